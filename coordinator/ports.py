@@ -323,6 +323,9 @@ class VersionStore(Protocol):
     def release_health(self, release: Release, now_s: float) -> ReleaseHealth:
         """The devices that tried a release, and the others that were heard of since it was started."""
 
+    def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
+        """The devices that have all of these labels, sorted by name."""
+
 
 class EffectStore(Protocol):
     """Access to pending effects, counters and the audit log in an open transaction."""

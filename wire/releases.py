@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from wire.identifiers import DeviceId
-from wire.shares import share_of
+from wire.shares import place_in, share_of
 
 ROLLOUT = "rollout"
 """Name of the delegated role, signed by the coordinator."""
@@ -25,10 +25,18 @@ MOST_METADATA_BYTES = 1 << 20
 
 
 class ReleaseOffer(msgspec.Struct, frozen=True):
-    """A release for a share of the devices, in parts per million: signed JSON has no fractions."""
+    """A release for some devices.
+
+    Attributes:
+        version: the release.
+        ppm: share of the devices, in parts per million: signed JSON has no fractions.
+        places: only these of them, by :func:`wire.shares.place_in`, so that no device learns the others' names; empty
+            for all of them.
+    """
 
     version: str
     ppm: int
+    places: tuple[int, ...] = ()
 
 
 class ReleaseOrder(msgspec.Struct, frozen=True):
@@ -65,5 +73,9 @@ def offered_release(order: ReleaseOrder, device: DeviceId) -> str | None:
     >>> offered_release(order, DeviceId("phone-01"))
     '0.2.0'
     """
-    places = ((offer, EVERYBODY * share_of(offer.version, device)) for offer in order.offers)
-    return next((offer.version for offer, place in places if place < offer.ppm), None)
+    return next((offer.version for offer in order.offers if _for_device(offer, device)), None)
+
+
+def _for_device(offer: ReleaseOffer, device: DeviceId) -> bool:
+    named = not offer.places or place_in(offer.version, device) in offer.places
+    return named and EVERYBODY * share_of(offer.version, device) < offer.ppm

@@ -25,5 +25,15 @@ def share_of(division: str, device: DeviceId) -> float:
         division: name of the division, without NUL.
         device: name of the device.
     """
+    return place_in(division, device) / (1 << _BITS)
+
+
+def place_in(division: str, device: DeviceId) -> int:
+    """The place of a device in a division, as an integer of 53 bits: with near certainty no other device has it.
+
+    Args:
+        division: name of the division, without NUL.
+        device: name of the device.
+    """
     digest = hashlib.sha256(f"{division}\0{device}".encode()).digest()
-    return (int.from_bytes(digest[:_BYTES], "big") >> 8 * _BYTES - _BITS) / (1 << _BITS)
+    return int.from_bytes(digest[:_BYTES], "big") >> 8 * _BYTES - _BITS

@@ -101,8 +101,12 @@ def _add_decision(action: ReleaseAction, does: str, now: str, *more: click.Optio
     @json_option
     @_version
     @_reason
-    def decide(config_path: Path, version: str, reason: str, share: float = 100.0, *, as_json: bool) -> None:
-        body = {"action": action.value, "reason": reason, "share": share / 100}
+    def decide(
+        config_path: Path, version: str, reason: str, share: float = 100.0, labels: str | None = None, *, as_json: bool
+    ) -> None:
+        body: dict[str, object] = {"action": action.value, "reason": reason, "share": share / 100}
+        if labels is not None:
+            body["labels"] = [label for label in labels.split(",") if label]
         said = now.format(version=version, share=share)
         change(config_path, f"/releases/{version}", body, said, as_json=as_json)
 
@@ -128,6 +132,7 @@ _add_decision(
     "Offer a release to a share of the devices, change the share, or go on after a pause.",
     "{share:g} % of the devices try {version}",
     click.Option(["--share"], default=5.0, show_default=True, type=click.FloatRange(0, 100, min_open=True), help="%."),
+    click.Option(["--labels"], help="Only devices that have all these, such as kitchen,porch; '' for all devices."),
 )
 
 
@@ -135,4 +140,5 @@ def _cells(row: ReleaseView) -> tuple[object, ...]:
     tried = None if row.health is None else row.health.tried
     counts = (None,) * 4 if tried is None else (tried.devices, tried.trained, tried.taken_back, tried.silent)
     stage = f"{row.rollout.stage.value}{', paused' if row.paused else ''}"
-    return row.version, stage, f"{100 * row.share:g} %", *counts, len(row.bundles), row.rollout.reason
+    share = " of ".join([f"{100 * row.share:g} %", *filter(None, [", ".join(row.labels)])])
+    return row.version, stage, share, *counts, len(row.bundles), row.rollout.reason

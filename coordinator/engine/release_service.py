@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import structlog
+from msgspec.structs import replace
 
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.tasks.operations import AuditEntry, ChangeRelease, OperationRefused, ReleaseAction
 from coordinator.versions import releases as pure
 from coordinator.versions.releases import Releases
-from coordinator.versions.rollout import TrialFailed, TrialPolicy
+from coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
 
 JUDGED_EVERY_S = 60.0
 """Pause between verdicts: each reads the devices heard of since the trial began."""
@@ -48,7 +49,11 @@ class ReleaseService:
         release = pure.find(releases, asked.version)
         if release is None:
             return OperationRefused(f"there is no release {asked.version}; 'release add' adds one")
-        after = pure.changed(releases, release, asked, unit.tx.last_round_number(), unit.now_s)
+        labelled = None
+        if asked.action is ReleaseAction.START:
+            release = release if asked.labels is None else replace(release, labels=asked.labels)
+            labelled = unit.tx.devices_with(release.labels) if release.labels else None
+        after = pure.changed(releases, release, asked, labelled, unit.tx.last_round_number(), unit.now_s)
         if isinstance(after, str):
             return OperationRefused(after)
         if after == releases:
@@ -72,5 +77,8 @@ def _said(releases: Releases, version: str) -> str:
     release = pure.find(releases, version)
     if release is None:
         return ""
-    paused = ", paused" if release.paused else ""
-    return f"{release.rollout.stage.value}{paused}: {release.rollout.reason}"[:200]
+    stage = release.rollout.stage
+    words = [stage.value, *(["paused"] if release.paused else [])]
+    if stage is Stage.CANARY:
+        words.append(f"{100 * release.share:g} % of {' '.join(release.labels) or 'all devices'}")
+    return f"{', '.join(words)}: {release.rollout.reason}"[:200]

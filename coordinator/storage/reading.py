@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -101,6 +101,12 @@ class Reading(abc.ABC):
             tried=DeviceGroup(devices=tried, taken_back=taken_back, silent=quiet, trained=trained),
             others=DeviceGroup(devices=rest[0], silent=rest[1], trained=rest[2]),
         )
+
+    def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
+        """The devices that have all of these labels, sorted by name."""
+        self.flush()
+        query = sa.select(devices.c.device).order_by(devices.c.device)
+        return list(self._connection.scalars(query.where(*(_has(devices.c.labels, label) for label in labels))))
 
     # Rounds
 

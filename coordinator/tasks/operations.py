@@ -158,12 +158,14 @@ class ChangeRelease(msgspec.Struct, frozen=True, tag=True):
         action: what to do with it.
         reason: kept in the audit log; devices see that of a rollback.
         share: share of the devices that START offers it to.
+        labels: all of which these devices have; None for those of an earlier START.
     """
 
     version: str
     action: ReleaseAction
     reason: Reason
     share: Annotated[float, Meta(gt=0, le=1)] = 0.05
+    labels: tuple[Label, ...] | None = None
 
 
 Operation = (

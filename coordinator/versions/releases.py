@@ -7,6 +7,8 @@ device that went back from a release never takes it again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -26,13 +28,17 @@ from coordinator.versions.rollout import (
     failing,
     step,
 )
+from wire.identifiers import DeviceId
 from wire.release_version import numbers
 from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
+from wire.shares import place_in, share_of
 
 OUT = frozenset({Stage.CANARY, Stage.CURRENT})
 """Stages in which devices take a release."""
 FEWEST_FAILURES = 2
 """Until the time of a trial is over, one device that fails may be an accident."""
+MOST_CHOSEN = 1000
+"""Devices that a trial by labels may have: devices fetch the list of them every hour, 17 bytes each."""
 SILENT_S = 6 * 3600.0
 """A device not heard of for so long may be crashing; that others are silent too is subtracted."""
 
@@ -47,6 +53,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
         added_s: wall-clock time at which it was added.
         rollout: its stage.
         share: share of the devices that try it as a canary.
+        labels: only devices that had all of them when it was started try it.
+        chosen: these devices; empty without labels.
         paused: no further device takes it for now.
         since_round: the last round when its trial began.
     """
@@ -57,6 +65,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     added_s: float = 0.0
     rollout: Rollout = Rollout()
     share: float = 0.0
+    labels: tuple[str, ...] = ()
+    chosen: tuple[DeviceId, ...] = ()
     paused: bool = False
     since_round: int = 0
 
@@ -119,23 +129,46 @@ def order_of(releases: Releases) -> ReleaseOrder:
     """What devices are told.
 
     >>> order_of((Release(version="0.2.0", share=0.05, rollout=Rollout(stage=Stage.CANARY)),)).offers
-    (ReleaseOffer(version='0.2.0', ppm=50000),)
+    (ReleaseOffer(version='0.2.0', ppm=50000, places=()),)
     """
-    canary = canary_of(releases)
-    offers = [] if canary is None or canary.paused else [ReleaseOffer(canary.version, round(EVERYBODY * canary.share))]
+    canary, offers = canary_of(releases), []
+    if canary is not None and not canary.paused:
+        places = tuple(place_in(canary.version, device) for device in canary.chosen)
+        offers = [ReleaseOffer(canary.version, round(EVERYBODY * canary.share), places)]
     offers += [ReleaseOffer(each.version, EVERYBODY) for each in releases if each.rollout.stage is Stage.CURRENT]
     back = {each.version: each.rollout.reason for each in releases if each.rollout.stage is Stage.ROLLED_BACK}
     return ReleaseOrder(tuple(offers), back)
 
 
 def changed(
-    releases: Releases, release: Release, asked: ChangeRelease, last_round: int, now_s: float
+    releases: Releases,
+    release: Release,
+    asked: ChangeRelease,
+    labelled: Sequence[DeviceId] | None,
+    last_round: int,
+    now_s: float,
 ) -> Releases | str:
-    """The releases after an operator's request; or why it is impossible."""
+    """The releases after an operator's request; or why it is impossible.
+
+    Args:
+        releases: all releases.
+        release: one of them, the labels of whose trial are known already.
+        asked: what to do with it.
+        labelled: the devices that have all these labels; None without labels.
+        last_round: number of the last round.
+        now_s: wall-clock time.
+    """
     stage = release.rollout.stage
     match asked.action:
         case ReleaseAction.START:
-            return _started(releases, replace(release, share=asked.share, paused=False), last_round, now_s)
+            chosen = tuple(each for each in labelled or () if share_of(asked.version, each) < asked.share)
+            if labelled is not None and not 0 < len(chosen) <= MOST_CHOSEN:
+                return (
+                    f"{len(chosen)} of the {len(labelled)} devices with {', '.join(release.labels)} are in this share; "
+                    f"at least one has to be, and at most {MOST_CHOSEN} can: ask for another share"
+                )
+            started = replace(release, share=asked.share, chosen=chosen, paused=False)
+            return _started(releases, started, last_round, now_s)
         case ReleaseAction.PAUSE if stage is Stage.CANARY:
             return _put(releases, replace(release, paused=True))
         case ReleaseAction.PROMOTE if stage is Stage.CANARY:

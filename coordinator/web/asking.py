@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeVar
+from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 from flask import abort, request
@@ -14,6 +14,8 @@ PAGE = 50
 """Rows of a list on one page."""
 
 Asked = TypeVar("Asked")
+Labels = Annotated[str, msgspec.Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")]
+"""Labels in a form, separated by spaces."""
 
 
 def query(wanted: type[Asked]) -> Asked:

@@ -9,6 +9,7 @@ from flask import Blueprint
 from msgspec import Meta
 from spectree import SpecTree
 
+from coordinator.rounds.lease import MOST_LABELS, Label
 from coordinator.storage.database import DatabaseView
 from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from coordinator.versions.releases import OUT, Release, ReleaseHealth, find
@@ -34,11 +35,15 @@ class ReleaseList(msgspec.Struct, frozen=True):
 
 
 class ReleaseChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do with a release; ``share`` of the devices get one that is started."""
+    """What to do with a release; ``share`` of the devices that have all ``labels`` get one that is started.
+
+    Without ``labels``, those of its last start hold; an empty list stands for all devices.
+    """
 
     action: ReleaseAction
     reason: Reason
     share: Annotated[float, Meta(gt=0, le=1)] = 0.05
+    labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] | None = None
 
 
 def release_views(view: DatabaseView, now_s: float) -> list[ReleaseView]:
@@ -81,4 +86,4 @@ def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     @needs(Role.OPERATOR)
     def change_release(version: str, json: ReleaseChange) -> docs.Changed:
         """Start, pause, promote or roll back a release of the agent."""
-        return change(ports, ChangeRelease(version, json.action, json.reason, json.share))
+        return change(ports, ChangeRelease(version, json.action, json.reason, json.share, json.labels))

@@ -372,6 +372,10 @@ class MemoryView:
         """Not used: no release is on trial."""
         return ReleaseHealth()
 
+    def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:  # noqa: ARG002 - the port's signature
+        """Not used: no release is started."""
+        return []
+
     def add_audit(self, entry: AuditEntry) -> None:
         """Insert an audit entry."""
         number = len(self._audit) + 1

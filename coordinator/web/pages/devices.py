@@ -58,9 +58,9 @@ def _week_plot(lease: Lease, now_s: float) -> str:
 
 
 class LabelsForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All labels of a device, separated by spaces."""
+    """All labels of a device."""
 
-    labels: Annotated[str, Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")] = ""
+    labels: asking.Labels = ""
 
 
 def add_devices(blueprint: Blueprint, site: Site) -> None:

@@ -31,6 +31,7 @@ class ReleaseForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: ReleaseAction
     reason: Reason
     percent: Annotated[float, Meta(gt=0, le=100)] = 5.0
+    labels: asking.Labels = ""
 
 
 def add_releases(blueprint: Blueprint, site: Site) -> None:
@@ -48,5 +49,6 @@ def add_releases(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.OPERATOR)
     def change_release(version: str) -> Response:
         asked = asking.form(ReleaseForm)
-        operate(ports, ChangeRelease(version, asked.action, asked.reason, asked.percent / 100))
+        labels = tuple(asked.labels.split())
+        operate(ports, ChangeRelease(version, asked.action, asked.reason, asked.percent / 100, labels))
         return redirect(url_for("pages.releases"), 303)

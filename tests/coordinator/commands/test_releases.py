@@ -65,10 +65,13 @@ def test_the_service_is_asked_to_change_who_gets_it(run, site, owner, ask):
     with web_half(site, post):
         status, out, err = run("release", "start", "0.2.0", "--share", 2.5, "--config", site.config)
         assert (status, "2.5 % of the devices try 0.2.0" in out) == (0, True), err
+        words = ("release", "start", "0.2.0", "--labels", "kitchen,porch", "--config", site.config)
+        assert run(*words)[0] == run(*words[:4], "", *words[5:])[0] == 0
         for action in ("pause", "promote", "rollback"):
             assert run("release", action, "0.2.0", "--reason", "so", "--config", site.config)[0] == 0
     assert asked[0] == ChangeRelease("0.2.0", ReleaseAction.START, "no reason given", 0.025)
-    assert [(each.action, each.reason) for each in asked[1:]] == [
+    assert [each.labels for each in asked[:3]] == [None, ("kitchen", "porch"), ()]
+    assert [(each.action, each.reason) for each in asked[3:]] == [
         (action, "so") for action in (ReleaseAction.PAUSE, ReleaseAction.PROMOTE, ReleaseAction.ROLLBACK)
     ]
 

@@ -28,9 +28,9 @@ def world(tmp_path):
     database.close()
 
 
-def change(world, action, version="0.2.0", share=1.0):
+def change(world, action, version="0.2.0", share=1.0, labels=None):
     answers = []
-    world.driver.handle(Operated(ChangeRelease(version, action, "because", share), "anna", answers.append))
+    world.driver.handle(Operated(ChangeRelease(version, action, "because", share, labels), "anna", answers.append))
     return answers[0]
 
 
@@ -64,6 +64,21 @@ def test_each_request_changes_the_release_and_the_audit_log(world):
         done = [(entry.action, entry.target, entry.who) for entry in tx.audit(10)]
     actions = ["rollback", "promote", "start", "pause", "start"]
     assert done == [(f"{action}-release", "0.2.0", "anna") for action in actions]
+
+
+def test_labels_choose_the_devices_of_a_trial_until_others_are_given(world):
+    lease(world, "both", labels="kitchen porch")
+    lease(world, "one", labels="kitchen")
+    lease(world, "other", labels="kitchenette porch")
+    assert change(world, ReleaseAction.START, labels=("porch", "kitchen")) is True
+    assert release(world).chosen == ("both",)
+    change(world, ReleaseAction.PAUSE)
+    lease(world, "later", labels="kitchen porch")
+    change(world, ReleaseAction.START)
+    assert release(world).chosen == ("both", "later")
+    assert isinstance(change(world, ReleaseAction.START, labels=("cellar",)), OperationRefused)
+    change(world, ReleaseAction.START, labels=())
+    assert (release(world).labels, release(world).chosen) == ((), ())
 
 
 def test_what_is_impossible_is_refused(world):

@@ -1,5 +1,6 @@
 """Which devices get which release of the agent, and the verdict on a trial."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +8,9 @@ from coordinator.tasks.operations import ChangeRelease, ReleaseAction
 from coordinator.versions import releases as pure
 from coordinator.versions.releases import DeviceGroup, Release, ReleaseHealth, judge, order_of
 from coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed, TrialPolicy
-from wire.releases import EVERYBODY, ReleaseOffer
+from wire.identifiers import DeviceId
+from wire.releases import EVERYBODY, MOST_METADATA_BYTES, ReleaseOffer, offered_release
+from wire.shares import share_of
 
 START, PAUSE, PROMOTE, ROLLBACK = ReleaseAction
 OLD, NEW = Release(version="0.9.0", rollout=Rollout(stage=Stage.CURRENT)), Release(version="0.10.0")
@@ -16,9 +19,9 @@ HOUR_S = 3600.0
 OTHERS = DeviceGroup(devices=200, silent=10, trained=160)
 
 
-def change(releases, version, action, reason="why", share=0.05, last_round=7, now_s=100.0):
+def change(releases, version, action, reason="why", share=0.05, last_round=7, now_s=100.0, labelled=None):
     asked = ChangeRelease(version, action, reason, share)
-    return pure.changed(releases, pure.find(releases, version), asked, last_round, now_s)
+    return pure.changed(releases, pure.find(releases, version), asked, labelled, last_round, now_s)
 
 
 def started(share=0.05):
@@ -33,6 +36,28 @@ def test_a_started_release_goes_to_its_share_and_the_former_to_the_rest():
     releases = started()
     assert order_of(releases).offers == (ReleaseOffer("0.10.0", 50_000), ReleaseOffer("0.9.0", EVERYBODY))
     assert pure.canary_of(releases).since_round == 7
+
+
+def test_a_trial_by_labels_is_offered_to_its_share_of_the_devices_that_have_them_and_to_no_other():
+    devices = [DeviceId(f"d{number}") for number in range(100)]
+    labelled = devices[:50]
+    order = order_of(change((OLD, NEW), "0.10.0", START, share=0.5, labelled=labelled))
+    taken = [device for device in devices if offered_release(order, device) == "0.10.0"]
+    assert taken == [device for device in labelled if share_of("0.10.0", device) < 0.5]
+    assert 10 < len(taken) < 40
+    assert {offered_release(order, device) for device in devices} == {"0.10.0", "0.9.0"}
+
+
+@pytest.mark.parametrize(("many", "share"), [(0, 1.0), (3, 0.0001), (pure.MOST_CHOSEN + 1, 1.0)])
+def test_a_trial_by_labels_of_no_device_or_of_too_many_is_refused(many, share):
+    labelled = [DeviceId(f"d{number}") for number in range(many)]
+    assert f"of the {many} devices" in change((OLD, NEW), "0.10.0", START, share=share, labelled=labelled)
+
+
+def test_the_longest_order_is_far_below_the_limit_of_metadata():
+    labelled = [DeviceId(f"d{number}") for number in range(pure.MOST_CHOSEN)]
+    order = order_of(change((OLD, NEW), "0.10.0", START, share=1.0, labelled=labelled))
+    assert len(msgspec.json.encode(order)) < MOST_METADATA_BYTES / 10
 
 
 def test_a_paused_release_is_offered_to_nobody_until_it_is_started_again():

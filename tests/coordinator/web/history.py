@@ -42,7 +42,14 @@ CAUSES = (DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.CONNECTION_L
 RELEASES = (
     Release(version="0.1.0", rollout=Rollout(stage=Stage.CURRENT, reason="all", since_s=5.0)),
     Release(version="0.2.0", rollout=Rollout(stage=Stage.ROLLED_BACK, reason="2 of 3 devices could not run it")),
-    Release(version="0.3.0", rollout=Rollout(stage=Stage.CANARY, since_s=9.0), share=0.05, security=True, paused=True),
+    Release(
+        version="0.3.0",
+        rollout=Rollout(stage=Stage.CANARY, since_s=9.0),
+        share=0.05,
+        labels=("porch",),
+        security=True,
+        paused=True,
+    ),
     Release(version="0.4.0", bundles={"nightjar-0.4.0-trixie-aarch64.tar": "a" * 64}),
 )
 
