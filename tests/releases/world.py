@@ -136,8 +136,8 @@ class Coordinator:
 class Device:
     """Runs release 0.1.0, which came with the owner's first root."""
 
-    def __init__(self, folder, owner, url):
-        self.folder, self.url = folder, url
+    def __init__(self, folder, owner, url, name="porch-01"):
+        self.folder, self.url, self.name = folder, url, name
         self.release, self.record = folder / "current", folder / "releases.json"
         self.release.mkdir(parents=True)
         self.runs("0.1.0")
@@ -153,7 +153,7 @@ class Device:
 
     def looking(self, free=True):
         return Looking(
-            device="porch-01", coordinator_url=self.url, data_dir=str(self.folder / "data"),
+            device=self.name, coordinator_url=self.url, data_dir=str(self.folder / "data"),
             release=str(self.release), record=str(self.record), free=free,
         )  # fmt: skip
 
