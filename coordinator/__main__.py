@@ -18,6 +18,7 @@ _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
     "versions": {"model": "models"},
     "actions": {"token": "token", "audit": "audit"},
+    "privacy": {"privacy": "privacy"},
     "tasks": {"task": "task"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},

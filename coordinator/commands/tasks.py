@@ -12,17 +12,16 @@ import msgspec
 
 from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option
+from coordinator.commands.privacy import planned
 from coordinator.commands.setting import configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
-from coordinator.learning.privacy.ledger import Privacy, explain
+from coordinator.learning.privacy.ledger import explain
 from coordinator.rounds.admission import in_slot
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings, noise_terms
-from coordinator.tasks.task import Task
+from coordinator.tasks.settings import TaskSettings
 from coordinator.web.documents import TaskDetail
 from coordinator.web.task_views import task_detail, task_rows
 from coordinator.web.words import percent
@@ -174,11 +173,7 @@ def _promised(wanted: dict[str, Any]) -> list[str]:
         settings = msgspec.convert(wanted, TaskSettings, strict=False)
     except msgspec.ValidationError:
         return []
-    if settings.privacy is not Privacy.DP or not settings.rounds:
-        return []
-    ledger = TaskRecord(
-        state=Task(name=settings.name, number=0, created_s=0.0, noise=noise_terms(settings, "")), settings=settings
-    ).ledger()
+    ledger = planned(settings) if settings.rounds else None
     return [] if ledger is None else explain(ledger)
 
 
