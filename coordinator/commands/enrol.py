@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show, when
 from coordinator.enrolment.routes import ClaimMade, carried
 from wire.addresses import is_loopback
-from wire.errors import ConfigError
+from wire.errors import ConfigError, RemoteProtocolError
+from wire.identifiers import device_id
 
 
 @click.group("enrol-token")
@@ -72,6 +74,36 @@ def create(
     if out is not None:
         made = structs.replace(made, claim=f"in {out}")
     show(made, ("name", "claim", "for", "until"), [(name, made.claim, made.url, when(made.expires_s))], as_json=as_json)
+
+
+@enrol_token.command()
+@config_option
+@json_option
+@click.argument("cards_path", metavar="CARDS", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the claims, HOSTNAME.json.")
+@click.option(
+    "--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="They live."
+)
+def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
+    """Create a claim for each line of a list of cards, a CSV file with a column 'hostname'; those in --out are kept."""
+    config = configuration(config_path)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = [name for name in _hostnames(cards_path) if not (out / f"{name}.json").exists()]
+    for name in made:
+        wanted = {"name": f"card-{name}", "hours": hours, "device": name}
+        with _secret_file(out / f"{name}.json") as write:
+            write(carried(msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)))
+    show({"made": made}, ("made",), [(name,) for name in made], as_json=as_json)
+
+
+def _hostnames(path: Path) -> list[str]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            names = [(row.get("hostname") or "").strip() for row in csv.DictReader(file)]
+        return [device_id(name) for name in names]
+    except (OSError, UnicodeDecodeError, csv.Error, RemoteProtocolError) as error:
+        msg = f"{path}: expected a CSV file whose column 'hostname' names each device: {error}"
+        raise ConfigError(msg) from error
 
 
 @enrol_token.command("list")

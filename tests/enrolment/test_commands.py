@@ -71,6 +71,19 @@ def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_wit
     assert (again.exit_code, again.stdout) == (0, "enrolled already as pi-kitchen\n")
 
 
+def test_a_list_of_cards_gets_a_claim_for_each_line_once(operator, tmp_path):
+    listed, out = tmp_path / "cards.csv", tmp_path / "claims"
+    listed.write_text("target,hostname\n/dev/sdb,pi-01\n,pi-02\n")
+    make = ("enrol-token", "cards", str(listed), "--out", str(out), "--json")
+    assert json.loads(operator(*make)) == {"made": ["pi-01", "pi-02"]}
+    assert sorted(path.name for path in out.iterdir()) == ["pi-01.json", "pi-02.json"]
+    assert json.loads(operator(*make)) == {"made": []}
+    for text in ("target\n/dev/sdb\n", "hostname\na/b\n"):
+        listed.write_text(text)
+        with pytest.raises(ConfigError, match="column 'hostname'"):
+            operator(*make)
+
+
 def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(operator, device, tmp_path):
     path = tmp_path / "claim.json"
     operator("enrol-token", "create", "stuck", "--device", "pi-stuck", "--out", str(path))
