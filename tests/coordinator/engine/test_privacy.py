@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from coordinator.engine.inbox import Operated
 from coordinator.engine.task_creation import take_stock
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.tree_noise import noise_step
 from coordinator.rounds.round import Phase
+from coordinator.tasks.operations import RollBack
 from coordinator.tasks.settings import DpConfig, PlanConfig
 from coordinator.tasks.task import TaskStatus
 from models.manifest import Manifest
@@ -114,3 +116,17 @@ def test_the_promise_of_a_task_never_changes(world):
     changed = type(weaker)(**{**{n: getattr(weaker, n) for n in weaker.__struct_fields__}, "task": task})
     with world.repository.transaction() as tx, pytest.raises(ConfigError, match="never changes"):
         take_stock(tx, changed, 0.0)
+
+
+def test_a_version_that_is_taken_back_has_spent_its_round_and_its_noise_serves_no_other(world):
+    a_round(world, "a", "b")
+    answers = []
+    world.driver.handle(Operated(RollBack(reason="no", to=0), "anna", answers.append))
+    assert answers == [True]
+    assert task_of(world).state.noised == (1,)
+    before = weights_of(world)
+    a_round(world, "c", "d")
+    noise = task_of(world).state.noise
+    second = noise_step(bytes.fromhex(noise.key), 1, 2, LAYOUT.size) * noise.multiplier * 0.01
+    clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)
+    np.testing.assert_allclose(weights_of(world) - before, (clipped + second) / 2, rtol=1e-3, atol=1e-6)
