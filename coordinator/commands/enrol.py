@@ -38,6 +38,7 @@ def enrol_token() -> None:
 @click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000), help="Devices that it lets in.")
 @click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
 @click.option("--approval", is_flag=True, help="A person lets each device in: 'enrolment approve'.")
+@click.option("--label", "labels", multiple=True, help="Of the devices that it lets in. Again for more.")
 @click.option("--url", default="", help="Where devices find this coordinator; empty: by the first of its names.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the card; nobody else may read it.")
 @click.option("--qr", is_flag=True, help="Print it as a QR code, too.")
@@ -48,6 +49,7 @@ def create(
     prefix: str,
     uses: int,
     hours: float,
+    labels: tuple[str, ...],
     url: str,
     out: Path | None,
     *,
@@ -57,6 +59,7 @@ def create(
 ) -> None:
     """Create a claim; its secret text is shown only once, and with --out it is only in that file."""
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
+    wanted["labels"] = labels
     with _secret_file(out) as write:  # opened first: no claim may be made that cannot be written
         made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
         if url:
@@ -85,22 +88,27 @@ def create(
     "--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="They live."
 )
 def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
-    """Create a claim for each line of a list of cards, a CSV file with a column 'hostname'; those in --out are kept."""
+    """Create a claim for each line of a list of cards; those in --out are kept.
+
+    CARDS is a CSV file with a column 'hostname', and perhaps a column 'labels', separated by spaces.
+    """
     config = configuration(config_path)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = [name for name in _hostnames(cards_path) if not (out / f"{name}.json").exists()]
+    listed = _listed(cards_path)
+    made = [name for name in listed if not (out / f"{name}.json").exists()]
     for name in made:
-        wanted = {"name": f"card-{name}", "hours": hours, "device": name}
+        wanted = {"name": f"card-{name}", "hours": hours, "device": name, "labels": listed[name]}
         with _secret_file(out / f"{name}.json") as write:
             write(carried(msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)))
     show({"made": made}, ("made",), [(name,) for name in made], as_json=as_json)
 
 
-def _hostnames(path: Path) -> list[str]:
+def _listed(path: Path) -> dict[str, list[str]]:
+    """The devices of a list of cards, with their labels."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            names = [(row.get("hostname") or "").strip() for row in csv.DictReader(file)]
-        return [device_id(name) for name in names]
+            rows = list(csv.DictReader(file))
+        return {device_id((row.get("hostname") or "").strip()): (row.get("labels") or "").split() for row in rows}
     except (OSError, UnicodeDecodeError, csv.Error, RemoteProtocolError) as error:
         msg = f"{path}: expected a CSV file whose column 'hostname' names each device: {error}"
         raise ConfigError(msg) from error
