@@ -16,7 +16,7 @@ helps only if all r noises reach the sum, so :func:`refusals` names what breaks 
 sensitivity of tau steps, which does not hold once two trajectories differ, unless the steps contract: not for an LSTM.
 :func:`rho_of_own_noise` counts on the device's own noise alone and needs neither; both are printed.
 
-The product uses DP-FTRL for whole devices instead (docs/adr/0040). Source: arXiv:2003.13761, algorithm 1.
+The product uses DP-FTRL for whole devices instead (docs/adr/0041). Source: arXiv:2003.13761, algorithm 1.
 """
 
 from __future__ import annotations
