@@ -19,6 +19,7 @@ _ELSEWHERE = {
     "versions": {"model": "models"},
     "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},
+    "privacy": {"privacy": "privacy"},
     "tasks": {"task": "task"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},

@@ -48,6 +48,7 @@ from edge_agent.core.events import (
     Train,
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
+from edge_agent.core.privacy_ledger import LedgerEntry, charged
 from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
@@ -388,7 +389,8 @@ class Driver:
                 if outcome.evaluation is not None and self._model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._model)
-                self._step(events.Trained(at), report=outcome.report)
+                entry = charged(self._ports.journal.ledger(), state.assignment)
+                self._step(events.Trained(at), outcome.report, entry=entry)
                 self._outbox = outbox.Pending(outcome.report.parcel)
                 self._send_what_is_due()
             case TrainingStopped(cause, detail):
@@ -407,7 +409,13 @@ class Driver:
 
     # --- the lifecycle ---
 
-    def _step(self, event: events.Event, report: NewReport | None = None, settlement: Settlement | None = None) -> None:
+    def _step(
+        self,
+        event: events.Event,
+        report: NewReport | None = None,
+        settlement: Settlement | None = None,
+        entry: LedgerEntry | None = None,
+    ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
 
         Raises:
@@ -418,7 +426,7 @@ class Driver:
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event), entry))
             self._retry.stored()
         self._state = state
         if _face(before) != _face(state):
@@ -440,7 +448,13 @@ class Driver:
                 ports, payload = self._ports, self._assigned
                 self._session_job = self._start(
                     lambda should_stop: prepare(
-                        ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop
+                        ports.artifacts,
+                        ports.trust,
+                        ports.limits,
+                        assignment,
+                        payload,
+                        should_stop,
+                        ports.journal.ledger,
                     )
                 )
             case Train(assignment):
