@@ -54,6 +54,14 @@ def test_rotated_metadata_is_published_without_a_bundle(ask, site, owner):
     assert (site.data / "releases/online.key").read_bytes() == owner.online_key.read_bytes()
 
 
+def test_restoring_without_the_online_key_says_that_it_lacks(ask, site, owner, tmp_path):
+    add(ask, owner, owner.release("0.2.0"))
+    assert "releases" in ask("backup", tmp_path / "daily")["keys_left_out"]
+    site.data.rename(tmp_path / "lost")
+    assert "releases" in ask("restore", tmp_path / "daily")["keys_lacking"]
+    assert ask("release", "list")[0]["version"] == "0.2.0"
+
+
 def test_the_service_is_asked_to_change_who_gets_it(run, site, owner, ask):
     asked = []
 

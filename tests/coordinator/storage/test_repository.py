@@ -493,7 +493,7 @@ def test_the_devices_of_a_release_are_counted_by_what_became_of_them(database):
     with database.transaction() as tx:
         tx.save_releases((release,))
         for name, fields in {
-            "well": {"agent_version": "0.2.0", "last_round": 5, "agent_round": 3},
+            "well": {"agent_version": "0.2.0", "last_round": 5, "agent_round": 3, "labels": "kitchen porch"},
             "back": {"agent_version": "0.1.0", "taken_back": "0.2.0: not up"},
             "other": {"agent_version": "0.1.0", "last_round": 4, "taken_back": "0.2.01: %_"},
         }.items():
@@ -501,5 +501,7 @@ def test_the_devices_of_a_release_are_counted_by_what_became_of_them(database):
     with database.transaction() as tx:
         assert tx.releases() == (release,)
         health = tx.release_health(release, 2000.0)
+        assert tx.devices_with(("porch", "kitchen")) == ["well"]
+        assert tx.devices_with(("porch", "cellar")) == tx.devices_with(("kitch",)) == []
     assert health.tried == DeviceGroup(devices=2, taken_back=1, trained=1)
     assert health.others == DeviceGroup(devices=1, trained=1)
