@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from wire.messages import CodecChoice
+from wire.secure_sum.terms import threshold_for
 
 HOUSEHOLD = 2
 """Smallest cohort in a household, whose members may know what the others typed; a mean needs at least two devices."""
@@ -47,7 +48,9 @@ NONE = Limits(cohort=1, density=1.0)
 """No limits: for simulations without real users."""
 
 
-def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) -> list[str]:
+def outside(
+    limits: Limits, minimum: int, codec: CodecChoice, max_steps: int, threshold: int | None = None
+) -> list[str]:
     """The faults of a task that is outside the limits.
 
     >>> outside(Limits(), 10, CodecChoice(), 100)
@@ -60,10 +63,13 @@ def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) ->
         minimum: fewest reports with which a round commits.
         codec: codec of the updates.
         max_steps: most training steps of an update.
+        threshold: of the task's secure sums; None if it has none.
     """
     faults = []
     if minimum < limits.least_cohort:
         faults.append(f"minimum: expected at least {limits.least_cohort}, got {minimum}")
+    if threshold is not None and threshold < threshold_for(limits.least_cohort):
+        faults.append(f"secure_sum.threshold: expected at least {threshold_for(limits.least_cohort)}, got {threshold}")
     density = 1.0 if codec.name.startswith("dense-") else codec.density
     if density > limits.density:
         faults.append(f"codec: expected a density of at most {limits.density:g}, got {density:g} ({codec.name})")

@@ -14,6 +14,15 @@ SESSION_BYTES = 32
 _VERSION = b"nightjar secure sum 1\n"
 
 
+def threshold_for(minimum: int) -> int:
+    """The threshold of a task with this minimum: with a third, half as many devices again as the minimum may take part.
+
+    >>> threshold_for(3), threshold_for(60)
+    (2, 20)
+    """
+    return max(2, minimum // 3)
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the devices of a session agree on.
 
