@@ -42,6 +42,7 @@ from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.releases import rollback_reason
 from edge_agent.shell.signatures import holds_in_a_process
+from edge_agent.shell.summing import SumProcess
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trust import Holds, KnownKey
@@ -115,6 +116,7 @@ def run_agent(config: AgentConfig) -> None:
                 worker=ThreadWorker(inbox.put, thread),
                 desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=trust_of(config, database, clock),
+                sums=SumProcess(config.data_dir),
                 limits=config.limits,
                 show_model=keyboard.show_model,
                 remember_connection=lambda state: database.remember(CONNECTION, state),

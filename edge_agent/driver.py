@@ -20,6 +20,7 @@ import queue
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import structlog
 
@@ -48,6 +49,7 @@ from edge_agent.core.events import (
     Train,
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
+from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, MaskWords
 from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
@@ -69,6 +71,8 @@ from edge_agent.ports import (
     Settlement,
     StandingTold,
     StopAsked,
+    SumMachine,
+    SumState,
     Transport,
     Trust,
     WipeAsked,
@@ -76,6 +80,7 @@ from edge_agent.ports import (
     Worker,
 )
 from edge_agent.session import Desk, Produced, prepare, run_session
+from edge_agent.summing import Enlisted, after, enlist, masked_report, over
 from edge_agent.uplink import AgentIdentity, Uplink
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
@@ -91,6 +96,7 @@ from wire.messages import (
     Rejection,
     Work,
 )
+from wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
 
 DISOBEYED = {
     **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
@@ -143,6 +149,7 @@ class Ports:
         worker: runs jobs.
         desk: what every session works with.
         trust: decides which orders are obeyed.
+        sums: makes the steps of secure sums.
         limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
         remember_connection: stores the state of the connection, for ``status``.
@@ -160,6 +167,7 @@ class Ports:
     worker: Worker
     desk: Desk
     trust: Trust
+    sums: SumMachine
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
     remember_connection: Callable[[str], None] = lambda _state: None
@@ -192,6 +200,10 @@ class Driver:
         self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
+        self._summing: SumState | None = None
+        self._answers: tuple[bytes, ...] = ()  # the newest ones to the coordinator of a secure sum
+        self._unmasked: Produced | None = None  # trained, while shares of other devices are awaited
+        self._metered = False
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
@@ -233,6 +245,9 @@ class Driver:
             self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
         elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
             self._state = remembered.lifecycle
+        self._summing = remembered.summing
+        if self._summing is not None and self._summing.phase in BEFORE_REPORT:
+            self._summing = over(self._summing)
         self._log.info(
             "agent_started",
             version=__version__,
@@ -261,6 +276,9 @@ class Driver:
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
+            unmetered = readings.get(Condition.UNMETERED)
+            self._metered = unmetered is not None and unmetered.value is Answer.NO
+            self._mask_when_ready()
             self._fetch_for_keyboard(readings)
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
@@ -306,10 +324,14 @@ class Driver:
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
+        for answer in self._answers:
+            self._uplink.sum_answer(answer)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         try:
             match topics.parse(topic):
+                case topics.DownTopic(_, _, topics.SUM_QUESTION):
+                    message: Message | Down = decode_down(payload)
                 case topics.DownTopic(_, _, kind):
                     message = messages.decode(kind, payload)
                 case topics.AnnounceTopic():
@@ -321,7 +343,7 @@ class Driver:
         else:
             self._take(message, payload)
 
-    def _take(self, message: Message, payload: bytes) -> None:
+    def _take(self, message: Message | Down, payload: bytes) -> None:
         at = self._moment()
         match message:
             case Assignment():
@@ -334,6 +356,8 @@ class Driver:
                 self._step_outbox(outbox.ReceiptCame(at, message))
             case Missing():
                 self._step_outbox(outbox.MissingCame(at, message))
+            case Roster() | Deliveries() | Survivors() | Confirmations():
+                self._hear_question(message, payload)
             case Announcement():
                 self._uplink.shards = message.shards
                 self._ports.trust.announced(payload)
@@ -364,6 +388,11 @@ class Driver:
                 self._model = outcome
                 self._step(events.Prepared(at))
                 self._keyboard.arrived(outcome)
+            case Enlisted(model, summing, sent):
+                self._model = model
+                self._step(events.Prepared(at), summing=summing)
+                self._answer(sent)
+                self._keyboard.arrived(model)
             case Produced() if isinstance(why := self._too_short(state.assignment, outcome), str):
                 self._ports.trust.refused(why)
                 self._step(events.WorkFailed(at, DropoutCause.OUTSIDE_LIMITS, why))
@@ -380,13 +409,20 @@ class Driver:
                 if outcome.evaluation is not None and self._model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._model)
-                self._step(events.Trained(at), report=outcome.report)
-                self._outbox = outbox.Pending(outcome.report.parcel)
-                self._send_what_is_due()
+                if outcome.words is None:
+                    self._put_out(outcome.report)
+                else:
+                    self._unmasked = outcome
+                    self._mask_when_ready()
             case TrainingStopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
+
+    def _put_out(self, report: NewReport, summing: SumState | None = None) -> None:
+        self._step(events.Trained(self._moment()), report=report, summing=summing)
+        self._outbox = outbox.Pending(report.parcel)
+        self._send_what_is_due()
 
     def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
         """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""
@@ -399,7 +435,13 @@ class Driver:
 
     # --- the lifecycle ---
 
-    def _step(self, event: events.Event, report: NewReport | None = None, settlement: Settlement | None = None) -> None:
+    def _step(
+        self,
+        event: events.Event,
+        report: NewReport | None = None,
+        settlement: Settlement | None = None,
+        summing: SumState | None = None,
+    ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
 
         Raises:
@@ -409,10 +451,15 @@ class Driver:
         before = self._state
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
+        held = self._summing
+        if _gave_up(before, state) and held is not None and held.round == before.assignment.round:
+            summing = over(held)
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event), summing))
             self._retry.stored()
         self._state = state
+        if summing is not None:
+            self._summing, self._answers, self._unmasked = summing, (), None
         if _face(before) != _face(state):
             name, reason = _face(state)
             self._log.info(name.replace("-", "_"), reason=reason)
@@ -429,11 +476,13 @@ class Driver:
                 self._uplink.dropouts()
             case Prepare(assignment):
                 ports, payload = self._ports, self._assigned
-                self._session_job = self._start(
-                    lambda should_stop: prepare(
-                        ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop
-                    )
-                )
+                population, last = self._identity.population, self._summing
+
+                def work(should_stop: Callable[[], bool]) -> object:
+                    model = prepare(ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop)
+                    return enlist(model, assignment, population, last, ports.sums)
+
+                self._session_job = self._start(work)
             case Train(assignment):
                 self._start_training(assignment)
             case StopWork():
@@ -477,7 +526,10 @@ class Driver:
             )
             self._resent = 0
             settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
-            self._step(events.ReportSettled(event.at, receipt), settlement=settlement)
+            held = self._summing
+            missed = held is not None and held.round == receipt.round and not settlement.adopt
+            summing = over(held) if held is not None and missed else None
+            self._step(events.ReportSettled(event.at, receipt), settlement=settlement, summing=summing)
             self._outbox = None
             return
         self._outbox = state
@@ -500,6 +552,46 @@ class Driver:
 
     def _nudge_outbox(self) -> None:
         self._step_outbox(outbox.Nudged(self._moment()))
+
+    # --- the secure sum ---
+
+    def _hear_question(self, question: Down, payload: bytes) -> None:
+        """Answer the coordinator of a secure sum, even in use or unplugged, but after the report on no metered network.
+
+        Raises:
+            UnavailableError: the step cannot be made or stored now; the coordinator asks again.
+        """
+        held = self._summing
+        if held is None or not held.state or question.session != held.session:
+            return
+        if self._metered and held.phase not in BEFORE_REPORT:
+            return
+        step = self._ports.sums(HearQuestion(held.state, payload))
+        following = after(held, step)
+        if following != held:
+            self._ports.journal.commit(Change(self._state, summing=following))
+            self._summing = following
+        self._answer(step.sent)
+        if step.phase == ABORTED:
+            self._log.warning("secure_sum_aborted", round=held.round, reason=step.reason)
+            if isinstance(self._state, Preparing | Training | Finishing):
+                self._ports.worker.stop(self._session_job)
+                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
+        self._mask_when_ready()
+
+    def _mask_when_ready(self) -> None:
+        """Put the masked report into the outbox once the training is over and the shares of others have come."""
+        held, done = self._summing, self._unmasked
+        if held is None or held.phase != READY or done is None or done.words is None:
+            return
+        step = self._ports.sums(MaskWords(held.state, done.words.astype("<u4").tobytes()))
+        self._put_out(masked_report(done.report, step.sent[0]), after(held, step))
+
+    def _answer(self, sent: tuple[bytes, ...]) -> None:
+        if sent:
+            self._answers = sent
+        for answer in sent:
+            self._uplink.sum_answer(answer)
 
     # --- the keyboard's model ---
 
@@ -534,6 +626,7 @@ class Driver:
             done.set_exception(error)
             raise
         self._state, self._outbox, self._session_job = lifecycle.STARTING, None, 0
+        self._summing, self._answers = self._ports.journal.load().summing, ()
         self._log.info("everything_deleted")
         done.set_result(None)
 
@@ -553,6 +646,12 @@ class Driver:
     def _explain(self, outcome: object) -> str:
         """Why a job failed; for an unexpected exception only its type, because its text may quote typed text."""
         return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
+
+
+def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Preparing | Training | Finishing]:
+    """Whether a session ended without a report."""
+    working = Preparing | Training | Finishing
+    return isinstance(before, working) and not isinstance(state, working | Reporting)
 
 
 def _deaths_after(event: events.Event) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +19,7 @@ from edge_agent.core.eligibility import Readings
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.summing import SumRequest, SumStep
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
 from wire.codec import Sparse
@@ -309,6 +311,35 @@ class Settlement:
     put_back: bool = False
 
 
+class SumState(msgspec.Struct, frozen=True):
+    """The last secure sum that the device joined.
+
+    Attributes:
+        number: number in its order.
+        round: its round; with the number, what a device joins only once.
+        session: its session.
+        phase: name of the machine's state (:mod:`edge_agent.core.summing`).
+        state: the machine's state; empty if the device answers no more.
+    """
+
+    number: int
+    round: int
+    session: bytes
+    phase: str
+    state: bytes
+
+
+class SumMachine(Protocol):
+    """Makes the steps of secure sums with the device's enrolled key; keeps no state."""
+
+    def __call__(self, request: SumRequest) -> SumStep:
+        """Make a step.
+
+        Raises:
+            UnavailableError: it cannot be made now, or the device is not enrolled.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """The changes of one event, written in one transaction.
@@ -319,6 +350,7 @@ class Change:
         settlement: settles the report and empties the outbox; None leaves the outbox as it is.
         dropouts: messages that are to be sent even if the process dies now.
         deaths: how many processes in a row died during a session; None leaves the count as it is.
+        summing: new state of the secure sum; None leaves it as it is.
     """
 
     lifecycle: State
@@ -326,6 +358,7 @@ class Change:
     settlement: Settlement | None = None
     dropouts: Sequence[SendDropout] = ()
     deaths: int | None = None
+    summing: SumState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,11 +369,13 @@ class Remembered:
         lifecycle: the last lifecycle state; None on a new device.
         parcel: the report in the outbox, if any.
         deaths: how many processes in a row, before the last one, died during a session.
+        summing: the last secure sum that the device joined, if any.
     """
 
     lifecycle: State | None
     parcel: Parcel | None
     deaths: int = 0
+    summing: SumState | None = None
 
 
 @dataclass(frozen=True, slots=True)

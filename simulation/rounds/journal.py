@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement
+from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
@@ -33,6 +33,7 @@ class MemoryJournal:
         "_report",
         "_residual",
         "_state",
+        "_summing",
         "produced",
         "touched",
     )
@@ -45,11 +46,12 @@ class MemoryJournal:
         self._residual: tuple[str, Vector] | None = None
         self._dropouts: tuple[PendingDropout, ...] = ()
         self._deaths = 0
+        self._summing: SumState | None = None
         self._number = 0
 
     def load(self) -> Remembered:
         """The state that the last process left."""
-        return Remembered(self._state, self._parcel(), self._deaths)
+        return Remembered(self._state, self._parcel(), self._deaths, self._summing)
 
     def commit(self, change: Change) -> None:
         """Write a change atomically."""
@@ -67,6 +69,8 @@ class MemoryJournal:
             self._dropouts = (*self._dropouts, PendingDropout(self._number, dropout))[-MOST_PENDING_DROPOUTS:]
         if change.deaths is not None:
             self._deaths = change.deaths
+        if change.summing is not None:
+            self._summing = change.summing
         self.touched()
 
     def _settle(self, report: NewReport, settlement: Settlement) -> None:

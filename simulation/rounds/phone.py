@@ -37,6 +37,7 @@ from simulation.rounds.ports import (
     SimulatedArtifacts,
     SimulatedClock,
     SimulatedConditions,
+    SimulatedSums,
     SimulatedTransport,
     SimulatedWorker,
 )
@@ -468,6 +469,7 @@ class Phone:
             worker=SimulatedWorker(self._start_job, self._stop_job),
             desk=Desk(examples, journal.residual, in_this_process(self._load_program, self._monotonic_s)),
             trust=AnyCoordinator(),
+            sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         return Driver(identity, PACE, ports, inbox)
