@@ -8,9 +8,9 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 119
+MOST = 120
 """106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; three of
-the learning-rate schedule; and how updates are combined, with the share of attackers that this withstands."""
+the learning-rate schedule; how updates are combined, with the share of attackers that this withstands; and privacy."""
 
 
 def parts(kind):

@@ -24,6 +24,7 @@ from coordinator.learning.device_metrics import Tally, merged, tried_in
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
+from coordinator.tasks.privacy import Privacy
 from coordinator.versions.quality_gate import COMPARED_WITH, Figures, worse_on_devices
 from coordinator.versions.rollout import (
     Event,
@@ -119,8 +120,9 @@ class RolloutService:
             unit: the unit of work.
         """
         former = unit.snapshot.versions[made.task]
+        readable = unit.snapshot.tasks[made.task].settings.privacy is Privacy.NONE
         event = judge_new(
-            self._trial,
+            self._trial if readable else replace(self._trial, share=0.0),
             figures(made),
             map(figures, _line(former, unit, since=unit.tx.measured_since())),
             base=former.version if made.lineage is None else made.lineage.parent,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated
 
 import msgspec
@@ -13,6 +14,7 @@ from coordinator.learning.strategies import ADAPTIVE, Aggregation, RateSchedule,
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.lease import SHARE_WINDOW
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
+from coordinator.tasks.privacy import Privacy
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
 from models.manifest import Artifact
@@ -20,6 +22,7 @@ from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
+from wire.secure_sum.terms import MOST_MEMBERS, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -132,6 +135,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: under another name the file's task starts anew.
+        privacy: none, or secure-sum: the coordinator learns only the sum of the reports.
         kind: train or evaluate.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
@@ -145,6 +149,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Name = "keyboard"  # as in the demo
     kind: Work = Work.TRAIN  # train makes versions
+    privacy: Privacy = Privacy.NONE  # a household is too few devices for sums
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
     minimum: Count = 10  # fewest reports; as in ``[limits]``
@@ -175,6 +180,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             selection_deadline_s=self.selection_deadline_s,
             report_deadline_s=self.report_deadline_s,
             selection_window_s=self.selection_window_s,
+            summed=self.privacy is Privacy.SECURE_SUM and not trial,
         )
 
     def stop_rule(self) -> StopRule:
@@ -194,16 +200,18 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
     """The settings of a task that ``[limits]`` of the configuration forbid."""
-    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps)
+    threshold = threshold_for(task.minimum) if task.privacy is Privacy.SECURE_SUM else None
+    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, threshold)
 
 
-def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[str]:
+def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled: bool) -> list[str]:
     """Faults in the settings of a task: values that contradict each other or are not allowed.
 
     Args:
         task: settings of the task.
         limits: ``[limits]`` of the configuration.
         measured: whether versions are measured on held-out text.
+        enrolled: whether devices have keys that the coordinator certified.
     """
     faults = beyond_limits(task, limits)
     if task.minimum > task.goal:
@@ -227,4 +235,30 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
         )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
+    if task.privacy is Privacy.SECURE_SUM:
+        faults.extend(f"privacy: with secure-sum, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
+    return faults
+
+
+def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
+    """What a task asks for that needs more than the sum of the reports."""
+    faults, cohort, codec = [], task.rules().cohort, task.codec.choice()
+    if not enrolled:
+        faults.append("transport must be tls, because devices sign with their enrolled keys")
+    if task.kind is not Work.TRAIN or task.plan.evaluation_share:
+        faults.append("kind must be train and plan.evaluation_share 0, because evaluations come from single devices")
+    if codec.name not in MASKED:
+        masked = " or ".join(sorted(MASKED))
+        faults.append(f"codec.name must be {masked}, because all devices must send the same coordinates")
+    if codec.error_feedback:
+        faults.append("codec.error_feedback must be off: whether a report counts is known only after its receipt")
+    if task.strategy.aggregation is not Aggregation.MEAN:
+        faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
+    least = next(each for each in itertools.count(3) if 2 * each - threshold_for(each) >= cohort)
+    if task.minimum < least:
+        faults.append(
+            f"minimum must be at least {least} of {cohort} selected devices, or one round could have two sums"
+        )
+    if cohort > MOST_MEMBERS:
+        faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")
     return faults
