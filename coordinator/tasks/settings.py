@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated
 
 import msgspec
@@ -22,7 +21,7 @@ from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
-from wire.secure_sum.terms import MOST_MEMBERS, threshold_for
+from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -254,11 +253,8 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
         faults.append("codec.error_feedback must be off: whether a report counts is known only after its receipt")
     if task.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
-    least = next(each for each in itertools.count(3) if 2 * each - threshold_for(each) >= cohort)
-    if task.minimum < least:
-        faults.append(
-            f"minimum must be at least {least} of {cohort} selected devices, or one round could have two sums"
-        )
+    if task.minimum < (least := least_minimum(cohort)):
+        faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:
         faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")
     return faults
