@@ -19,6 +19,7 @@ _ELSEWHERE = {
     "versions": {"model": "models"},
     "actions": {"token": "token", "audit": "audit"},
     "tasks": {"task": "task"},
+    "privacy": {"privacy": "privacy"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},

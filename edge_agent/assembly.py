@@ -361,6 +361,7 @@ def _keyboard(
                 last_report_bytes=tally.last_report_bytes,
                 reports_sent=tally.reports_sent,
                 bytes_sent=tally.bytes_sent,
+                last_report_summed=tally.last_report_summed,
             )
 
         def compared() -> Comparison:
