@@ -338,7 +338,7 @@ class Driver:
             case BrokerConnected():
                 self._listening_since_s = unit.now_s
                 unit.effects.append(AnnounceModel())
-                self._sums.ask_again(unit)
+                self._sums.reconnected(unit)
             case BrokerDisconnected():
                 self._listening_since_s = None
             case JobEnded(result):

@@ -105,8 +105,9 @@ class MessageHandler:
             case topics.StatusTopic(population=where, device=device) if where == self._population:
                 message = messages.decode("status", arrived.payload)
                 if isinstance(message, messages.Status):
+                    lease = unit.tx.lease(device)
                     _take_status(device, message, unit, retained=arrived.retained)
-                    if message.online and not arrived.retained:  # perhaps it was away when it was asked
+                    if message.online and (lease is None or not lease.online):
                         self._sums.ask_again(unit, device=device)
             case _:
                 msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"

@@ -10,7 +10,7 @@ stored in the round's transaction, and deleted with the end of the round; so are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 from msgspec.structs import replace
@@ -87,16 +87,27 @@ class SecureSums:
 
     def tick(self, unit: UnitOfWork) -> None:
         """Check the deadlines of the phases; half-way through one, ask again those that have not answered."""
+        for number, held, phase_s in self._timed(unit):
+            if unit.now_s >= held.until_s:
+                self._apply(number, TimeUp(), unit)
+            elif held.until_s > unit.now_s + phase_s:  # the clock was set back
+                unit.keep_sum(number, replace(held, until_s=unit.now_s + phase_s))
+            elif not held.asked_again and unit.now_s >= held.until_s - phase_s / 2:
+                unit.keep_sum(number, replace(held, asked_again=True))
+                self.ask_again(unit, number)
+
+    def reconnected(self, unit: UnitOfWork) -> None:
+        """Begin to wait anew: while we were away, devices could neither hear nor answer."""
+        for number, held, phase_s in self._timed(unit):
+            unit.keep_sum(number, replace(held, until_s=unit.now_s + phase_s))
+        self.ask_again(unit)
+
+    def _timed(self, unit: UnitOfWork) -> Iterator[tuple[int, StoredSum, float]]:
+        """The sums that wait until a deadline of their own, each with the length of its phase."""
         for number, held in list(unit.snapshot.sums.items()):
             state = unit.snapshot.round(number)
-            if state is None or held.until_s == math.inf:
-                continue
-            phase_s = _phase_s(state)
-            if unit.now_s >= min(held.until_s, unit.now_s + phase_s):
-                self._apply(number, TimeUp(), unit)
-            elif not held.asked_again and unit.now_s >= held.until_s - phase_s / 2:
-                unit.keep_sum(number, replace(held, until_s=min(held.until_s, unit.now_s + phase_s), asked_again=True))
-                self.ask_again(unit, number)
+            if state is not None and held.until_s != math.inf:
+                yield number, held, _phase_s(state)
 
     def take(self, device: DeviceId, payload: bytes, unit: UnitOfWork) -> None:
         """Handle a device's message, unless its session is over.
@@ -151,7 +162,7 @@ class SecureSums:
         try:
             layout = self._contexts.of_round(record, base, state).manifest.layout
             order = sum_order(
-                unit.snapshot.number,
+                unit.tx.draw_number(unit.now_s),
                 state.rules.minimum,
                 state.rules.cohort,
                 count_for(record.settings.codec.density, layout.size),

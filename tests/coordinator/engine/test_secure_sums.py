@@ -97,6 +97,10 @@ class SummedWorld(World):
         for name in names or NAMES:
             self.devices[name].join()
 
+    def talk_once(self) -> None:
+        for device in self.devices.values():
+            device.answer()
+
     def talk(self) -> None:
         """Until nobody has anything to say."""
         while sum(device.answer() for device in self.devices.values()):
@@ -228,8 +232,12 @@ def test_devices_are_asked_again_half_way_and_when_they_return(world):
     world.tick(1.0)
     assert len(world.transport.to("d0")) == asked + 1, "once"
     world.status("d0", Status(online=True, state="training"))
+    assert len(world.transport.to("d0")) == asked + 1, "it was not away"
+    world.status("d0", Status(online=False))
+    world.status("d0", Status(online=True, state="training"))
     assert len(world.transport.to("d0")) == asked + 2
     world.devices["d0"].answer()
+    world.status("d0", Status(online=False))
     world.status("d0", Status(online=True, state="training"))
     assert len(world.transport.to("d0")) == asked + 2
 
@@ -320,3 +328,31 @@ def test_the_clip_norm_follows_from_the_sum(world):
     world.work()
     with world.repository.transaction() as tx:
         assert tx.version(1).clip_norm == pytest.approx(1.0 * np.exp(-0.2 * (1.0 - 0.5)))
+
+
+def test_a_coordinator_that_was_away_waits_anew(world):
+    world.begin()
+    world.talk_once()
+    world.clock.time_s += 300.0
+    world.start()
+    world.listen()
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_a_phase(world):
+    world.tick(30.0)
+    world.begin(*NAMES[:4])
+    world.tick(-25.0)
+    world.tick(31.0)
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+
+
+def test_each_session_has_a_higher_number_than_all_before(world):
+    world.begin()
+    first = world.assignment("d0").secure_sum.number
+    world.talk()
+    world.work()
+    world.check_in(*NAMES)
+    assert world.assignment("d0").secure_sum.number > first
