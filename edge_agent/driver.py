@@ -404,7 +404,7 @@ class Driver:
                     steps=outcome.steps,
                     loss=round(outcome.loss, 4),
                     seconds=round(outcome.seconds, 2),
-                    report_bytes=len(outcome.report.frame),
+                    report_bytes=len(outcome.report.frame) if outcome.words is None else None,
                 )
                 if outcome.evaluation is not None and self._model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)

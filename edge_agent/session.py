@@ -25,6 +25,7 @@ from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.masks import mask_from_bytes
+from wire.codec.sparsify import count_for
 from wire.errors import RemoteProtocolError
 from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
 from wire.limits import Limits, outside
@@ -133,7 +134,7 @@ def prepare(
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
     mask = _mask(assignment, model)
-    if mask is not None and mask.size > limits.density * model.manifest.layout.size:
+    if mask is not None and mask.size > count_for(limits.density, model.manifest.layout.size):
         _refuse_any([f"mask: expected a share of at most {limits.density:g} of the model, got {mask.size}"], trust)
     if order is not None and (mask is None or mask.size != order.coordinates):
         msg = f"expected a mask of {order.coordinates} coordinates for the secure sum"
