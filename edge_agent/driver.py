@@ -94,6 +94,7 @@ from wire.messages import (
     Missing,
     Receipt,
     Rejection,
+    Verdict,
     Work,
 )
 from wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
@@ -354,6 +355,7 @@ class Driver:
                 self._step(events.Rejected(at, message))
             case Receipt():
                 self._step_outbox(outbox.ReceiptCame(at, message))
+                self._end_if_over(message)
             case Missing():
                 self._step_outbox(outbox.MissingCame(at, message))
             case Roster() | Deliveries() | Survivors() | Confirmations():
@@ -423,6 +425,15 @@ class Driver:
         self._step(events.Trained(self._moment()), report=report, summing=summing)
         self._outbox = outbox.Pending(report.parcel)
         self._send_what_is_due()
+
+    def _end_if_over(self, receipt: Receipt) -> None:
+        """Stop to work for a round that is over before we report: its secure sum was abandoned."""
+        state = self._state
+        if isinstance(state, Preparing | Training | Finishing):
+            mine = state.assignment
+            if (mine.round, mine.attempt, Verdict.LATE) == (receipt.round, receipt.attempt, receipt.verdict):
+                self._ports.worker.stop(self._session_job)
+                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, "the round is over"))
 
     def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
         """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""

@@ -20,7 +20,7 @@ from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.summed import sum_order
 from coordinator.ports import StoredSum
-from coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, StartAggregation
+from coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
 from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
@@ -42,7 +42,7 @@ from wire.codec.sparsify import count_for
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.frame import Report
 from wire.identifiers import DeviceId, Population
-from wire.messages import DropoutCause
+from wire.messages import DropoutCause, Verdict
 from wire.secure_sum.messages import MaskedUpdate, decode_up, encode
 from wire.secure_sum.order import terms_of
 from wire.secure_sum.primitives import Primitives
@@ -204,6 +204,8 @@ class SecureSums:
         _ask(effects, held, unit)
         match session.phase:
             case SumPhase.ABANDONED:
+                for device in state.devices(SeatState.WORKING):  # it need not wait for the shares of others
+                    unit.effects.append(SendReceipt(device, number, state.seats[device].attempt, Verdict.LATE))
                 unit.step(state.task, AggregationFailed(f"the secure sum: {session.reason}", unit.now_s))
             case SumPhase.SHARES:
                 self._leave_out(number, [held.devices[key] for key in session.roster], unit)

@@ -290,3 +290,12 @@ def test_a_step_in_a_process_of_its_own_gives_what_one_in_this_process_gives(tmp
     ended = SumInProcess(tmp_path)(HearQuestion(joined.state, question))
     assert (ended.phase, ended.state) == ("aborted", b"")
     assert "too early" in ended.reason
+
+
+def test_a_round_that_is_over_before_the_report_ends_the_work(summed):
+    summed.phone.hear(Receipt(round=summed.number, attempt=2, verdict=Verdict.LATE))
+    assert summed.phone.state == "training", "another attempt"
+    summed.phone.hear(Receipt(round=summed.number, attempt=1, verdict=Verdict.LATE))
+    assert summed.phone.state == "resting"
+    assert summed.phone.worker.stopped
+    assert not sums_of(summed.phone).state

@@ -205,6 +205,8 @@ def test_too_few_keys_abandon_the_round_and_delete_everything(world):
         state = tx.round(1)
     assert state.phase is Phase.ABANDONED
     assert "3 of 5 devices sent keys" in state.reason
+    told = [world.transport.to(name, Receipt)[-1] for name in NAMES]
+    assert {(receipt.round, receipt.verdict) for receipt in told} == {(1, Verdict.LATE)}, "nobody works on in vain"
     assert world.rows("secure_sums") == 0
 
 
