@@ -17,6 +17,7 @@ from wire.errors import NightjarError
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices", "fleet": "fleet"},
     "versions": {"model": "models"},
+    "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},
     "tasks": {"task": "task"},
     "privacy": {"privacy": "privacy"},

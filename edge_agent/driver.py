@@ -65,9 +65,11 @@ from edge_agent.ports import (
     Journal,
     LinkDown,
     LinkUp,
+    Looked,
     Model,
     NewReport,
     RandomFor,
+    Releases,
     Settlement,
     StandingTold,
     StopAsked,
@@ -153,6 +155,7 @@ class Ports:
         sums: makes the steps of secure sums.
         limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
+        releases: looks for releases of the agent; None where nothing could install one.
         remember_connection: stores the state of the connection, for ``status``.
         turned: called at each iteration of the driver's loop, to feed a watchdog.
     """
@@ -171,6 +174,7 @@ class Ports:
     sums: SumMachine
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
+    releases: Releases | None = None
     remember_connection: Callable[[str], None] = lambda _state: None
     turned: Callable[[], None] = lambda: None
 
@@ -205,6 +209,7 @@ class Driver:
         self._answers: tuple[bytes, ...] = ()  # the newest ones to the coordinator of a secure sum
         self._unmasked: Produced | None = None  # trained, while shares of other devices are awaited
         self._metered = False
+        self._release_job, self._release_free = 0, False
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
@@ -281,6 +286,7 @@ class Driver:
             self._metered = unmetered is not None and unmetered.value is Answer.NO
             self._mask_when_ready()
             self._fetch_for_keyboard(readings)
+            self._look_for_release(readings)
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
@@ -379,6 +385,8 @@ class Driver:
     def _work_done(self, number: int, outcome: object) -> None:
         if number == self._keyboard.job:
             self._fetched_for_keyboard(outcome)
+        elif number == self._release_job:
+            self._looked_for_release(outcome)
         elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
         # Anything else is the outcome of a job that was stopped.
@@ -486,6 +494,7 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
+                self._stop_looking()
                 ports, payload = self._ports, self._assigned
                 population, last = self._identity.population, self._summing
 
@@ -624,6 +633,42 @@ class Driver:
         else:
             at = self._moment()
             self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
+
+    # --- releases of the agent ---
+
+    def _look_for_release(self, readings: Readings) -> None:
+        """Look for a release if it is time and no session needs the worker; stop a fetch that begins to cost."""
+        watch, now_s = self._ports.releases, self._ports.clock.monotonic_s()
+        if watch is None:
+            return
+        free = all(
+            condition in readings and readings[condition].value is Answer.YES
+            for condition in (Condition.CHARGING, Condition.UNMETERED)
+        )
+        if self._release_job:
+            if self._release_free and not free:
+                self._stop_looking()
+        elif not isinstance(self._state, Preparing | Training | Finishing) and watch.due(now_s, free=free):
+            self._release_free = free
+            self._release_job = self._start(lambda should_stop: watch.look(free, should_stop))
+
+    def _stop_looking(self) -> None:
+        if self._release_job and self._ports.releases is not None:
+            self._ports.worker.stop(self._release_job)
+            self._release_job = 0
+            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=False)
+
+    def _looked_for_release(self, outcome: object) -> None:
+        self._release_job = 0
+        if self._ports.releases is not None:
+            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=True)
+        if not isinstance(outcome, Looked):
+            self._log.warning("no_look_for_releases", error=self._explain(outcome))
+            return
+        self._log.info("looked_for_releases", found=outcome.text, refused=outcome.refused or None)
+        if outcome.refused != self._uplink.refused_release:
+            self._uplink.refused_release = outcome.refused
+            self._uplink.status(self._state, self._ports.clock.monotonic_s())
 
     # --- the user's wish to delete everything ---
 

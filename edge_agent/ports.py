@@ -497,3 +497,33 @@ class Worker(Protocol):
 
     def stop(self, number: int) -> None:
         """Make ``should_stop`` of this job return true; a job that has not started is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The outcome of a look.
+
+    Attributes:
+        text: what was found or done, for the log.
+        refused: what was refused, and why: a release, or metadata that does not verify; empty if nothing was.
+    """
+
+    text: str
+    refused: str = ""
+
+
+class Releases(Protocol):
+    """Looks for releases of the agent."""
+
+    def due(self, now_s: float, *, free: bool) -> bool:
+        """Whether it is time to look; ``free`` is whether fetching costs neither battery nor money."""
+
+    def ended(self, now_s: float, *, whole: bool) -> None:
+        """Note that a look ended; one that was stopped is resumed as soon as it may be."""
+
+    def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
+        """Look for a release, fetch what may be fetched now, and hand it over to who installs it.
+
+        Raises:
+            UnavailableError: it failed, or was stopped.
+        """

@@ -281,8 +281,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reason: _Text = ""
     """Why the device is in this state, such as ``not charging``."""
     emulated: bool = False
+    agent_version: _Text = ""
+    """The agent that runs; empty in a last will."""
     taken_back: _Text = ""
-    """The newest agent release rolled back on this device, and why, such as ``0.2.0: not up within 180 s``."""
+    """The newest agent release rolled back or refused on this device, and why: ``0.2.0: not up within 180 s``."""
 
 
 Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status

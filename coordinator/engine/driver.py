@@ -68,6 +68,7 @@ from coordinator.engine.inbox import (
 )
 from coordinator.engine.job_results import JobResults
 from coordinator.engine.message_handler import MessageHandler
+from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
@@ -157,8 +158,9 @@ class Driver:
             self._snapshot = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
         self._maker = TaskCreator(config, artifacts)
-        self._releases = RolloutService(config)
-        self._results = JobResults(artifacts, self._releases)
+        self._rollouts = RolloutService(config)
+        self._releases = ReleaseService(config.rollout)
+        self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
         self._intake = MessageHandler(config.population, contexts, self._sums)
@@ -296,7 +298,7 @@ class Driver:
 
     def _begin(self, tx: Transaction) -> UnitOfWork:
         name, seed = self._config.task.name, self._config.seed
-        now_s, judge, follow = self._clock.now_s(), self._releases.note_trial, self._sums.follow
+        now_s, judge, follow = self._clock.now_s(), self._rollouts.note_trial, self._sums.follow
         return UnitOfWork(tx, now_s, self._snapshot, name, seed, judge, follow)
 
     def _adopt(self, unit: UnitOfWork) -> None:
@@ -332,6 +334,7 @@ class Driver:
                 if since_s is not None and unit.now_s >= since_s + LISTEN_S:
                     unit.tick()
                     self._sums.tick(unit)
+                    self._releases.tick(unit)
                 if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
                     self._listening_since_s = unit.now_s - LISTEN_S
                     unit.effects.append(AnnounceModel())
@@ -354,7 +357,7 @@ class Driver:
                 unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, unit, self._maker, self._releases)
+                changed = operate(operation, who, unit, self._maker, self._rollouts, self._releases)
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
                     asked = msgspec.to_builtins(operation)

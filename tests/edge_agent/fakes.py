@@ -251,6 +251,7 @@ class Phone:
         self.losses = losses
         self.seeds = itertools.count()
         self.shown: list[int] | None = [] if keyboard else None
+        self.releases = None
         self.start()
         self.database.add_once("person", ["the cat sat on the mat", "a cat"])
 
@@ -284,6 +285,7 @@ class Phone:
                 sums=SimulatedSums(0, lambda: bytes(31) + bytes([next(self.seeds)])),
                 limits=self.limits,
                 show_model=show,
+                releases=self.releases,
             ),
             queue.SimpleQueue(),
         )
