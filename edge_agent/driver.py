@@ -49,6 +49,7 @@ from edge_agent.core.events import (
     Train,
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
+from edge_agent.core.privacy_ledger import LedgerEntry, charged
 from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, MaskWords
 from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
@@ -420,7 +421,7 @@ class Driver:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._model)
                 if outcome.words is None:
-                    self._put_out(outcome.report)
+                    self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
                 else:
                     self._unmasked = outcome
                     self._mask_when_ready()
@@ -429,8 +430,8 @@ class Driver:
             case _:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
 
-    def _put_out(self, report: NewReport, summing: SumState | None = None) -> None:
-        self._step(events.Trained(self._moment()), report=report, summing=summing)
+    def _put_out(self, report: NewReport, summing: SumState | None = None, entry: LedgerEntry | None = None) -> None:
+        self._step(events.Trained(self._moment()), report=report, summing=summing, entry=entry)
         self._outbox = outbox.Pending(report.parcel)
         self._send_what_is_due()
 
@@ -460,6 +461,7 @@ class Driver:
         report: NewReport | None = None,
         settlement: Settlement | None = None,
         summing: SumState | None = None,
+        entry: LedgerEntry | None = None,
     ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
 
@@ -474,7 +476,8 @@ class Driver:
         if _gave_up(before, state) and held is not None and held.round == before.assignment.round:
             summing = over(held)
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event), summing))
+            deaths = _deaths_after(event)
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, deaths, entry, summing))
             self._retry.stored()
         self._state = state
         if summing is not None:
@@ -499,7 +502,15 @@ class Driver:
                 population, last = self._identity.population, self._summing
 
                 def work(should_stop: Callable[[], bool]) -> object:
-                    model = prepare(ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop)
+                    model = prepare(
+                        ports.artifacts,
+                        ports.trust,
+                        ports.limits,
+                        assignment,
+                        payload,
+                        should_stop,
+                        ports.journal.ledger,
+                    )
                     return enlist(model, assignment, population, last, ports.sums)
 
                 self._session_job = self._start(work)

@@ -19,6 +19,7 @@ from edge_agent.core.eligibility import Readings
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.core.summing import SumRequest, SumStep
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
@@ -350,6 +351,7 @@ class Change:
         settlement: settles the report and empties the outbox; None leaves the outbox as it is.
         dropouts: messages that are to be sent even if the process dies now.
         deaths: how many processes in a row died during a session; None leaves the count as it is.
+        charged: what the report costs of the device's privacy; None for nothing.
         summing: new state of the secure sum; None leaves it as it is.
     """
 
@@ -358,6 +360,7 @@ class Change:
     settlement: Settlement | None = None
     dropouts: Sequence[SendDropout] = ()
     deaths: int | None = None
+    charged: LedgerEntry | None = None
     summing: SumState | None = None
 
 
@@ -408,6 +411,9 @@ class Journal(Outgoing, Protocol):
 
     def load(self) -> Remembered:
         """The state that the last process left."""
+
+    def ledger(self) -> list[LedgerEntry]:
+        """What the device has spent of its privacy, by task."""
 
     def commit(self, change: Change) -> None:
         """Write a change atomically.

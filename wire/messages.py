@@ -148,6 +148,20 @@ class Work(enum.Enum):
     """Evaluate the model on the held-out messages, and report the figures."""
 
 
+class PrivacyTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The differential privacy that a task promises a device; signed with the assignment, and kept by the device."""
+
+    epsilon: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+    """Epsilon after all rounds, however often the device takes part."""
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    """Noised rounds that the task ends after."""
+    separation: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    """A device takes part at most once in any so many noised rounds in a row."""
+    step: _Count
+    """Noised rounds of the task so far."""
+
+
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Coordinator to device: you were selected."""
 
@@ -166,6 +180,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Fewest reports in a published mean."""
     secure_sum: SumOrder | None = None
     """How the updates are summed, if the coordinator learns only their sum; ``codec`` then only names the mask."""
+    privacy: PrivacyTerms | None = None
+    """The differential privacy of the task; None if it has none."""
     number: _Count = 0
     """Number of the order; a device refuses a lower number than it has already seen for the task."""
     signed_s: _Moment = 0.0

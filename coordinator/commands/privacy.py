@@ -1,44 +1,53 @@
-"""The command ``privacy``: says who can learn what from the devices of a task."""
+"""The command ``privacy``: explains what a task promises its devices, also before it starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
-import msgspec
 
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened
+from coordinator.commands.setting import configuration, opened, show
+from coordinator.learning.privacy.ledger import Ledger, explain
 from coordinator.tasks.privacy import explained
+from coordinator.tasks.record import TaskRecord
+from coordinator.tasks.settings import TaskSettings, noise_terms
+from coordinator.tasks.task import Task
 from wire.errors import ConfigError
 from wire.secure_sum.terms import threshold_for
 
 
+def planned(settings: TaskSettings) -> Ledger | None:
+    """The ledger of a task that does not exist yet; None without differential privacy."""
+    state = Task(name=settings.name, number=0, created_s=0.0, noise=noise_terms(settings, key=""))
+    return TaskRecord(state=state, settings=settings).ledger()
+
+
 @click.group()
 def privacy() -> None:
-    """Privacy: what a task reveals about the people whose devices take part."""
+    """Privacy: what a task promises its devices."""
 
 
-@privacy.command()
+@privacy.command("explain")
 @config_option
 @json_option
 @click.argument("name", required=False)
-def explain(config_path: Path, name: str | None, *, as_json: bool) -> None:
-    """Say who can learn what, with figures; the default is the configuration's task."""
+def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
+    """Explain the privacy of a task; the configuration's need not have started."""
     config = configuration(config_path)
-    settings = config.task.settings()
-    if name not in {None, config.task.name}:
+    wanted = name or config.task.name
+    try:
         with opened(config) as database, database.transaction() as view:
-            record = view.task(str(name))
-        if record is None:
-            msg = f"there is no task {name}; 'nightjar-coordinator task list' lists them"
-            raise ConfigError(msg)
-        settings = record.settings
-    sentences = explained(settings.privacy, settings.minimum, threshold_for(settings.minimum))
-    if as_json:
-        answer = {"task": settings.name, "privacy": settings.privacy.value, "who_learns_what": sentences}
-        click.echo(msgspec.json.encode(answer))
-        return
-    click.echo(f"{settings.name}: privacy = {settings.privacy.value}\n")
-    click.echo("\n".join(f"- {sentence}" for sentence in sentences))
-    click.echo("\nMeasured with a small model on chat (docs/privacy.md); a better attack gets more.")
+            record = view.task(wanted)
+    except ConfigError:
+        record = None  # the service never ran
+    if record is None and wanted != config.task.name:
+        msg = f"there is no task {wanted}; 'task list' shows them"
+        raise ConfigError(msg)
+    settings = config.task.settings() if record is None else record.settings
+    ledger = planned(settings) if record is None else record.ledger()
+    revealed = explained(settings.privacy, settings.minimum, threshold_for(settings.minimum))
+    lines = revealed if ledger is None else explain(ledger)
+    show(
+        {"task": wanted, "ledger": ledger, "explained": lines}, (wanted,), [(line,) for line in lines], as_json=as_json
+    )

@@ -159,6 +159,7 @@ class EffectRunner:
 
     def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
         settings, version = snapshot.tasks[current.task].settings, snapshot.versions[current.task]
+        task = snapshot.tasks[current.task].state
         summed = snapshot.sums.get(current.number)
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
@@ -180,7 +181,9 @@ class EffectRunner:
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
             seed=self._seed,
-            committed=snapshot.tasks[current.task].state.committed,
+            committed=task.committed,
+            noise=task.noise,
+            step=len(task.noised),
             summed=None if summed is None or summed.plan is None else SummedReports(summed.order, summed.plan),
         )
 
@@ -225,6 +228,7 @@ class EffectRunner:
                 work=context.gate.kind,
                 minimum=record.settings.minimum if summed is None else current.rules.minimum,
                 secure_sum=None if summed is None else summed.order,
+                privacy=record.terms(),
                 number=snapshot.number,
                 signed_s=signed_s,
                 not_after_s=signed_s + remaining_s + CLOCKS_APART_S,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from coordinator.learning.device_metrics import Tally
+from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import StrategyChoice
 from coordinator.rounds.secure_sum import Unmask
 from models.manifest import Artifact, Transfer
@@ -89,6 +90,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: text to measure the result on; None skips the evaluation.
         summed: how to unmask the sum of the reports; None if each can be read.
+        noise: how the sum is noised; None without differential privacy.
+        step: number of noised rounds before this one.
     """
 
     round: int
@@ -105,6 +108,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     seed: int = 0
     committed: int = 0
     summed: SummedReports | None = None
+    noise: NoiseTerms | None = None
+    step: int = 0
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):

@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import (
@@ -35,7 +36,6 @@ from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropo
 from coordinator.rounds.seats import causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
-from coordinator.tasks.privacy import Privacy
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import wait_s, within_hours
 from coordinator.tasks.task import OVER, TaskStatus
@@ -266,8 +266,10 @@ class UnitOfWork:
         state, settings = record.state, record.settings
         if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
             return
-        tried = settings.kind is Work.TRAIN and settings.privacy is Privacy.NONE  # a trial reads each device's report
-        canary = self.tx.canary_version(name) if tried else None
+        readable = settings.privacy is not Privacy.SECURE_SUM  # a trial reads each device's report
+        canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
+        if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
+            return  # its privacy is spent, though an operator decided about a trial and not all rounds were counted
         base = canary or self.base_of(record)
         if base is None:
             return  # the version to evaluate does not exist yet

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class Privacy(enum.Enum):
-    """``privacy`` of a task."""
-
-    NONE = "none"
-    """The coordinator reads each report: for the devices of one household, or of people who trust it."""
-    SECURE_SUM = "secure-sum"
-    """The coordinator learns only the sum of the reports (docs/adr/0038)."""
+from coordinator.learning.privacy.ledger import Privacy
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
         minimum: fewest reports of a round.
         threshold: of its secure sums.
     """
-    if privacy is Privacy.NONE:
+    if privacy is not Privacy.SECURE_SUM:
         return [
             f"The coordinator, and whoever reads its database or the broker's traffic during a round, reads each "
             f"device's report: {_in_words(REPORT)}.",

@@ -13,7 +13,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from coordinator.tasks.privacy import Privacy
+from coordinator.learning.privacy.ledger import Privacy
 from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
 from simulation.rounds.hunt import complaints, hunt

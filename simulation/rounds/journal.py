@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
@@ -29,6 +30,7 @@ class MemoryJournal:
     __slots__ = (
         "_deaths",
         "_dropouts",
+        "_ledger",
         "_number",
         "_report",
         "_residual",
@@ -45,6 +47,7 @@ class MemoryJournal:
         self._report: NewReport | None = None
         self._residual: tuple[str, Vector] | None = None
         self._dropouts: tuple[PendingDropout, ...] = ()
+        self._ledger: dict[str, LedgerEntry] = {}
         self._deaths = 0
         self._summing: SumState | None = None
         self._number = 0
@@ -52,6 +55,10 @@ class MemoryJournal:
     def load(self) -> Remembered:
         """The state that the last process left."""
         return Remembered(self._state, self._parcel(), self._deaths, self._summing)
+
+    def ledger(self) -> list[LedgerEntry]:
+        """What the phone has spent of its privacy, by task."""
+        return list(self._ledger.values())
 
     def commit(self, change: Change) -> None:
         """Write a change atomically."""
@@ -67,6 +74,8 @@ class MemoryJournal:
         for dropout in change.dropouts:
             self._number += 1
             self._dropouts = (*self._dropouts, PendingDropout(self._number, dropout))[-MOST_PENDING_DROPOUTS:]
+        if change.charged is not None:
+            self._ledger[change.charged.task] = change.charged
         if change.deaths is not None:
             self._deaths = change.deaths
         if change.summing is not None:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine.aggregation import with_mask
 from coordinator.engine.inbox import Operated
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.round import Round
 from coordinator.tasks.operations import CreateTask
-from coordinator.tasks.privacy import Privacy
 from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker

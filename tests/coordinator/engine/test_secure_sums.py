@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from coordinator.engine.jobs import AggregationJob
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.round import Phase
-from coordinator.tasks.privacy import Privacy
 from coordinator.tasks.settings import CodecConfig, PlanConfig
 from edge_agent.core import secure_sum as device_side
 from edge_agent.core.secure_sum import Tools, UpdateEncoded

@@ -1,53 +1,67 @@
-"""What a task with secure sums may ask for."""
+"""Which settings contradict differential privacy, and what a promise rests on."""
 
 import pytest
 from msgspec.structs import replace
 
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import Aggregation
-from coordinator.tasks.privacy import Privacy
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, task_faults
+from coordinator.tasks.settings import (
+    DpConfig,
+    PlanConfig,
+    StrategyConfig,
+    TaskSettings,
+    beyond_limits,
+    noise_terms,
+    promise,
+    task_faults,
+)
 from wire.limits import Limits
 from wire.messages import Work
 
-SUMMED = TaskSettings(
-    privacy=Privacy.SECURE_SUM,
-    goal=20,
-    minimum=16,
-    codec=CodecConfig(name="mask-8"),
-    plan=PlanConfig(evaluation_share=0.0),
-)
+PRIVATE = TaskSettings(privacy=Privacy.DP, rounds=500, minimum_separation=100, plan=PlanConfig(evaluation_share=0.0))
 
 
-def faults(task, *, enrolled=True):
-    return task_faults(task, Limits(), measured=False, enrolled=enrolled)
-
-
-def test_a_task_with_secure_sums_can_be_made():
-    assert faults(SUMMED) == []
-    assert SUMMED.rules().summed
-    assert not SUMMED.rules(trial=True).summed
-    assert not TaskSettings().rules().summed
+def test_a_private_task_with_an_end_and_a_mean_is_possible():
+    assert task_faults(PRIVATE, Limits(), measured=True, enrolled=True) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "why"),
     [
-        ({"codec": CodecConfig()}, "same coordinates"),
-        ({"codec": CodecConfig(name="mask-8", error_feedback=True)}, "error_feedback must be off"),
-        ({"strategy": StrategyConfig(aggregation=Aggregation.MULTI_KRUM)}, "compares single reports"),
-        ({"plan": PlanConfig(evaluation_share=0.1)}, "evaluations come from single devices"),
-        ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),
-        ({"minimum": 15}, "minimum must be at least 16 of 26 devices"),
-        ({"goal": 900, "minimum": 800}, "at most 1000 devices, not 1170"),
+        ({"rounds": 0}, "rounds: an endless task spends privacy without end"),
+        ({"strategy": StrategyConfig(aggregation=Aggregation.FED_PLUS)}, "one device can change fed-plus by more"),
+        ({"strategy": StrategyConfig(aggregation=Aggregation.NOISY_MEAN)}, "one device can change noisy-mean by more"),
+        ({"plan": PlanConfig(evaluation_share=0.1)}, "what devices measure is published without noise"),
+        ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind: what devices measure"),
     ],
 )
-def test_what_needs_more_than_the_sum_is_refused_with_the_reason(changes, reason):
-    found = faults(replace(SUMMED, **changes))
-    assert any(reason in fault for fault in found), found
-    assert all(fault.startswith("privacy: with secure-sum, ") for fault in found if reason in fault)
+def test_what_contradicts_it_is_refused_with_the_reason(changes, why):
+    assert any(
+        why in fault for fault in task_faults(replace(PRIVATE, **changes), Limits(), measured=True, enrolled=True)
+    )
+    without = replace(PRIVATE, privacy=Privacy.NONE, **changes)
+    assert task_faults(without, Limits(), measured=True, enrolled=True) == []
 
 
-def test_devices_without_enrolled_keys_cannot_be_summed():
-    assert faults(SUMMED, enrolled=False) == [
-        "privacy: with secure-sum, transport must be tls, because devices sign with their enrolled keys"
+def test_the_noise_is_calibrated_to_the_settings():
+    terms = noise_terms(PRIVATE, "ab")
+    assert (terms.clip_norm, terms.devices, terms.separation, terms.key) == (1.0, 20, 100, "ab")
+    stricter = noise_terms(replace(PRIVATE, dp=DpConfig(epsilon=1.0)), "ab")
+    assert stricter.multiplier > 5 * terms.multiplier
+    assert noise_terms(TaskSettings(), "ab") is None
+
+
+def test_the_promise_changes_with_what_it_rests_on_only():
+    assert promise(PRIVATE) == promise(replace(PRIVATE, minimum=12, over_selection=2.0))
+    for changes in ({"rounds": 501}, {"goal": 19}, {"minimum_separation": 99}, {"dp": DpConfig(delta=1e-5)}):
+        assert promise(PRIVATE) != promise(replace(PRIVATE, **changes))
+    assert promise(TaskSettings()) is None
+
+
+def test_the_limit_of_the_coordinator_excludes_weaker_promises_and_none():
+    limits = Limits(epsilon=8.0)
+    assert beyond_limits(PRIVATE, limits) == ["privacy: expected an epsilon of at most 8, got 10"]
+    assert beyond_limits(TaskSettings(), limits) == [
+        "privacy: expected an epsilon of at most 8, got no differential privacy"
     ]
+    assert beyond_limits(replace(PRIVATE, dp=DpConfig(epsilon=8.0)), limits) == []

@@ -2,8 +2,8 @@
 
 import pytest
 
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.round import Phase
-from coordinator.tasks.privacy import Privacy
 from simulation.rounds.faults import Fault, dangers
 from simulation.rounds.hunt import complaints
 from simulation.rounds.world import Settings, simulate
