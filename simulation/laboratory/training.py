@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.fedavg import Aggregate, ClientUpdate, federated_average
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
 from coordinator.rounds.selection import sample
@@ -143,6 +143,7 @@ def run(
     executor: Executor,
     progress: Callable[[int, Point], None] = lambda _round, _point: None,
     measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
+    aggregate: Callable[[int], Aggregate] | None = None,
 ) -> list[Point]:
     """Train, from the last checkpoint on if there is one.
 
@@ -151,6 +152,7 @@ def run(
         executor: trains the devices.
         progress: is told after each round its number and the newest point of the curve.
         measured_so_far: is given the curve at the beginning and after each measurement.
+        aggregate: round number -> how its updates are combined; None takes the strategy's way.
 
     Returns:
         The whole curve.
@@ -183,6 +185,7 @@ def run(
         cohort = population.cohort(number, state.losses)
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
         reports = executor.train(cohort, number, state.weights, measured=measured)
+        noise = seeded(prepared.seed, "aggregation", number)
         averaged = federated_average(
             state.weights,
             state.optimizer,
@@ -191,7 +194,7 @@ def run(
             layout,
             optimizer_for(choice, number - 1),
             state.clip_norm,
-            aggregate=aggregate_for(choice, seeded(prepared.seed, "aggregation", number)),
+            aggregate=aggregate(number) if aggregate else aggregate_for(choice, noise),
         )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual

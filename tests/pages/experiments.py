@@ -1,7 +1,8 @@
-"""Makes docs/experiments.md from experiments/results.json."""
+"""Makes docs/experiments.md from experiments/results.json and experiments/linear/results.json."""
 
 from pathlib import Path
 
+from experiments.linear import results as linear
 from experiments.record import Recorded, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
@@ -15,9 +16,45 @@ named: *validation*, on which settings were chosen, or *test*. What follows is i
 """
 
 
+_SUMS = """
+## Updates that can be summed
+
+```sh
+python -m experiments.linear --corpus chat.tsv
+```
+
+One seed, validation part, 20 devices a round, FedAdam 0.01; a number has room for the sum of 100. *Share*: the fall of
+the loss, as a part of dense's after equally many rounds; *late*: without dense's fall in the first tenth of the rounds,
+which is mostly word frequency. Bytes are of a report's values; *down*: what a device needs to encode them. Names:
+`low-rank-ROWS-RIGHT-LEFT`; others end in the share of coordinates in %.
+
+![share of dense learning by bytes](images/linear.svg)
+
+| model, start | compressor | rounds | bytes | down | loss | share | late | top-1 % |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+
 def page() -> str:
     """The whole page."""
-    return _HEAD + "\n".join(_section(each) for each in results())
+    sums = "".join(_row(each) for each in linear.compared(linear.results()))
+    return _HEAD + "\n".join(_section(each) for each in results()) + _SUMS + sums
+
+
+def _row(each: linear.Compared) -> str:
+    found = each.trained
+    cells = (
+        f"{found.model}, {found.start}",
+        found.variant,
+        f"{found.rounds}",
+        f"{found.report_bytes:,}",
+        f"{found.bytes_down:,}",
+        f"{found.losses[found.rounds]:.3f}",
+        f"{each.share:.2f}",
+        f"{each.late_share:.2f}",
+        f"{100 * found.top1:.1f}",
+    )
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _section(each: Recorded) -> str:
