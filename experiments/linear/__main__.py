@@ -19,7 +19,7 @@ from simulation.warm_start import PROGRAMS
 
 CHAT = Path("experiments") / "chat.toml"
 SEED = 1
-ROUNDS = {"tiny": 100, "gboard": 60}
+ROUNDS = {"tiny": 150, "gboard": 60}
 STARTS = {"random": (), "warm": ("split.public_people=0.2", "start.passes=1")}
 
 
@@ -28,8 +28,17 @@ STARTS = {"random": (), "warm": ("split.public_people=0.2", "start.passes=1")}
 @click.option("--model", "models", multiple=True, type=click.Choice(list(VARIANTS)), help="Only this. [default: both]")
 @click.option("--start", "starts", multiple=True, type=click.Choice(list(STARTS)), help="Only this. [default: both]")
 @click.option("--only", multiple=True, help="Only the variants of these names.")
+@click.option("--rounds", default=None, type=click.IntRange(10), help="Fewer than those of the dense trainings.")
 @click.option("--out", default=Path("build") / "linear", show_default=True, type=click.Path(path_type=Path))
-def main(*, corpus: str, models: tuple[str, ...], starts: tuple[str, ...], only: tuple[str, ...], out: Path) -> None:
+def main(
+    *,
+    corpus: str,
+    models: tuple[str, ...],
+    starts: tuple[str, ...],
+    only: tuple[str, ...],
+    rounds: int | None,
+    out: Path,
+) -> None:
     """Compare linear compressors by what the model learns in equally many rounds.
 
     Trainings that experiments/linear/results.json has are not repeated, and one that was interrupted goes on.
@@ -41,15 +50,15 @@ def main(*, corpus: str, models: tuple[str, ...], starts: tuple[str, ...], only:
             done = {each.key for each in results()}
             for variant in VARIANTS[model]:
                 if (model, start, variant.name) not in done and (not only or variant.name in only):
-                    found = _train(text, model, start, variant, out)
+                    found = _train(text, model, start, variant, rounds or ROUNDS[model], out)
                     record(found)
                     end = found.losses[found.rounds]
                     say(console, f"{model}, {start}, {variant.name}: loss {end:.3f}, {found.report_bytes:,} B")
     draw(IMAGE)
 
 
-def _train(corpus: Corpus, model: str, start: str, variant: Variant, out: Path) -> Trained:
-    settings = [f"corpus={corpus.name}", f"model={model}", f"rounds={ROUNDS[model]}", "evaluation.every=10"]
+def _train(corpus: Corpus, model: str, start: str, variant: Variant, rounds: int, out: Path) -> Trained:
+    settings = [f"corpus={corpus.name}", f"model={model}", f"rounds={rounds}", "evaluation.every=10"]
     experiment = read_experiment(CHAT, [*settings, *STARTS[start]])
     prepared = prepare(experiment, corpus, SEED, out / model / start / variant.name, PROGRAMS)
     curve, report_bytes, bytes_down = trained(prepared, variant)

@@ -12,6 +12,8 @@ from host.files import replace_file
 
 RESULTS = Path(__file__).parent / "results.json"
 IMAGE = Path("docs") / "images" / "linear.svg"
+EARLY = 10
+"""Rounds in which a model from random weights learns little but how frequent words are."""
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class Compared(msgspec.Struct, frozen=True):
     Attributes:
         trained: the training.
         share: its fall of the loss in the last round, as a share of that with dense updates.
-        late_share: the same without the first tenth of the rounds, in which most of the fall is word frequency.
+        late_share: the same without dense's fall in the first ten rounds, most of which is word frequency.
     """
 
     trained: Trained
@@ -78,19 +80,18 @@ def compared(found: list[Trained]) -> list[Compared]:
     for each in found:
         best = dense.get((each.model, each.start))
         if best is not None:
-            whole = {number: best.losses[0] - loss for number, loss in best.losses.items()}
-            end, begun = each.rounds, min(number for number in best.losses if number >= each.rounds / 10)
-            late = (each.losses[0] - each.losses[end] - whole[begun]) / (whole[end] - whole[begun])
-            rows.append(Compared(each, (each.losses[0] - each.losses[end]) / whole[end], late))
+            first, early, end = (best.losses[number] for number in (0, EARLY, each.rounds))
+            fall = first - each.losses[each.rounds]
+            rows.append(Compared(each, fall / (first - end), (fall - first + early) / (early - end)))
     return rows
 
 
-def draw(path: Path = IMAGE, found: list[Trained] | None = None) -> None:
+def draw(path: Path = IMAGE) -> None:
     """Draw the shares by bytes."""
-    rows = [each for each in compared(results() if found is None else found) if each.trained.variant != DENSE.name]
+    rows = [each for each in compared(results()) if each.trained.variant != DENSE.name]
     kinds = sorted({(each.trained.model, each.trained.start) for each in rows})
-    figure = Figure(figsize=(8, 4.2 * len(kinds)), layout="constrained")
-    for (model, start), axes in zip(kinds, figure.subplots(len(kinds), squeeze=False)[:, 0], strict=True):
+    figure = Figure(figsize=(8, 4.2 * max(len(kinds), 1)), layout="constrained")
+    for (model, start), axes in zip(kinds, figure.subplots(max(len(kinds), 1), squeeze=False)[:, 0], strict=False):
         for each in rows:
             if (each.trained.model, each.trained.start) == (model, start):
                 color = "C1" if each.trained.variant.startswith("low-rank") else "C0"

@@ -24,8 +24,8 @@ python -m experiments.linear --corpus chat.tsv
 ```
 
 One seed, validation part, 20 devices a round, FedAdam 0.01; a number has room for the sum of 100. *Share*: the fall of
-the loss, as a part of dense's after equally many rounds; *late*: without dense's fall in the first tenth of the rounds,
-which is mostly word frequency. Bytes are of a report's values; *down*: what a device needs to encode them. Names:
+the loss, as a part of dense's after equally many rounds; *late*: without dense's fall in the first ten rounds, which
+is mostly word frequency. Bytes are of a report's values; *down*: what a device needs to encode them. Names:
 `low-rank-ROWS-RIGHT-LEFT`; others end in the share of coordinates in %.
 
 ![share of dense learning by bytes](images/linear.svg)
