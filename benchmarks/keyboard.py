@@ -180,6 +180,7 @@ def measure(
         other = [vocabulary.encode(words(text)) for texts in users.values() for text in texts]
         ngram = read_ngram(compile_ngram(other, vocabulary.size), vocabulary.size)
     kept = helped = hurt = 0
+    pairs: list[tuple[Counts, Counts]] = []
     for number, phone in enumerate(parts.phones):
         personal = _personal_weights(files, phone, seed + number)
         fleet = _replayed(through(Reader(load_keyboard_model(files))), phone, vocabulary)
@@ -190,15 +191,19 @@ def measure(
         gain = own.top1 + own.top3 - fleet.top1 - fleet.top3
         helped, hurt = helped + (gain > 0), hurt + (gain < 0)
         total["trigram"] += _replayed(through(trigram), phone, vocabulary)
-        total["trigram_history"] += blended(trigram, phone)
         total["global"] += fleet
         total["personalised"] += own
         reader = Reader(load_keyboard_model(files, personal))
         total["blended"] += blended(reader, phone)
-        total["mixed"] += blended(Mixture(reader, ngram, phone.typed), phone)
+        pairs.append((blended(Mixture(reader, ngram, phone.typed), phone), blended(trigram, phone)))
+        total["mixed"] += pairs[-1][0]
+        total["trigram_history"] += pairs[-1][1]
         if others is not None:
             total["presage"] += _replayed(others.suggest, phone, vocabulary)
+    more_top3, error = paired_gain(pairs)
     return {
+        "gain_top3": more_top3,
+        "gain_top3_error": error,
         "predictors": [counts.row(name) for name, counts in total.items()],
         "users": len(parts.phones),
         "words": total["global"].words,
@@ -206,6 +211,26 @@ def measure(
         "users_helped": helped,
         "users_hurt": hurt,
     }
+
+
+def paired_gain(pairs: Sequence[tuple[Counts, Counts]]) -> tuple[float, float]:
+    """How much more the first of each pair knows than the second, in points of top-3, over the words of all people.
+
+    >>> few, more, most = Counts(words=10), Counts(words=10, top3=4), Counts(words=10, top3=5)
+    >>> gain, error = paired_gain([(more, few), (most, more)])
+    >>> f"{gain:.1f} {error:.1f}"
+    '25.0 10.6'
+
+    Args:
+        pairs: two replays of each person.
+
+    Returns:
+        The gain, and its standard error with people as the unit: a ratio estimator, as people type different amounts.
+    """
+    typed = max(1, sum(ours.words for ours, _ in pairs))
+    gain = sum(ours.top3 - theirs.top3 for ours, theirs in pairs) / typed
+    off = sum((ours.top3 - theirs.top3 - gain * ours.words) ** 2 for ours, theirs in pairs)
+    return 100 * gain, 100 * off**0.5 / typed
 
 
 def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> Counts:

@@ -15,7 +15,7 @@ from host.files import close_what_is_written
 from wire.errors import NightjarError
 
 _ELSEWHERE = {
-    "records": {"round": "rounds", "device": "devices"},
+    "records": {"round": "rounds", "device": "devices", "fleet": "fleet"},
     "versions": {"model": "models"},
     "actions": {"token": "token", "audit": "audit"},
     "tasks": {"task": "task"},

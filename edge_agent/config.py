@@ -83,8 +83,7 @@ class ConditionSettings:
         minimum_free_memory_bytes: counting our own as free.
         ask_logind: count a person at the screen as use.
         watch_input_devices: count pressed keys as use.
-        source: ``linux``, ``termux`` (the phone we run on) or ``adb`` (a phone on a cable).
-        adb_serial: serial number of that phone.
+        source: ``linux``, ``termux`` (the phone we run on) or ``adb`` (a phone on a cable; see ``ANDROID_SERIAL``).
         root: folder that holds ``/sys``, ``/proc`` and ``/dev``.
         required: conditions that block if unknown, besides ``charging`` and ``unmetered``.
         ignored: unchecked conditions.
@@ -103,7 +102,6 @@ class ConditionSettings:
     ask_logind: bool = True  # off for desktops without idle hints
     watch_input_devices: bool = True  # never notes which key
     source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android
-    adb_serial: str = ""  # the only one
     root: Path = Path("/")  # differs in containers and for emulated phones
     required: tuple[Rule, ...] = ()  # a missing thermometer must not block for ever
     ignored: tuple[Rule, ...] = ()  # for a phone that is always charging

@@ -5,6 +5,7 @@ Both the running agent and the separate commands use it, so they see the same co
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -93,7 +94,7 @@ def assembled_device(
                 Probes((here, termux, keyboard, network, disk, memory)), (termux.question, network.question)
             )
         case "adb":
-            adb = Adb(settings.adb_serial, settings.minimum_battery, settings.maximum_temperature_c)
+            adb = Adb(os.environ.get("ANDROID_SERIAL", ""), settings.minimum_battery, settings.maximum_temperature_c)
             return DeviceProfile(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show, when
 from coordinator.enrolment.routes import ClaimMade, carried
 from wire.addresses import is_loopback
-from wire.errors import ConfigError
+from wire.errors import ConfigError, RemoteProtocolError
+from wire.identifiers import device_id
 
 
 @click.group("enrol-token")
@@ -36,6 +38,7 @@ def enrol_token() -> None:
 @click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000), help="Devices that it lets in.")
 @click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
 @click.option("--approval", is_flag=True, help="A person lets each device in: 'enrolment approve'.")
+@click.option("--label", "labels", multiple=True, help="Of the devices that it lets in. Again for more.")
 @click.option("--url", default="", help="Where devices find this coordinator; empty: by the first of its names.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the card; nobody else may read it.")
 @click.option("--qr", is_flag=True, help="Print it as a QR code, too.")
@@ -46,6 +49,7 @@ def create(
     prefix: str,
     uses: int,
     hours: float,
+    labels: tuple[str, ...],
     url: str,
     out: Path | None,
     *,
@@ -55,6 +59,7 @@ def create(
 ) -> None:
     """Create a claim; its secret text is shown only once, and with --out it is only in that file."""
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
+    wanted["labels"] = labels
     with _secret_file(out) as write:  # opened first: no claim may be made that cannot be written
         made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
         if url:
@@ -72,6 +77,41 @@ def create(
     if out is not None:
         made = structs.replace(made, claim=f"in {out}")
     show(made, ("name", "claim", "for", "until"), [(name, made.claim, made.url, when(made.expires_s))], as_json=as_json)
+
+
+@enrol_token.command()
+@config_option
+@json_option
+@click.argument("cards_path", metavar="CARDS", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the claims, HOSTNAME.json.")
+@click.option(
+    "--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="They live."
+)
+def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
+    """Create a claim for each line of a list of cards; those in --out are kept.
+
+    CARDS is a CSV file with a column 'hostname', and perhaps a column 'labels', separated by spaces.
+    """
+    config = configuration(config_path)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    listed = _listed(cards_path)
+    made = [name for name in listed if not (out / f"{name}.json").exists()]
+    for name in made:
+        wanted = {"name": f"card-{name}", "hours": hours, "device": name, "labels": listed[name]}
+        with _secret_file(out / f"{name}.json") as write:
+            write(carried(msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)))
+    show({"made": made}, ("made",), [(name,) for name in made], as_json=as_json)
+
+
+def _listed(path: Path) -> dict[str, list[str]]:
+    """The devices of a list of cards, with their labels."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+        return {device_id((row.get("hostname") or "").strip()): (row.get("labels") or "").split() for row in rows}
+    except (OSError, UnicodeDecodeError, csv.Error, RemoteProtocolError) as error:
+        msg = f"{path}: expected a CSV file whose column 'hostname' names each device: {error}"
+        raise ConfigError(msg) from error
 
 
 @enrol_token.command("list")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import fnmatch
+import sys
 from pathlib import Path
 
 import click
 import msgspec
 
-from coordinator.commands.actions import change, reason_option
+from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.standing import standing_word, what_to_do
 from coordinator.rounds.lease import Lease, counted_rounds
-from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
+from coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
 from coordinator.web.words import duration, in_words, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
@@ -33,9 +36,13 @@ _FACTS = {
     "blocked": "blocked because",
     "refusals": "unusable reports",
     "barred_until_s": "not selected until",
+    "labels": "labels",
+    "last_week": "how it spent the last week",
     "taken_back": "release of the agent taken back",
     "remedy": "what to do",
 }
+_PAGE = 1_000
+_MOST_LABELLED = 1_000_000
 _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")
 
 
@@ -101,10 +108,12 @@ def devices() -> None:
 @config_option
 @json_option
 @limit_option
-def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
+@click.option("--label", default="", help="Only devices that have it, by name.")
+def list_devices(config_path: Path, limit: int, label: str, *, as_json: bool) -> None:
     """List the devices that were heard from last."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        rows = [device_row(lease, WallClock().now_s()) for lease in view.leases(limit)]
+        leases = view.leases_after(limit, "", label) if label else view.leases(limit)
+        rows = [device_row(lease, WallClock().now_s()) for lease in leases]
     cells = [
         (
             row.device,
@@ -114,10 +123,16 @@ def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
             row.examples,
             row.runtime,
             row.emulated,
+            row.labels,
         )
         for row in rows
     ]
-    show(rows, ("device", "state", "reason", "heard", "messages", "runtime", "emulated"), cells, as_json=as_json)
+    show(
+        rows,
+        ("device", "state", "reason", "heard", "messages", "runtime", "emulated", "labels"),
+        cells,
+        as_json=as_json,
+    )
 
 
 @devices.command("show")
@@ -134,9 +149,11 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
-    known = msgspec.to_builtins(lease)
+    now_s = WallClock().now_s()
+    known = {name: value for name, value in msgspec.to_builtins(lease).items() if name != "week"}
     known["rounds_counted"] = counted_rounds(lease)
     known |= {"standing": standing_word(standing) or "not enrolled", "remedy": what_to_do(standing)}
+    known["last_week"] = [f"{in_words(each.doing)} {duration(each.seconds)}" for each in last_week(lease, now_s)]
     cells = [(_FACTS.get(name, name), _fact(name, value)) for name, value in known.items()]
     show(known, ("what", "value"), cells, as_json=as_json)
 
@@ -179,6 +196,47 @@ def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None
 def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
     """Unblock a device."""
     change(config_path, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
+
+
+@devices.command("label")
+@config_option
+@json_option
+@click.argument("names", metavar="DEVICE...", nargs=-1, required=True)
+@click.option("--add", multiple=True, help="A label to give. Again for more.")
+@click.option("--remove", multiple=True, help="A label to take away. Again for more.")
+def label_devices(
+    config_path: Path, names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Give labels to devices, and take others away; a pattern such as 'pi-*' stands for all known devices like it."""
+    config = configuration(config_path)
+    with opened(config) as database, database.transaction() as view:
+        known = [lease.device for lease in view.leases_after(_MOST_LABELLED, "")]
+    chosen = [d for name in names for d in (fnmatch.filter(known, name) if "*" in name else [device_id(name)])]
+    if not chosen:
+        msg = f"no known device is like {', '.join(names)}; 'device list' shows the last ones"
+        raise ConfigError(msg)
+    wanted = {"add": add, "remove": remove}
+    changed = [name for name in chosen if ask_service(config, "POST", f"/devices/{name}/labels", wanted)["changed"]]
+    show({"changed": changed}, ("labels changed",), [(name,) for name in changed], as_json=as_json)
+
+
+@click.group()
+def fleet() -> None:
+    """All devices together."""
+
+
+@fleet.command("export")
+@config_option
+def export_devices(config_path: Path) -> None:
+    """Print everything that is known about every device, as CSV."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        columns = [name for name in Lease.__struct_fields__ if name != "week"]
+        rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
+        rows.writeheader()
+        after = ""
+        while leases := view.leases_after(_PAGE, after):
+            rows.writerows(msgspec.to_builtins(lease) for lease in leases)
+            after = leases[-1].device
 
 
 @devices.command()

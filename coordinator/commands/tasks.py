@@ -170,7 +170,9 @@ def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
             return
         settings, found, after = record.settings, 0, ""
         while found < settings.minimum and (leases := view.leases_after(_LEASES_AT_ONCE, after)):
-            fit = (lease for lease in leases if settings.eligibility.emulated in {None, lease.emulated})
+            wanted = settings.eligibility
+            labelled = (lease for lease in leases if set(wanted.labels) <= set(lease.labels.split()))
+            fit = (lease for lease in labelled if wanted.emulated in {None, lease.emulated})
             found += sum(in_slot(settings.variant, record.state.slot, lease.device) for lease in fit)
             after = leases[-1].device
     if found < settings.minimum:

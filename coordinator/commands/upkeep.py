@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -30,9 +32,10 @@ FOUND_FAULTS = 1
 
 @click.command()
 @click.argument("path", default=Path("coordinator.toml"), type=click.Path(path_type=Path))
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as task.goal=10.")
 @click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
 @json_option
-def init(path: Path, *, key: bool, as_json: bool) -> None:
+def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> None:
     """Write a configuration file with every setting and the reason for its value; '-' prints it.
 
     Also creates the key that signs orders to devices, in the data folder beside the file, if there is none; only its
@@ -40,6 +43,8 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
     another key if the signing key is lost.
     """
     text = (resources.files("coordinator") / "example.toml").read_text(encoding="utf-8")
+    for pair in pairs:
+        text = _with_setting(text, pair)
     if str(path) == "-":
         click.echo(text, nl=False)
         return
@@ -65,6 +70,25 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
             answer |= {"recovery_key": str(recovery)}
             cells.append(("recovery key: take it off this machine, and keep it", recovery))
     show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
+
+
+def _with_setting(text: str, pair: str) -> str:
+    """The text of a configuration with another value in one line; a value that is not TOML is taken as plain text."""
+    name, sign, value = pair.partition("=")
+    table, _, key = name.rpartition(".")
+    try:
+        tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        value = json.dumps(value)
+    lines, inside = text.split("\n"), ""
+    for i, line in enumerate(lines):
+        if header := re.match(r"\[(.+?)\]", line):
+            inside = header[1]
+        elif sign and inside == table and (found := re.match(rf"{re.escape(key)} = (.*?)(?=  +#|$)", line)):
+            lines[i] = f"{key} = {value}".ljust(found.end()) + line[found.end() :]
+            return "\n".join(lines)
+    msg = f"--set: expected NAME=VALUE with a setting that 'init -' prints, such as task.goal=10, got {pair[:80]!r}"
+    raise ConfigError(msg)
 
 
 @click.command()

@@ -12,11 +12,12 @@ from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import DeviceLost
-from coordinator.rounds.lease import BlockingChanged, Lease
+from coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged, Lease, joined
 from coordinator.tasks.operations import (
     AuditEntry,
     BlockDevice,
     CreateTask,
+    LabelDevice,
     Operation,
     OperationRefused,
     PauseTask,
@@ -63,6 +64,8 @@ def operate(
             return _set_blocked(unit, who, device, reason)
         case UnblockDevice(device):
             return _set_blocked(unit, who, device, "")
+        case LabelDevice():
+            return _label(unit, who, operation)
         case PromoteVersion(version, reason):
             return _promote(unit, who, version, reason, releases)
         case RollBack():
@@ -142,6 +145,19 @@ def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> b
             unit.step(state.task, DeviceLost(device, unit.now_s))  # removes it from the pool, or frees its seat
     action = "block-device" if reason else "unblock-device"
     _note(unit, who, action, device, _blocked(before), _blocked(reason))
+    return True
+
+
+def _label(unit: UnitOfWork, who: str, asked: LabelDevice) -> bool | OperationRefused:
+    lease = unit.tx.lease(asked.device) or Lease(device=asked.device)
+    labels = (set(lease.labels.split()) | set(asked.add)) - set(asked.remove)
+    if len(labels) > MOST_LABELS:
+        return OperationRefused(f"a device has at most {MOST_LABELS} labels, {asked.device} would have {len(labels)}")
+    after = joined(labels)
+    if after == lease.labels:
+        return False
+    unit.tx.save_lease(leases.step(lease, LabelsChanged(after)))
+    _note(unit, who, "label-device", asked.device, lease.labels or "none", after or "none")
     return True
 
 

@@ -58,7 +58,7 @@ Outcome = Certified | Waiting | ClaimRefused
 
 
 def new_claim(
-    name: str, now_s: float, lifetime_s: float, *, device: str, prefix: str, uses: int, approval: bool
+    name: str, now_s: float, lifetime_s: float, *, device: str, prefix: str, uses: int, approval: bool, labels: str = ""
 ) -> tuple[str, Claim]:
     """A fresh claim: its secret text, which is shown once, and the record to store."""
     characters = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
@@ -70,6 +70,7 @@ def new_claim(
         uses=uses,
         uses_left=uses,
         approval=approval,
+        labels=labels,
         created_s=now_s,
         expires_s=now_s + lifetime_s,
     )

@@ -47,6 +47,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         uses: how many keys it admits in total.
         uses_left: how many more keys it admits.
         approval: whether a person must approve each key.
+        labels: labels of the devices that it admits, as in their leases.
         created_s: wall-clock time.
         expires_s: wall-clock time.
     """
@@ -58,6 +59,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     uses: int = 1
     uses_left: int = 1
     approval: bool = False
+    labels: str = ""
     created_s: float
     expires_s: float
 

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
 from coordinator.enrolment.standing import Standing
+from coordinator.rounds.lease import MOST_LABELS, Lease, joined
 from coordinator.storage.database import Database
 from coordinator.storage.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
@@ -101,6 +102,7 @@ class Register:
                     requested_s=now_s,
                 )
                 _insert(tx, admitted)
+                _label(tx, verdict.device, claim.labels)
                 _note(tx, now_s, f"claim {claim.name}", "enrol", verdict.device, "none", verdict.standing.value)
             if isinstance(verdict, ClaimRefused):
                 who = address if claim is None else f"claim {claim.name}"
@@ -310,6 +312,19 @@ def _insert(tx: sa.Connection, credential: Credential) -> None:
     values = structs.asdict(credential)
     values["standing"] = credential.standing.value
     tx.execute(sa.insert(credentials).values(values))
+
+
+def _label(tx: sa.Connection, device: DeviceId, labels: str) -> None:
+    """Give a device the labels of its claim. Nothing else writes its row: it has no certificate to connect with yet."""
+    if not labels:
+        return
+    found = tx.scalar(sa.select(devices.c.labels).where(devices.c.device == device))
+    if found is None:
+        new = structs.asdict(Lease(device=device, labels=labels))
+        tx.execute(sa.insert(devices).values(**{**new, "presence": new["presence"].value}))
+    else:
+        both = joined([*found.split(), *labels.split()][:MOST_LABELS])
+        tx.execute(sa.update(devices).where(devices.c.device == device).values(labels=both))
 
 
 def _change(tx: sa.Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:

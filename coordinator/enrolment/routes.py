@@ -19,6 +19,7 @@ from coordinator.config import BrokerKind
 from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
 from coordinator.enrolment.claims import ClaimRefused, KeyState
 from coordinator.enrolment.tls_files import url_for_devices
+from coordinator.rounds.lease import MOST_LABELS, Label, joined
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import for_devices, needs, open_to_all, problem
@@ -47,6 +48,7 @@ class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$(?!\n)")] = "device"
     uses: Annotated[int, Meta(ge=1, le=100_000)] = 1
     approval: bool = False
+    labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] = ()
 
 
 class ClaimMade(msgspec.Struct, frozen=True):
@@ -68,6 +70,7 @@ class ClaimView(msgspec.Struct, frozen=True):
     uses: int
     uses_left: int
     approval: bool
+    labels: str
     created_s: float
     expires_s: float
 
@@ -162,6 +165,7 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
         prefix=wanted.prefix,
         uses=wanted.uses,
         approval=wanted.approval,
+        labels=joined(wanted.labels),
     )
     url, authorities = url_for_devices(ports.config), "".join(office.authorities())
     if not office.register.add_claim(claim, who):

@@ -28,7 +28,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.rounds.lease import Lease
+from coordinator.rounds.lease import Label, Lease
 from coordinator.rounds.round import Phase, Round, has_room
 from coordinator.rounds.seats import SeatState
 from coordinator.rounds.selection import Admission, Refusal, older, refusal
@@ -52,12 +52,14 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         minimum_agent_version: ``major.minor.patch``.
         emulated: true for emulated phones only, false for real ones only.
+        labels: all of which the device must have.
     """
 
     minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = (
         ""  # the model's own minimum
     )
     emulated: bool | None = None  # who emulates phones wants them to take part
+    labels: tuple[Label, ...] = ()  # open to all devices
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +243,8 @@ def _unfit(lease: Lease, kinds: Collection[str], gate: Requirements) -> Refusal 
     why = ""
     if wanted.emulated is not None and lease.emulated is not wanted.emulated:
         why = f"only {'emulated' if wanted.emulated else 'real'} phones are wanted"
+    elif missing := set(wanted.labels) - set(lease.labels.split()):
+        why = f"only devices with the label {min(missing)} are wanted"
     elif not in_slot(gate.variant, gate.slot, lease.device):
         why = f"other devices were drawn for the experiment {gate.variant.experiment}"
     elif gate.trial is not None and not is_canary(lease.device, gate.trial.manifest, gate.trial.share):

@@ -23,10 +23,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
+from coordinator.rounds.week import noted
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row, table
 from wire.messages import CheckIn, Status
@@ -41,6 +44,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.AWAY, WentAway, _leave, Presence.AWAY),
         row(Presence.AWAY, ReportRefused, _refuse, Presence.AWAY),
         row(Presence.AWAY, BlockingChanged, _block, Presence.AWAY),
+        row(Presence.AWAY, LabelsChanged, _label, Presence.AWAY),
         row(Presence.PRESENT, Heard, _live, Presence.PRESENT),
         row(Presence.PRESENT, CheckedIn, _offer, Presence.READY),
         row(Presence.PRESENT, StatusCame, _tell, Presence.PRESENT),
@@ -48,6 +52,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.PRESENT, ReportCounted, _count, Presence.PRESENT),
         row(Presence.PRESENT, ReportRefused, _refuse, Presence.PRESENT),
         row(Presence.PRESENT, BlockingChanged, _block, Presence.PRESENT),
+        row(Presence.PRESENT, LabelsChanged, _label, Presence.PRESENT),
         row(Presence.READY, Heard, _live, Presence.READY),
         row(Presence.READY, CheckedIn, _offer, Presence.READY),
         row(Presence.READY, StatusCame, _tell, Presence.READY, Presence.PRESENT),
@@ -55,6 +60,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.READY, ReportCounted, _count, Presence.PRESENT),
         row(Presence.READY, ReportRefused, _refuse, Presence.READY),
         row(Presence.READY, BlockingChanged, _block, Presence.READY),
+        row(Presence.READY, LabelsChanged, _label, Presence.READY),
     )
 
 
@@ -62,6 +68,10 @@ SHARE_WINDOW = 50
 """Number of rounds recorded: about an evening of a fleet, and few enough bits for an integer of any database."""
 REFUSALS_ALLOWED = 3
 """Unusable reports before a device is barred: a bug of ours or a bad disk causes one or two."""
+Label = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}\Z")]
+"""A word that operators give to devices, such as ``kitchen``."""
+MOST_LABELS = 16
+"""Labels of one device."""
 BARRED_S = 86400.0
 """How long a device is barred: long enough that a device that sends only bad reports costs three seats a day."""
 _WINDOW_BITS = (1 << SHARE_WINDOW) - 1
@@ -101,6 +111,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         blocked: why an operator blocked the device; empty if it is not blocked.
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
+        labels: labels that operators gave the device, sorted, separated by spaces.
+        week: how it spent its last days (:mod:`coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
     """
 
@@ -121,6 +133,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     blocked: str = ""
     refusals: int = 0
     barred_until_s: float = 0.0
+    labels: str = ""
+    week: bytes = b""
     taken_back: str = ""
 
     @property
@@ -166,6 +180,7 @@ class WentAway(msgspec.Struct, frozen=True):
     """The device or its last will reported that it is offline; this is no sign of life."""
 
     message: Status
+    now_s: float
 
 
 class ReportCounted(msgspec.Struct, frozen=True):
@@ -186,7 +201,13 @@ class BlockingChanged(msgspec.Struct, frozen=True):
     reason: str
 
 
-Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged
+class LabelsChanged(msgspec.Struct, frozen=True):
+    """An operator gave the device these labels instead of its former ones; see :func:`joined`."""
+
+    labels: str
+
+
+Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged | LabelsChanged
 
 
 def step(lease: Lease, event: Event) -> Lease:
@@ -202,13 +223,23 @@ def step(lease: Lease, event: Event) -> Lease:
     return entry.handle(lease, event)
 
 
+def joined(labels: Iterable[str]) -> str:
+    """Labels as a lease holds them.
+
+    >>> joined(["porch", "kitchen", "porch"])
+    'kitchen porch'
+    """
+    return " ".join(sorted(set(labels)))
+
+
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
     """The lease event that corresponds to a status message."""
-    return StatusCame(message, now_s, retained) if message.online else WentAway(message)
+    return StatusCame(message, now_s, retained) if message.online else WentAway(message, now_s)
 
 
 def _arrive(lease: Lease, event: Heard) -> Lease:
-    return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s)
+    week = noted(lease.week, "connected", event.now_s)
+    return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s, week=week)
 
 
 def _live(lease: Lease, event: Heard) -> Lease:
@@ -228,6 +259,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         version=message.version,
         examples=message.examples,
         emulated=message.emulated,
+        week=noted(lease.week, "checked-in", event.now_s),
     )
 
 
@@ -242,13 +274,19 @@ def _tell(lease: Lease, event: StatusCame) -> Lease:
         taken_back=message.taken_back,
         emulated=message.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
+        week=noted(lease.week, _doing(message), event.now_s),
     )
+
+
+def _doing(message: Status) -> str:
+    return (message.reason if message.state == "ineligible" else message.state) or "connected"
 
 
 def _leave(lease: Lease, event: WentAway) -> Lease:
     message = event.message
     emulated = message.emulated or lease.emulated
-    return replace(lease, presence=Presence.AWAY, state="offline", reason=message.reason, emulated=emulated)
+    week = noted(lease.week, "offline", event.now_s)
+    return replace(lease, presence=Presence.AWAY, state="offline", reason=message.reason, emulated=emulated, week=week)
 
 
 def _count(lease: Lease, event: ReportCounted) -> Lease:
@@ -268,6 +306,10 @@ def _refuse(lease: Lease, event: ReportRefused) -> Lease:
 
 def _block(lease: Lease, event: BlockingChanged) -> Lease:
     return replace(lease, blocked=event.reason)
+
+
+def _label(lease: Lease, event: LabelsChanged) -> Lease:
+    return replace(lease, labels=event.labels)
 
 
 TABLE = table(_rows())

@@ -54,6 +54,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         reason: reason for its state that the device gave.
         blocked: whether to return only devices that an operator blocked.
         version: model version that the device holds.
+        label: a label of the device.
     """
 
     name: str = ""
@@ -61,6 +62,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     blocked: bool = False
     version: int | None = None
+    label: str = ""
 
 
 class Reading(abc.ABC):
@@ -141,12 +143,11 @@ class Reading(abc.ABC):
         query = sa.select(devices).order_by(devices.c.last_seen_s.desc()).limit(limit)
         return sorted(self._fetch_leases(query), key=lambda lease: lease.device)
 
-    def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names sort after ``device``, in ascending order."""
+    def leases_after(self, limit: int, device: str, label: str = "") -> list[Lease]:
+        """The devices whose names sort after ``device``, in ascending order; with ``label``, those that have it."""
         self.flush()
-        return self._fetch_leases(
-            sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
-        )
+        query = sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
+        return self._fetch_leases(query.where(_has(devices.c.labels, label)) if label else query)
 
     def search_devices(
         self, wanted: Wanted, limit: int, after: HeardPosition | None
@@ -183,6 +184,8 @@ class Reading(abc.ABC):
             matching = matching.where(looked_at.c.reason == wanted.reason)
         if wanted.version is not None:
             matching = matching.where(looked_at.c.version == wanted.version)
+        if wanted.label:
+            matching = matching.where(_has(looked_at.c.labels, wanted.label))
         leases = self._fetch_leases(matching.limit(limit))
         if len(leases) == limit:
             return leases, HeardPosition(leases[-1].last_seen_s, leases[-1].device)
@@ -251,6 +254,10 @@ class Reading(abc.ABC):
         """The token with this hash; None if there is none."""
         row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
         return None if row is None else TokenRecord(**row)
+
+
+def _has(labels: sa.ColumnElement[str], label: str) -> sa.ColumnElement[bool]:
+    return (sa.literal(" ") + labels + sa.literal(" ")).contains(f" {label} ", autoescape=True)
 
 
 def lease_from(row: sa.RowMapping) -> Lease:

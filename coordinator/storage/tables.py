@@ -149,6 +149,8 @@ devices = Table(
     Column("blocked", String(200), nullable=False, server_default=""),  # reason; empty for a device that is not blocked
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("barred_until_s", Float, nullable=False, server_default="0"),
+    Column("labels", String(560), nullable=False, server_default=""),  # sorted, separated by spaces
+    Column("week", LargeBinary, nullable=False),  # JSON of coordinator.rounds.week.Week
     # The newest release of the agent that did not work on the device, and why.
     Column("taken_back", String(500), nullable=False, server_default=""),
     Index("devices_by_last_seen", "last_seen_s"),
@@ -219,6 +221,7 @@ claims = Table(
     Column("uses", Integer, nullable=False),
     Column("uses_left", Integer, nullable=False),
     Column("approval", Boolean, nullable=False),
+    Column("labels", String(560), nullable=False, server_default=""),  # of the devices that it lets in
     Column("created_s", Float, nullable=False),
     Column("expires_s", Float, nullable=False),
 )

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.rounds.lease import Label
 from coordinator.tasks import task as tasks
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import OVER, Task, TaskStatus
@@ -110,6 +111,14 @@ class UnblockDevice(msgspec.Struct, frozen=True, tag=True):
     device: DeviceId
 
 
+class LabelDevice(msgspec.Struct, frozen=True, tag=True):
+    """Give labels to a device, and take others away. The device need not be known yet."""
+
+    device: DeviceId
+    add: tuple[Label, ...] = ()
+    remove: tuple[Label, ...] = ()
+
+
 class PromoteVersion(msgspec.Struct, frozen=True, tag=True):
     """Release a version to all devices, whatever its stage."""
 
@@ -131,7 +140,17 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
     to: int | None = None
 
 
-Operation = CreateTask | PauseTask | ResumeTask | StopTask | BlockDevice | UnblockDevice | PromoteVersion | RollBack
+Operation = (
+    CreateTask
+    | PauseTask
+    | ResumeTask
+    | StopTask
+    | BlockDevice
+    | UnblockDevice
+    | LabelDevice
+    | PromoteVersion
+    | RollBack
+)
 
 
 def change_of(

@@ -15,7 +15,7 @@ from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
 
 from coordinator.enrolment.routes import add_enrolment
-from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
 from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
@@ -25,9 +25,10 @@ from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.rows import (
     Counters,
-    DeviceView,
+    DeviceDetail,
     RoundDetail,
     counters,
+    device_detail,
     device_row,
     round_detail,
     round_row,
@@ -134,23 +135,23 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @blueprint.get("/devices")
     @spec.validate(resp=answers(docs.DeviceList), **looks)
     @needs(Role.VIEWER)
-    def devices(query: docs.Following) -> docs.DeviceList:
-        """List devices, sorted by name."""
+    def devices(query: docs.DevicesAsked) -> docs.DeviceList:
+        """List devices, sorted by name; with ``label``, those that have it."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
-            items = [device_row(lease, now_s) for lease in view.leases_after(query.limit, query.after)]
+            items = [device_row(each, now_s) for each in view.leases_after(query.limit, query.after, query.label)]
         return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
     @blueprint.get("/devices/<name>")
-    @spec.validate(resp=answers(DeviceView, 404), **looks)
+    @spec.validate(resp=answers(DeviceDetail, 404), **looks)
     @needs(Role.VIEWER)
-    def one_device(name: str) -> DeviceView:
-        """Show a device's last known state."""
+    def one_device(name: str) -> DeviceDetail:
+        """Show a device's last known state, and how it spent the last week."""
         with ports.repository.transaction() as view:
             lease = view.lease(asking.device(name))
         if lease is None:
             abort(404, f"no device {name} was ever heard of")
-        return device_row(lease, ports.clock.now_s())
+        return device_detail(lease, ports.clock.now_s())
 
     @blueprint.get("/audit")
     @spec.validate(resp=answers(docs.AuditLog), **looks)
@@ -181,6 +182,13 @@ def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
         return change(ports, UnblockDevice(asking.device(name)))
+
+    @blueprint.post("/devices/<name>/labels")
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @needs(Role.OPERATOR)
+    def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
+        """Give labels to a device, and take others away; it need not be known yet."""
+        return change(ports, LabelDevice(asking.device(name), json.add, json.remove))
 
 
 def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.rounds.lease import Label
 from coordinator.storage.baselines import Compared
 from coordinator.tasks.operations import AuditEntry, Reason
 from coordinator.tasks.settings import TaskSettings
@@ -41,6 +42,12 @@ class Following(msgspec.Struct, frozen=True):
 
     limit: Limit = 100
     after: Annotated[str, Meta(max_length=64)] = ""
+
+
+class DevicesAsked(Following, frozen=True):
+    """Which part of the list of devices."""
+
+    label: Annotated[str, Meta(max_length=32)] = ""
 
 
 class Rounds(msgspec.Struct, frozen=True):
@@ -128,6 +135,13 @@ class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An empty object."""
+
+
+class LabelsWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Labels to give to a device, and labels to take away."""
+
+    add: tuple[Label, ...] = ()
+    remove: tuple[Label, ...] = ()
 
 
 class Changed(msgspec.Struct, frozen=True):

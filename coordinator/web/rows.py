@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +11,7 @@ from coordinator.ports import RoundSummary, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.rounds.waiting import doing, sentence
+from coordinator.rounds.week import spent
 from coordinator.storage.database import DatabaseView
 from coordinator.tasks.record import TaskRecord
 
@@ -29,7 +31,21 @@ class DeviceView(msgspec.Struct, frozen=True):
     examples: int
     runtime: str
     blocked: str
+    labels: str
     taken_back: str
+
+
+class Occupation(msgspec.Struct, frozen=True):
+    """What a device did for so many seconds of its last week: a lifecycle state, or why it was not eligible."""
+
+    doing: str
+    seconds: int
+
+
+class DeviceDetail(DeviceView, frozen=True):
+    """A device's last known state, and how it spent the last week, the longest first."""
+
+    last_week: list[Occupation]
 
 
 class RoundRow(msgspec.Struct, frozen=True):
@@ -183,8 +199,22 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         examples=lease.examples,
         runtime=lease.runtime,
         blocked=lease.blocked,
+        labels=lease.labels,
         taken_back=lease.taken_back,
     )
+
+
+def last_week(lease: Lease, now_s: float) -> list[Occupation]:
+    """How a device spent its last week, the longest first."""
+    total: Counter[str] = Counter()
+    for spans in spent(lease.week, now_s).values():
+        total.update(spans)
+    return [Occupation(doing, seconds) for doing, seconds in total.most_common()]
+
+
+def device_detail(lease: Lease, now_s: float) -> DeviceDetail:
+    """The detailed view of a device."""
+    return DeviceDetail(**msgspec.structs.asdict(device_row(lease, now_s)), last_week=last_week(lease, now_s))
 
 
 def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:

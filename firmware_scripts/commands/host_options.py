@@ -14,6 +14,7 @@ import click
 from firmware_scripts.core.agent_settings import agent_settings
 from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
 from firmware_scripts.customising import BundleFiles, Order, check_order
+from firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
 from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
 from wire.errors import ConfigError
@@ -22,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"
 _FILE = click.Path(path_type=Path)
 _OPTIONS = (
+    click.option("--fleet", type=_FILE, help="Folder of 'new-fleet': answers what the options below do not say."),
     click.option("--hostname", help="Name of the host, and of the device where no claim decides over it."),
     click.option("--user", help="Who may log in, with sudo. There is no user with a password that others know."),
     click.option("--ssh-key", "ssh_keys", multiple=True, type=_FILE, help="Public key file (.pub). Again for more."),
@@ -47,6 +49,7 @@ class HostOptions:
     parcel: BundleFiles | None
     config: Path | None
     claim_file: Path | None
+    claims: Path | None
 
     def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
         """Build the order for one card.
@@ -61,7 +64,7 @@ class HostOptions:
         """
         settings = HostSettings(hostname, self.user, self.ssh_keys, self.password_hash, self.wifi)
         config = folder / others["config"] if others.get("config") else self.config
-        claim = folder / others["claim"] if others.get("claim") else self.claim_file
+        claim = folder / others["claim"] if others.get("claim") else self.claim_file or self._claim_of(hostname)
         order = Order(
             settings,
             self.parcel,
@@ -74,6 +77,16 @@ class HostOptions:
             has_claim = order.claim is not None
             check_agent_settings(agent_settings(order.agent_toml, hostname, has_claim=has_claim), has_claim=has_claim)
         return order
+
+    def _claim_of(self, hostname: str) -> Path | None:
+        if self.claims is None:
+            return None
+        path = self.claims / f"{hostname}.json"
+        if not path.is_file():
+            names = ", ".join(sorted(each.stem for each in self.claims.glob("*.json"))[:5])
+            msg = f"the fleet has no claim for {hostname!r}; it has {names or 'none'}: name one, or give --claim-file"
+            raise ConfigError(msg)
+        return path
 
 
 def host_options(command: F) -> F:
@@ -92,6 +105,9 @@ def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
     """
     if not any(given.values()):
         return None
+    fleet = given["fleet"]
+    if fleet is not None:
+        given = _of_the_fleet(fleet, given)
     if bool(given["bundle"]) != bool(given["public_key"]):
         msg = "--bundle and --public-key need each other: what goes onto a card is checked first"
         raise ConfigError(msg)
@@ -106,7 +122,30 @@ def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
         load_parcel(given["bundle"], given["public_key"]) if given["bundle"] else None,
         given["config"],
         given["claim_file"],
+        None if fleet is None else fleet / CLAIMS,
     )
+
+
+def _of_the_fleet(fleet: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with what the fleet's folder says for those that were not given."""
+    plan = held_plan(fleet)
+    if plan is None:
+        msg = f"{fleet} is no fleet, it has no {PLAN}: make one with 'nightjar-firmware new-fleet {fleet}'"
+        raise ConfigError(msg)
+    bundle = given["bundle"] or bundle_in(fleet, plan)
+    if bundle is None:
+        msg = f"{fleet} has no bundle yet: run 'nightjar-firmware new-fleet {fleet}' again"
+        raise ConfigError(msg)
+    found: dict[str, Any] = {
+        "user": plan.user or None,
+        "ssh_keys": tuple(fleet.glob(SSH_KEY)),
+        "wifi": plan.wifi or None,
+        "wifi_country": plan.wifi_country or None,
+        "bundle": bundle,
+        "public_key": fleet / PUBLIC_KEY,
+        "config": fleet / AGENT,
+    }
+    return {**given, **{name: given[name] or value for name, value in found.items()}}
 
 
 def _wifi(ssid: str | None, country: str | None) -> Wifi | None:

@@ -54,7 +54,7 @@ def image(
         msg = "--bundle and --public-key need each other: what goes into an image is checked first"
         raise ConfigError(msg)
     parcel = load_parcel(bundle, public_key) if bundle and public_key else None
-    output = output or Path(f"nightjar-{board}.img")
+    output = (output or Path(f"nightjar-{board}.img")).absolute()  # some steps run in another folder
     cache = cache_folder(os.environ)
     try:
         locked = parse_packages(lock.read_text(encoding="utf-8")) if lock else ()

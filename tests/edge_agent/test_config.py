@@ -66,7 +66,6 @@ def test_every_setting_can_be_set(write, tmp_path):
             ask_logind = false
             watch_input_devices = false
             source = "adb"
-            adb_serial = "emulator-5554"
             root = "tree"
             required = ["idle", "cool"]
             ignored = ["unmetered", "steady-power"]

@@ -71,6 +71,31 @@ def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_wit
     assert (again.exit_code, again.stdout) == (0, "enrolled already as pi-kitchen\n")
 
 
+def test_a_list_of_cards_gets_a_claim_for_each_line_once_and_labels_its_devices(operator, device, tmp_path):
+    def listed_by(label):
+        return json.loads(operator("device", "list", "--label", label, "--json"))
+
+    listed, out = tmp_path / "cards.csv", tmp_path / "claims"
+    listed.write_text("target,hostname,labels\n/dev/sdb,pi-01,porch pi4\n,pi-02,\n")
+    make = ("enrol-token", "cards", str(listed), "--out", str(out), "--json")
+    assert json.loads(operator(*make)) == {"made": ["pi-01", "pi-02"]}
+    assert sorted(path.name for path in out.iterdir()) == ["pi-01.json", "pi-02.json"]
+    assert json.loads(operator(*make)) == {"made": []}
+
+    assert device("--claim", str(out / "pi-01.json")).exit_code == 0
+    assert [(row["device"], row["labels"]) for row in listed_by("porch")] == [("pi-01", "pi4 porch")]
+    pattern = ("device", "label", "pi-*", "pi-02", "--add", "attic", "--remove", "porch", "--json")
+    assert json.loads(operator(*pattern)) == {"changed": ["pi-01", "pi-02"]}
+    assert [row["labels"] for row in listed_by("attic")] == ["attic pi4", "attic"]
+    with pytest.raises(ConfigError, match="no known device is like"):
+        operator("device", "label", "x-*", "--add", "attic")
+
+    for text in ("target\n/dev/sdb\n", "hostname\na/b\n"):
+        listed.write_text(text)
+        with pytest.raises(ConfigError, match="column 'hostname'"):
+            operator(*make)
+
+
 def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(operator, device, tmp_path):
     path = tmp_path / "claim.json"
     operator("enrol-token", "create", "stuck", "--device", "pi-stuck", "--out", str(path))

@@ -11,15 +11,21 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from coordinator.enrolment.standing import Standing, standing_word, what_to_do
 from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
+from coordinator.rounds.week import DAY_S, spent
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
-from coordinator.tasks.operations import BlockDevice, UnblockDevice
-from coordinator.web import asking
+from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
+from coordinator.web import asking, words
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, Number, Why
 from coordinator.web.operating import operate
+from coordinator.web.pages import charts
 from coordinator.web.pages.site import Site
+from coordinator.web.rows import last_week
+
+MOST_DRAWN = 6
+"""Occupations in the plot of a week: as many as the style sheet has colours for."""
 
 Short = Annotated[str, Meta(max_length=64)]
 
@@ -32,8 +38,29 @@ class DevicesAsked(msgspec.Struct, frozen=True):
     why: Annotated[str, Meta(max_length=500)] | None = None
     blocked: bool = False
     version: Number | None = None
+    label: Short = ""
     seen: float = 0.0
     after: Short = ""
+
+
+def _week_plot(lease: Lease, now_s: float) -> str:
+    """The plot of hours by day and occupation; empty if the device was never heard of."""
+    days, names = spent(lease.week, now_s), [each.doing for each in last_week(lease, now_s)]
+    if not days:
+        return ""
+    series = [
+        (words.in_words(name), tuple(round(spans.get(name, 0) / 3600, 1) for spans in days.values()))
+        for name in names[:MOST_DRAWN]
+    ]
+    labels = tuple(words.utc(day * DAY_S)[5:10] for day in days)
+    name = "How the device spent its last days; the list above has the figures"
+    return charts.bars(name, labels, tuple(series), "h")
+
+
+class LabelsForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All labels of a device, separated by spaces."""
+
+    labels: Annotated[str, Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")] = ""
 
 
 def add_devices(blueprint: Blueprint, site: Site) -> None:
@@ -53,6 +80,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 reason=asked.why,
                 blocked=asked.blocked,
                 version=asked.version,
+                label=asked.label,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, asking.PAGE, after)
@@ -72,17 +100,31 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
+            now_s = ports.clock.now_s()
             holds = None if lease.version is None else view.version(lease.version)
         return render_template(
             "device.html",
             device=lease,
             reports=reports,
             holds=holds,
+            week=last_week(lease, now_s),
+            week_plot=_week_plot(lease, now_s),
             window=SHARE_WINDOW,
             standing=standing_word(standing),
             remedy=what_to_do(standing),
             enrols=ports.office is not None,
         )
+
+    @blueprint.post("/devices/<name>/labels")
+    @needs(Role.OPERATOR)
+    def label(name: str) -> AnyResponse:
+        wanted = set(asking.form(LabelsForm).labels.split())
+        device = asking.device(name)
+        with ports.repository.transaction() as view:
+            lease = view.lease(device)
+        former = set() if lease is None else set(lease.labels.split())
+        operate(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
+        return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)

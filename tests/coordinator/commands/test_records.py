@@ -1,3 +1,5 @@
+import csv
+import io
 import re
 
 import pytest
@@ -95,6 +97,20 @@ def test_a_device_is_shown_without_bit_masks_and_epochs(run, site, ask):
     assert (rows["connection"], rows["state"]) == ("connected", "training")
     assert (rows["emulated"], rows["unusable reports"], rows["blocked because"]) == ("no", "0", "-")
     assert "_" not in out
+
+
+def test_devices_are_listed_by_label_and_exported_with_all_that_is_known(run, ask, site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        tx.save_lease(replace(tx.lease("b"), labels="kitchen porch"))
+    database.close()
+    assert [row["device"] for row in ask("device", "list", "--label", "porch")] == ["b"]
+    for other in ("por", "%"):
+        assert ask("device", "list", "--label", other) == []
+    status, out, _ = run("fleet", "export", "--config", site.config)
+    rows = {row["device"]: row for row in csv.DictReader(io.StringIO(out))}
+    assert (status, rows.keys()) == (0, {"a", "b"})
+    assert (rows["b"]["labels"], rows["a"]["state"], rows["a"]["examples"]) == ("kitchen porch", "training", "7")
 
 
 def test_an_export_replaces_nothing(run, site, tmp_path):

@@ -4,6 +4,8 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -27,6 +29,24 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     _, _, err = run("serve", "--config", path)
     assert err.count("\n  - ") == 1
     assert "task.model" in err
+
+
+def test_init_writes_other_values_and_keeps_what_is_said_of_them(run, tmp_path):
+    settings = ("task.goal=12", "population=home", 'enrolment.names=["a", "b"]', "task.codec.name=topk-8", "seed=8")
+    status, _, err = run("init", tmp_path / "new.toml", "--no-key", *(f"--set={pair}" for pair in settings))
+    assert status == 0, err
+    text = (tmp_path / "new.toml").read_text()
+    table = tomllib.loads(text)
+    assert (table["task"]["goal"], table["population"], table["seed"]) == (12, "home", 8)
+    assert (table["enrolment"]["names"], table["task"]["codec"]["name"]) == (["a", "b"], "topk-8")
+    assert text.count("  #") == (resources.files("coordinator") / "example.toml").read_text().count("  #")
+
+
+@pytest.mark.parametrize("pair", ["task.goals=1", "goal=1", "task.goal", "=1"])
+def test_init_knows_what_can_be_set(run, tmp_path, pair):
+    status, _, err = run("init", tmp_path / "new.toml", "--no-key", "--set", pair)
+    assert (status, "--set" in err) == (ConfigError.exit_status, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_makes_the_key_that_signs_for_its_owner_only_and_never_another(run, tmp_path):

@@ -1,9 +1,17 @@
 import pytest
 
 from coordinator.engine.inbox import Operated
+from coordinator.rounds.lease import MOST_LABELS
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.rounds.seats import SeatState
-from coordinator.tasks.operations import BlockDevice, PauseTask, ResumeTask, UnblockDevice
+from coordinator.tasks.operations import (
+    BlockDevice,
+    LabelDevice,
+    OperationRefused,
+    PauseTask,
+    ResumeTask,
+    UnblockDevice,
+)
 from tests.coordinator.engine.test_driver import receipts, report
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import write_model
@@ -100,6 +108,17 @@ def test_the_report_of_a_device_that_was_blocked_meanwhile_is_refused(make_world
     assert world.tables.rounds[1].seats[A].state is SeatState.REFUSED
     world.receive("b", "report", report(world, "b"))
     assert receipts(world, "b") == [Verdict.ACCEPTED]
+
+
+def test_a_device_has_only_so_many_labels(make_world):
+    world = make_world()
+    assert operate(world, LabelDevice(A, add=("porch", "kitchen"), remove=("attic",)))
+    assert world.tables.leases[A].labels == "kitchen porch"
+    assert not operate(world, LabelDevice(A, add=("porch",)))
+    refused = operate(world, LabelDevice(A, add=tuple(f"l{number}" for number in range(MOST_LABELS))))
+    assert isinstance(refused, OperationRefused)
+    assert world.tables.leases[A].labels == "kitchen porch"
+    assert audited(world)[0] == ("label-device", "a", "none", "kitchen porch")
 
 
 def test_a_device_can_be_blocked_before_it_ever_came(make_world):

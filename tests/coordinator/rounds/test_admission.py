@@ -111,6 +111,7 @@ def test_who_works_or_waits_for_a_task_stays_with_it_even_if_another_needs_it_mo
         ({"minimum_agent_version": "0.3.0"}, {}, "this task needs agent 0.3.0 or newer, got 0.2.0"),
         ({"emulated": True}, {}, "only emulated phones are wanted"),
         ({"emulated": False}, {"emulated": True}, "only real phones are wanted"),
+        ({"labels": ("porch", "kitchen")}, {}, "only devices with the label kitchen are wanted"),
         ({"kind": Work.EVALUATE}, {}, "this agent cannot evaluate"),
     ],
 )
@@ -119,6 +120,13 @@ def test_a_task_that_does_not_want_a_device_says_why_and_another_gets_it(wanted,
     picky = Candidate(opened(1, "picky"), gate(**wanted))
     assert chosen(picky, offer=changed) == detail
     assert chosen(picky, Candidate(opened(2, "other"), gate()), offer=changed) == "other"
+
+
+def test_a_device_that_has_all_labels_of_a_task_may_join_it():
+    wanted = gate(labels=("kitchen", "porch"))
+    for labels, joins in (("kitchen", False), ("kitchens porch", False), ("attic kitchen porch", True)):
+        found = choose(replace(lease(), labels=labels), OFFER, [Candidate(opened(1, "mine"), wanted)], 1.0)
+        assert isinstance(found, Round) is joins
 
 
 def test_of_several_refusals_the_one_that_leaves_most_hope_is_told():

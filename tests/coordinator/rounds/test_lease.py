@@ -32,7 +32,7 @@ def status(state: str = "training", *, retained: bool = False, now_s: float = 20
     return StatusCame(Status(online=True, state=state, reason="round 3"), now_s, retained)
 
 
-GONE = WentAway(Status(online=False))
+GONE = WentAway(Status(online=False), 20.0)
 EVENTS = (Heard(20.0), CheckedIn(OFFER, 20.0), status(), GONE, ReportCounted(3), ReportRefused(20.0))
 
 

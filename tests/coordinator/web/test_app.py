@@ -10,6 +10,7 @@ from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
 from coordinator.rounds.rules import RoundRules
 from coordinator.rounds.seats import Seat, SeatState
+from coordinator.rounds.week import noted
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.model_folder import import_model
@@ -313,6 +314,21 @@ def test_a_release_that_a_device_took_back_is_on_its_page_and_in_the_api(site):
     assert taken_back in site.client.get("/devices/a").text
     assert "taken back" not in site.client.get("/devices/b").text
     assert site.client.get("/api/v1/devices/a").json["taken_back"] == taken_back
+
+
+def test_a_device_says_why_it_did_not_train_in_the_last_week(site):
+    week = noted(noted(noted(b"", "not charging", 100.0), "training", 700.0), "offline", 940.0)
+    with site.repository.transaction() as tx:
+        tx.save_lease(Lease(device=A, presence=Presence.AWAY, week=week))
+        tx.save_lease(Lease(device=B))
+    page = site.client.get("/devices/a").text
+    assert "not charging <b>10 min 0 s</b>" in page
+    assert "<svg" in page
+    assert "Its last week" not in site.client.get("/devices/b").text
+    assert site.client.get("/api/v1/devices/a").json["last_week"][:2] == [
+        {"doing": "not charging", "seconds": 600},
+        {"doing": "training", "seconds": 240},
+    ]
 
 
 REBOUND = "http://rebound.evil.example:8081"

@@ -18,6 +18,8 @@ CHANGES = [
     ("POST", V1 + "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
     ("POST", "/devices/a/block", {"reason": "odd"}, ("block-device", "a", "not blocked", "blocked: odd")),
     ("POST", "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
+    ("POST", V1 + "/devices/a/labels", {"add": ["porch"]}, ("label-device", "a", "none", "porch")),
+    ("POST", "/devices/a/labels", {"labels": " kitchen  pi4 "}, ("label-device", "a", "porch", "kitchen pi4")),
     ("POST", V1 + "/tasks", {"name": "second", "goal": 13}, ("create-task", "second", "", "train, goal 13")),
     ("POST", V1 + "/tasks/second/pause", {"reason": "night"}, ("pause-task", "second", "active", "paused: night")),
     ("POST", V1 + "/tasks/second/resume", {}, ("resume-task", "second", "paused: night", "active")),

@@ -1,7 +1,9 @@
 import pytest
 
+from firmware_scripts.commands import image
 from firmware_scripts.image.making import boards, recipe_of
 from firmware_scripts.image.recipe import read_recipe
+from tests.firmware_scripts.command_line import firmware
 from wire.errors import ConfigError
 
 BOARD = b"about: b\narchitecture: arm64\nlayers: [low, high]\nkernel: arm64\nearly_modules: []\ncommand_line: ro\n"
@@ -82,3 +84,16 @@ def test_a_root_file_system_is_known_by_all_that_goes_into_it():
 def test_a_board_that_is_not_there_names_those_that_are():
     with pytest.raises(ConfigError, match="raspi3b, virt-amd64, virt-arm64"):
         recipe_of("toaster")
+
+
+def test_the_image_goes_into_the_folder_where_the_command_runs(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image, "make_image", lambda _recipe, output, *_: asked.append(output) or raise_interrupted())
+    assert firmware("image", "--board", "virt-amd64", "-o", "device.img").returncode == 130
+    assert asked == [tmp_path / "device.img"], "some steps run in another folder"
+
+
+def raise_interrupted():
+    raise KeyboardInterrupt

@@ -117,6 +117,8 @@ def upgrade() -> None:
         sa.Column("blocked", sa.String(200), nullable=False, server_default=""),
         sa.Column("refusals", sa.Integer, nullable=False, server_default="0"),
         sa.Column("barred_until_s", sa.Float, nullable=False, server_default="0"),
+        sa.Column("labels", sa.String(560), nullable=False, server_default=""),
+        sa.Column("week", sa.LargeBinary, nullable=False),
         sa.Column("taken_back", sa.String(500), nullable=False, server_default=""),
     )
     op.create_index("devices_by_last_seen", "devices", ["last_seen_s"])
@@ -177,6 +179,7 @@ def upgrade() -> None:
         sa.Column("uses", sa.Integer, nullable=False),
         sa.Column("uses_left", sa.Integer, nullable=False),
         sa.Column("approval", sa.Boolean, nullable=False),
+        sa.Column("labels", sa.String(560), nullable=False, server_default=""),
         sa.Column("created_s", sa.Float, nullable=False),
         sa.Column("expires_s", sa.Float, nullable=False),
     )

@@ -1,0 +1,177 @@
+"""The answers that describe a new fleet, and what follows from them for its coordinator, its devices and its cards."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from wire.errors import ConfigError
+
+STRANGERS = 10
+"""From so many devices on a fleet keeps the usual ``[limits]``; a smaller one is a household (docs/privacy.md)."""
+MOST_DEVICES = 1_000
+MOST_REPORTS = 20
+_ABOUT = "# The answers to 'nightjar-firmware new-fleet'; flash, customise and twin read them with --fleet."
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A kind of device.
+
+    Attributes:
+        platform: the platform of its bundle.
+        image: where its image comes from: a web page, or a board of ``nightjar-firmware image``.
+        file: a name for that image.
+    """
+
+    platform: str
+    image: str
+    file: str
+
+
+_PI = "https://www.raspberrypi.com/software/operating-systems/"
+BOARDS: Mapping[str, Board] = {
+    "raspberry-pi": Board("trixie-aarch64", f"Raspberry Pi OS Lite (64-bit), {_PI}", "pi.img.xz"),
+    "raspberry-pi-bookworm": Board("bookworm-aarch64", f"Raspberry Pi OS (Legacy, 64-bit) Lite, {_PI}", "pi.img.xz"),
+    "virt-amd64": Board("bookworm-x86_64", "nightjar-firmware image --board virt-amd64 -o device.img", "device.img"),
+    "virt-arm64": Board("bookworm-aarch64", "nightjar-firmware image --board virt-arm64 -o device.img", "device.img"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """The answers to the questions of ``nightjar-firmware new-fleet``.
+
+    Attributes:
+        name: of the fleet: its population, and the prefix of its devices' names.
+        devices: how many cards it starts with.
+        address: under which devices reach the coordinator.
+        board: what the devices are, a key of BOARDS.
+        user: who may log in on them.
+        wifi: name of their network; empty: by cable.
+        wifi_country: where its radio is used, such as GB.
+    """
+
+    name: str
+    devices: int
+    address: str
+    board: str = "raspberry-pi"
+    user: str = ""
+    wifi: str = ""
+    wifi_country: str = ""
+
+    @property
+    def household(self) -> bool:
+        """Whether it is too small for the usual limits."""
+        return self.devices < STRANGERS
+
+    def hostnames(self) -> tuple[str, ...]:
+        """The names of its devices.
+
+        >>> FleetPlan("home", 2, "192.0.2.1").hostnames()
+        ('home-01', 'home-02')
+        """
+        width = max(2, len(str(self.devices)))
+        return tuple(f"{self.name}-{number:0{width}d}" for number in range(1, self.devices + 1))
+
+
+def check_plan(plan: FleetPlan) -> None:
+    """Check the answers.
+
+    Raises:
+        ConfigError: at least one is of no use; the message lists each with what was expected.
+    """
+    faults = []
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", plan.name):
+        faults.append(f"name: expected a to z, 0 to 9 and '-', at most 40, for host names, got {plan.name[:80]!r}")
+    if not 2 <= plan.devices <= MOST_DEVICES:
+        why = "the mean of one device is that device's update"
+        faults.append(f"devices: expected 2 to {MOST_DEVICES} ({why}), got {plan.devices}")
+    if not re.fullmatch(r"[A-Za-z0-9.:-]+", plan.address):
+        faults.append(f"address: expected an IP address or host name of this machine, got {plan.address[:80]!r}")
+    if plan.board not in BOARDS:
+        faults.append(f"board: expected one of {', '.join(BOARDS)}, got {plan.board[:80]!r}")
+    if plan.wifi_country and not plan.wifi:
+        faults.append("wifi_country: it needs the name of a Wi-Fi")
+    if faults:
+        msg = "the fleet cannot be made:\n  " + "\n  ".join(faults)
+        raise ConfigError(msg)
+
+
+def plan_text(plan: FleetPlan) -> str:
+    """The file that keeps the answers, for ``--fleet``."""
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in asdict(plan).items()]
+    return "\n".join([_ABOUT, *lines, ""])
+
+
+def read_plan(text: str) -> FleetPlan:
+    """Parse what :func:`plan_text` wrote.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        msg = f"the fleet's answers are no TOML: {error}"
+        raise ConfigError(msg) from error
+    kinds = {field.name: int if field.name == "devices" else str for field in fields(FleetPlan)}
+    wrong = [name for name, value in table.items() if name not in kinds or type(value) is not kinds[name]]
+    wrong += [name for name in ("name", "devices", "address") if name not in table]
+    if wrong:
+        msg = f"the fleet's answers: missing, unknown or of the wrong type: {', '.join(wrong)}"
+        raise ConfigError(msg)
+    plan = FleetPlan(**table)
+    check_plan(plan)
+    return plan
+
+
+def coordinator_settings(plan: FleetPlan) -> dict[str, object]:
+    """What differs from the coordinator's defaults, by dotted name."""
+    least = 2 if plan.household else STRANGERS
+    goal = min(MOST_REPORTS, max(least, math.floor(0.7 * plan.devices)))
+    return {
+        "population": plan.name,
+        "host": plan.address,
+        "broker.host": plan.address,
+        "broker.allow_network": True,
+        "enrolment.names": [plan.address],
+        "task.goal": goal,
+        "task.minimum": least,
+        "limits.household": plan.household,
+    }
+
+
+def agent_settings_text(plan: FleetPlan) -> str:
+    """The settings that all devices share; names and addresses come with enrolment."""
+    text = (
+        "# Shared by the fleet's devices; 'nightjar-agent example' prints every setting.\n"
+        "[keyboard]\nenabled = true  # people type on http://127.0.0.1:8700/, on the device itself\n"
+    )
+    return text + (
+        "[limits]\nhousehold = true  # docs/privacy.md says what this gives away\n" if plan.household else ""
+    )
+
+
+def cards_text(plan: FleetPlan) -> str:
+    """The list of cards for ``flash --cards``, without the disks, which only a person can name."""
+    return "target,hostname,serial\n" + "".join(f",{hostname},\n" for hostname in plan.hostnames())
+
+
+def next_steps(plan: FleetPlan, folder: str) -> str:
+    """The commands that lead from the folder to a card."""
+    board = BOARDS[plan.board]
+    first = plan.hostnames()[0]
+    return (
+        f"{folder} is ready. From here to a card:\n\n"
+        f"  nightjar-coordinator serve --config {folder}/coordinator.toml     # leave it running\n"
+        "  nightjar-firmware targets                                         # which disk is the card\n"
+        f"  sudo $(which nightjar-firmware) flash {board.file} /dev/sdX --fleet {folder} --hostname {first}\n\n"
+        f"{board.file}: {board.image}\n"
+        f"Further cards: {', '.join(plan.hostnames()[1:4])}{', ...' if plan.devices > 4 else ''}; all at once: fill in "
+        f"{folder}/cards.csv, then flash --cards. Keep fleet.key and coordinator-recovery.pem off this machine."
+    )

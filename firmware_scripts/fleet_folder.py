@@ -1,0 +1,150 @@
+"""Makes the folder of a new fleet, step by step; a step whose result is there is not done again.
+
+::
+
+    fleet.toml                 the answers
+    fleet.key, fleet.pub       the key that signs bundles, and its public half
+    coordinator.toml, ...      the coordinator's settings, signing key and recovery key
+    model/                     the first model
+    nightjar-*.tar             the agent with its packages
+    agent.toml                 the settings that all devices share
+    claims/NAME.json           what each device enrols with, once
+    cards.csv                  the list of cards
+
+The coordinator is run as its own program: this package does not import it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from firmware_scripts.bundle.signing import make_key
+from firmware_scripts.core.fleet_plan import (
+    BOARDS,
+    FleetPlan,
+    agent_settings_text,
+    cards_text,
+    coordinator_settings,
+    plan_text,
+    read_plan,
+)
+from host.files import replace_file
+from wire.errors import ConfigError, UnavailableError
+
+PLAN, CONFIG, AGENT, CARDS = "fleet.toml", "coordinator.toml", "agent.toml", "cards.csv"
+MODEL, CLAIMS = "model", "claims"
+KEY, PUBLIC_KEY, SSH_KEY = "fleet.key", "fleet.pub", "ssh.pub"
+CLAIM_HOURS = 14 * 24.0
+"""Two weeks to write the cards; a claim is for one device, and wiped once used."""
+_START_S = 120.0
+_UNAVAILABLE = 3
+
+Tell = Callable[[str], None]
+
+
+def held_plan(folder: Path) -> FleetPlan | None:
+    """The answers that a folder holds; None if it holds none.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    path = folder / PLAN
+    try:
+        return read_plan(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise ConfigError(msg) from error
+
+
+def bundle_in(folder: Path, plan: FleetPlan) -> Path | None:
+    """The fleet's newest bundle; None if there is none."""
+    found = folder.glob(f"nightjar-*-{BOARDS[plan.board].platform}.tar")
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Tell) -> None:
+    """Make what is missing in a fleet's folder.
+
+    Args:
+        folder: it is created, for its owner only.
+        plan: the answers; its folder may hold them already.
+        ssh_key: public keys of those who may log in; empty: nobody.
+        model: size of the first model.
+        tell: receives a line before each step.
+
+    Raises:
+        ConfigError: a step cannot be done with these answers.
+        UnavailableError: a step failed for now; the next run goes on from there.
+    """
+    if find_spec("coordinator") is None:
+        msg = "the coordinator is not installed here: pip install 'nightjar-federated[coordinator]', or 'make setup'"
+        raise ConfigError(msg)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_file(folder / PLAN, plan_text(plan).encode())
+    for name, text in ((SSH_KEY, ssh_key), (AGENT, agent_settings_text(plan)), (CARDS, cards_text(plan))):
+        if text and not (folder / name).exists():
+            replace_file(folder / name, text.encode())
+    if not (folder / KEY).exists():
+        tell(f"{KEY}: the key that signs what devices install")
+        make_key(folder / KEY, folder / PUBLIC_KEY)
+    if not (folder / CONFIG).exists():
+        tell(f"{CONFIG}: the coordinator's settings and keys")
+        values = [f"--set={name}={json.dumps(value)}" for name, value in coordinator_settings(plan).items()]
+        _run(folder, "coordinator", "init", str(folder / CONFIG), *values)
+    if not (folder / MODEL).exists():
+        tell(f"{MODEL}: the first model, trained on public text (half a minute)")
+        _run(folder, "models", "export", "--model", model, "--corpus", "personas", "--out", str(folder / MODEL))
+    if bundle_in(folder, plan) is None:
+        tell(f"the agent for {plan.board}, with its packages (minutes)")
+        options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
+        _run(folder, "firmware_scripts", "bundle", *options)
+    if not all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames()):
+        tell(f"{CLAIMS}: one for each of {plan.devices} devices, from the coordinator, which is started for that")
+        _make_claims(folder)
+
+
+def _make_claims(folder: Path) -> None:
+    config = ("--config", str(folder / CONFIG))
+    ask = ("enrol-token", "cards", str(folder / CARDS), *config, "--out", str(folder / CLAIMS))
+    with tempfile.TemporaryFile() as log:
+        command = [sys.executable, "-m", "coordinator", "serve", *config]
+        service = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own program
+        try:
+            deadline = time.monotonic() + _START_S
+            while (done := _done("coordinator", *ask, "--hours", str(CLAIM_HOURS))).returncode != 0:
+                starting = service.poll() is None and time.monotonic() < deadline
+                # Until the service has made its database, a command finds none, which is a fault of its configuration.
+                if not starting or (done.returncode != _UNAVAILABLE and "there is no database" not in done.stderr):
+                    log.seek(0)
+                    said = log.read().decode(errors="replace") if service.poll() is not None else done.stderr
+                    msg = f"the coordinator made no claims; edit {folder / CONFIG} and try again:\n{said[-2_000:]}"
+                    raise UnavailableError(msg)
+                time.sleep(0.5)
+        finally:
+            service.send_signal(signal.SIGTERM)
+            service.wait(60)
+
+
+def _run(folder: Path, module: str, *arguments: str) -> None:
+    done = _done(module, *arguments)
+    if done.returncode:
+        msg = (
+            f"{' '.join((module, *arguments))} failed; run 'new-fleet {folder}' again to go on:\n{done.stderr[-2_000:]}"
+        )
+        raise UnavailableError(msg)
+
+
+def _done(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command: Sequence[str] = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)  # noqa: S603 - our own program
