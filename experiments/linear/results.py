@@ -29,6 +29,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
         losses: validation loss by rounds, nats.
         top1: recall at the end, 0 to 1.
         top3: recall at the end, 0 to 1.
+        commit: of the code.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     losses: dict[int, float]
     top1: float
     top3: float
+    commit: str
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -23,8 +23,8 @@ SPREAD = "spread"
 class Sums:
     """The sums of a training's rounds; the state after each measured round is kept beside its checkpoint."""
 
-    def __init__(self, compressor: Compressor, bits: int, prepared: Prepared) -> None:
-        self._compressor, self._bits, self._prepared = compressor, bits, prepared
+    def __init__(self, compressor: Compressor, bits: int, prepared: Prepared, first: int = 1) -> None:
+        self._compressor, self._bits, self._prepared, self._first = compressor, bits, prepared, first
         self._grid = Grid.of(bits, COHORT)
         self._state: State | None = None
 
@@ -63,7 +63,7 @@ class Sums:
     def _before(self, number: int) -> State:
         if self._state is not None:
             return self._state
-        if number == 1:
+        if number == self._first:
             return self._compressor.begin(self._prepared.layout)
         with np.load(self._file(number - 1)) as kept:
             return dict(kept)
@@ -90,18 +90,23 @@ def trained(prepared: Prepared, variant: Variant) -> tuple[list[Point], int, int
     Raises:
         UnavailableError: a device could not train, or the model is not finite any more.
     """
-    experiment, layout = prepared.experiment, prepared.layout
+    executor, rounds = executor_of(prepared), prepared.experiment.rounds
+    if variant.compressor is None:
+        return run(prepared, executor), 4 * prepared.layout.size, 0
+    sums = Sums(variant.compressor, variant.bits, prepared)
+    return run(prepared, executor, aggregate=sums.aggregate), *sums.cost(rounds + 1)
+
+
+def executor_of(prepared: Prepared) -> InProcess:
+    """Trains the devices of a run in this process."""
+    experiment = prepared.experiment
     device = load(
         prepared.program,
-        layout,
+        prepared.layout,
         prepared.batches,
         experiment.training_plan(),
         experiment.codec.choice(),
         prepared.seed,
         experiment.personal,
     )
-    executor = InProcess(device, prepared.folder)
-    if variant.compressor is None:
-        return run(prepared, executor), 4 * layout.size, 0
-    sums = Sums(variant.compressor, variant.bits, prepared)
-    return run(prepared, executor, aggregate=sums.aggregate), *sums.cost(experiment.rounds + 1)
+    return InProcess(device, prepared.folder)

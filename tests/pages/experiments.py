@@ -30,8 +30,8 @@ is mostly word frequency. Bytes are of a report's values; *down*: what a device 
 
 ![share of dense learning by bytes](images/linear.svg)
 
-| model, start | compressor | rounds | bytes | down | loss | share | late | top-1 % |
-|---|---|---|---|---|---|---|---|---|
+| model, start | compressor | rounds | bytes | down | loss | share | late | top-1 % | code |
+|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -53,6 +53,7 @@ def _row(each: linear.Compared) -> str:
         f"{each.share:.2f}",
         f"{each.late_share:.2f}",
         f"{100 * found.top1:.1f}",
+        found.commit,
     )
     return f"| {' | '.join(cells)} |\n"
 

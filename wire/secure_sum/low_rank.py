@@ -35,6 +35,8 @@ Matrix = npt.NDArray[np.float32]
 MEMORY = 0.5
 """Share of the average that is kept from round to round."""
 
+_BAND = 16
+
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """How much of each matrix is summed.
@@ -98,16 +100,18 @@ def next_average(average: Vector, decoded: Vector) -> Vector:
 
 
 def group_sizes(layout: ParameterLayout, rank: Rank) -> tuple[int, ...]:
-    """How many values each group has that :func:`encode` gives, in their order: vectors, columns of XV, rows of U'X.
+    """How many values each group has that :func:`encode` gives, in their order.
+
+    Groups are vectors, bands of columns of XV, and rows of U'X. Values of common words are much larger than others.
 
     >>> from wire.parameters import ParameterSpec
-    >>> layout = ParameterLayout((ParameterSpec("kernel", (9, 3)), ParameterSpec("bias", (4,))))
-    >>> group_sizes(layout, Rank(rows=7, right=2, left=1))
-    (4, 7, 7, 3)
+    >>> layout = ParameterLayout((ParameterSpec("kernel", (90, 3)), ParameterSpec("bias", (4,))))
+    >>> group_sizes(layout, Rank(rows=70, right=2, left=1))
+    (4, 16, 48, 6, 16, 48, 6, 3)
     """
     sizes = [tensor.size for tensor in layout.tensors if len(tensor.shape) != 2]
     for columns, rows in _shapes(layout):
-        sizes += [min(rows, rank.rows)] * rank.right + [columns] * rank.left
+        sizes += _bands(min(rows, rank.rows)) * rank.right + [columns] * rank.left
     return tuple(sizes)
 
 
@@ -192,6 +196,16 @@ def from_bytes(data: bytes, layout: ParameterLayout, rank: Rank) -> tuple[tuple[
         right, left, numbers = np.split(numbers, np.cumsum([columns * rank.right, rows * rank.left]))
         found.append(Bases(right.reshape(columns, rank.right), left.reshape(rows, rank.left)))
     return tuple(found), spread
+
+
+def _bands(rows: int) -> list[int]:
+    """The first 16 rows, then up to four times as many."""
+    sizes: list[int] = []
+    end = _BAND
+    while sum(sizes) < rows:
+        sizes.append(min(end, rows) - sum(sizes))
+        end *= 4
+    return sizes
 
 
 def _shapes(layout: ParameterLayout) -> Iterator[tuple[int, int]]:

@@ -34,6 +34,7 @@ def finished(variant, losses, report_bytes=100, model="tiny"):
         losses=losses,
         top1=0.1,
         top3=0.2,
+        commit="1a2b3c4",
     )
 
 
