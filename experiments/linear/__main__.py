@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from experiments.linear.results import IMAGE, Trained, draw, record, results
+from experiments.linear.picture import IMAGE, draw
+from experiments.linear.results import Trained, record, results
 from experiments.linear.screening import keep, rounds_of, screen
 from experiments.linear.training import trained
 from experiments.linear.variants import DENSE, VARIANTS, Variant

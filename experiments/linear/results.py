@@ -1,17 +1,15 @@
-"""The finished trainings in experiments/linear/results.json, and their picture."""
+"""The finished trainings in experiments/linear/results.json."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
-from matplotlib.figure import Figure
 
 from experiments.linear.variants import DENSE
 from host.files import replace_file
 
 RESULTS = Path(__file__).parent / "results.json"
-IMAGE = Path("docs") / "images" / "linear.svg"
 EARLY = 10
 """Rounds in which a model from random weights learns little but how frequent words are."""
 
@@ -86,24 +84,3 @@ def compared(found: list[Trained]) -> list[Compared]:
             fall = first - each.losses[each.rounds]
             rows.append(Compared(each, fall / (first - end), (fall - first + early) / (early - end)))
     return rows
-
-
-def draw(path: Path = IMAGE) -> None:
-    """Draw the shares by bytes."""
-    rows = [each for each in compared(results()) if each.trained.variant != DENSE.name]
-    kinds = sorted({(each.trained.model, each.trained.start) for each in rows})
-    figure = Figure(figsize=(8, 4.2 * max(len(kinds), 1)), layout="constrained")
-    for (model, start), axes in zip(kinds, figure.subplots(max(len(kinds), 1), squeeze=False)[:, 0], strict=False):
-        for each in rows:
-            if (each.trained.model, each.trained.start) == (model, start):
-                color = "C1" if each.trained.variant.startswith("low-rank") else "C0"
-                axes.plot(each.trained.report_bytes / 1000, each.share, marker="o", color=color)
-                place = (each.trained.report_bytes / 1000, each.share)
-                axes.annotate(each.trained.variant, place, (4, 4), textcoords="offset points", fontsize="x-small")
-        axes.set_title(f"{model}, {start} start", fontsize="medium")
-        axes.set_xscale("log")
-        axes.set_xlabel("kB of a report")
-        axes.set_ylabel("fall of the loss, of dense's")
-        axes.axhline(1, color="gray", linewidth=1)
-        axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, metadata={"Date": None})

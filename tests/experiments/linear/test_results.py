@@ -3,7 +3,9 @@ import pytest
 
 from coordinator.learning.fedavg import Contribution
 from experiments.linear.dense import Whole
-from experiments.linear.results import Trained, compared, draw, record, results
+from experiments.linear.picture import draw
+from experiments.linear.results import Trained, compared, record, results
+from experiments.linear.screening import Screened, keep, screened
 from experiments.linear.training import Sums
 from models.configurations import lstm_layout
 from simulation.laboratory.experiment import EvaluationSettings, Experiment
@@ -78,9 +80,21 @@ def test_a_training_is_compared_with_the_dense_one_of_its_model_and_start(tmp_pa
     assert shares == {"dense-f32": (1.0, 1.0), "low-rank-1-1-1": (pytest.approx(0.875), pytest.approx(0.5))}
 
 
+def test_a_screening_replaces_that_of_its_model(tmp_path):
+    def of(model, variant, cosine):
+        beside = {"rounds": 20, "report_bytes": 100, "bytes_down": 0, "next_cosine": 1.0}
+        return Screened(model=model, variant=variant, cosine=cosine, **beside)
+
+    path = tmp_path / "screened.json"
+    keep([of("tiny", "a", 0.1), of("tiny", "b", 0.2)], path)
+    keep([of("gboard", "a", 0.3)], path)
+    keep([of("tiny", "a", 0.4)], path)
+    assert [(each.model, each.cosine) for each in screened(path)] == [("gboard", 0.3), ("tiny", 0.4)]
+
+
 def test_what_was_recorded_is_drawn(tmp_path):
     path = tmp_path / "linear.svg"
     draw(path)
     drawn = path.read_text()
     names = {each.trained.variant for each in compared(results()) if each.trained.variant != "dense-f32"}
-    assert all(f"<!-- {name} -->" in drawn for name in names)
+    assert all(f"<!-- {name}" in drawn for name in names | {each.variant for each in screened()})
