@@ -14,8 +14,9 @@ from pathlib import Path
 import click
 
 from coordinator.commands.checkup import CheckupFinding, check_up
+from coordinator.commands.deployment import BACKUP, check_deployment
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, create_for_owner, show
+from coordinator.commands.setting import at_the_command_line, configuration, create_for_owner, opened, show
 from coordinator.config_file import ENVIRONMENT_PREFIX
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
@@ -23,6 +24,7 @@ from coordinator.storage import backup as backups
 from coordinator.storage.database import database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
+from coordinator.tasks.operations import AuditEntry
 from coordinator.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 
@@ -94,10 +96,12 @@ def _with_setting(text: str, pair: str) -> str:
 @click.command()
 @config_option
 @json_option
-def doctor(config_path: Path, *, as_json: bool) -> None:
+@click.option("--deployment", is_flag=True, help="Check the running service from outside, as devices meet it.")
+def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
     """Check this machine for problems; the exit status is 1 if something must be fixed."""
     try:
-        findings = list(check_up(configuration(config_path)))
+        config = configuration(config_path)
+        findings = list(check_deployment(config, WallClock().now_s()) if deployment else check_up(config))
     except ConfigError as error:
         findings = [CheckupFinding("configuration", "fault", str(error), f"edit {config_path}")]
     cells = [(finding.level, finding.category, finding.found, finding.remedy or None) for finding in findings]
@@ -119,6 +123,9 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
         msg = f"database_url: copy the folders {named} first, then run pg_dump"
         raise ConfigError(msg)
     size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys)
+    with opened(config) as database, database.transaction() as tx:
+        made = AuditEntry(at_s=WallClock().now_s(), who=at_the_command_line(), action=BACKUP, target=folder.name[:64])
+        tx.add_audit(made)
     held = backups.keys_in(folder)
     left_out = sorted(backups.keys_in(config.data_dir) - held)
     saving = f"nightjar-coordinator backup --with-keys --config {config_path} FOLDER"

@@ -271,6 +271,14 @@ class Register:
         with self._database.connection() as tx:
             return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
 
+    def expiring(self, now_s: float, within_s: float) -> int:
+        """Number of devices whose last live certificate ends within some seconds: they have not renewed it."""
+        last = sa.func.max(credentials.c.expires_s)
+        ending = sa.select(credentials.c.device).where(credentials.c.standing.in_(_LIVE)).group_by(credentials.c.device)
+        query = sa.select(sa.func.count()).select_from(ending.having(last.between(now_s, now_s + within_s)).subquery())
+        with self._database.connection() as tx:
+            return int(tx.scalar(query) or 0)
+
     def signed_by(self, authority: str, now_s: float) -> list[DeviceId]:
         """Devices whose live certificates are all signed by one authority (given by its fingerprint), sorted."""
         live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)

@@ -35,6 +35,9 @@ MOST_LOOKS = max(EVICT_AT_LOOKS) + 1
 PATIENCE_LOOKS = 3
 """Checks after a revocation at which a list that is still not signed is reported as a trouble."""
 
+IMPAIRED = "revocation is impaired"
+"""How the troubles of this module begin."""
+
 _log = structlog.get_logger("coordinator")
 
 
@@ -75,7 +78,7 @@ class RevocationEnforcer:
     @property
     def troubles(self) -> list[str]:
         """Why a revocation may not be in force everywhere; empty if all are. Thread-safe."""
-        return [f"revocation is impaired: {reason}" for reason in list(self._troubles.values())]
+        return [f"{IMPAIRED}: {reason}" for reason in list(self._troubles.values())]
 
     def start(self) -> None:
         """Start checking; connections of certificates that were already revoked are not ended again."""

@@ -238,6 +238,12 @@ class Reading(abc.ABC):
             query = query.where(audit.c.number < before)
         return [AuditEntry(**row) for row in self._connection.execute(query).mappings()]
 
+    def last_audited(self, action: str) -> float | None:
+        """When an action was last done; None if it never was."""
+        newest = sa.select(sa.func.max(audit.c.at_s)).where(audit.c.action == action)
+        last_s: float | None = self._connection.scalar(newest)
+        return last_s
+
     def pulse(self) -> object:
         """A value that changes whenever the pages could look different; cheap enough to read every second."""
         over = [phase.value for phase in TERMINAL]

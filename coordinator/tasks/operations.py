@@ -44,8 +44,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     action: str
     target: str
-    before: str
-    after: str
+    before: str = ""
+    after: str = ""
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):

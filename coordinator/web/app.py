@@ -71,8 +71,11 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
     @app.get("/metrics")
     def prometheus() -> Response:
+        expiring = 0
+        if ports.office is not None:
+            expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         return Response(
-            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now().states),
+            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now().states, expiring),
             content_type=metrics.CONTENT_TYPE,
         )
 

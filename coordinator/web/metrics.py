@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from coordinator.enrolment.revocation import IMPAIRED
 from coordinator.rounds.round import Phase, Round
 from coordinator.storage.database import Database, DatabaseView
 from coordinator.tasks.task import TaskStatus
@@ -74,9 +75,13 @@ _STATES = (
     "resting",
 )
 _OTHER = "other"
+EXPIRES_SOON_S = 10 * 86400.0
+"""Devices renew a certificate of 90 days when 30 are left: with fewer than ten, something keeps them from it."""
 
 
-def render(repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
+def render(
+    repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int], expiring: int
+) -> bytes:
     """Render the metrics page.
 
     Args:
@@ -84,6 +89,7 @@ def render(repository: Database, task: str, troubles: list[str], states: Mapping
         task: name of the configuration's task, whose model is rolled out.
         troubles: why the service does not work; empty if it does.
         states: (lifecycle state, reason) -> number of devices.
+        expiring: devices whose certificate ends soon.
 
     Raises:
         UnavailableError: the database cannot be read now.
@@ -93,10 +99,20 @@ def render(repository: Database, task: str, troubles: list[str], states: Mapping
             *_counters(view),
             *_gauges(view, task, states),
             _gauge("healthy", "1 if the coordinator works.", not troubles),
+            _gauge("revocation_impaired", "1 if a revoked device may get in.", any(map(_of_revocation, troubles))),
+            _gauge(
+                "certificates_expiring",
+                "Devices whose certificate ends in ten days.",
+                expiring,
+            ),
         ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(families))
     return generate_latest(registry)
+
+
+def _of_revocation(trouble: str) -> bool:
+    return trouble.startswith(IMPAIRED)
 
 
 class _Collected(Collector):

@@ -27,6 +27,7 @@ PREPARED = {
     "./model",
     "./certificates",
     "./prometheus/nightjar-token",
+    "./prometheus/webhook-url",
 }
 """What the page tells to prepare."""
 

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 CASES = sorted(Path(__file__).parent.glob("alerts_*test.yml"))
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "nightjar.json").read_text())
-RULES = [rule for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+GROUPS = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+RULES = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 
 
@@ -51,6 +52,16 @@ def test_prometheus_takes_its_configuration(tmp_path):
             re.sub(r"credentials_file: [^}]+", f"credentials_file: {tmp_path / 'token'}", text)
         )
     promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+def test_alertmanager_takes_its_configuration(tmp_path):
+    if shutil.which("amtool") is None:
+        pytest.skip("amtool is not installed: apt install prometheus-alertmanager")
+    text = (PROMETHEUS / "alertmanager.yml").read_text()  # Debian's reads the address from no file yet
+    path = tmp_path / "alertmanager.yml"
+    path.write_text(text.replace("url_file: /etc/alertmanager/webhook-url", "url: https://chat.example/hook"))
+    done = subprocess.run(["amtool", "check-config", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

@@ -51,3 +51,16 @@ def test_strangers_fill_so_much_of_the_audit_log_and_no_more(house, monkeypatch)
     assert entries.count(("refuse-claim", "claim-unknown")) == 5
     assert entries.count(("refuse-claim", "claim-used")) == 1, "who has a claim is not drowned by who has none"
     assert ("create-claim", "none") in entries
+
+
+def test_a_device_whose_last_certificate_ends_soon_is_counted_until_it_renews(house):
+    for device in ("pi", "other"):
+        house.enrolled(device)
+    assert house.register.expiring(NOW_S, 10 * DAY_S) == 0
+    house.clock.time_s += 85 * DAY_S
+    house.signer.now_s = house.clock.time_s
+    assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 2
+    house.office.renew("pi", new_request()[1], "192.0.2.1")
+    assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 1
+    house.register.revoke("other", "test", house.clock.time_s)
+    assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 0

@@ -1,0 +1,70 @@
+"""``doctor --deployment`` beside a real coordinator with certificates."""
+
+import contextlib
+
+import paho.mqtt.client as paho
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+from paho.mqtt.enums import CallbackAPIVersion
+
+from coordinator.__main__ import cli
+from coordinator.commands import deployment
+from coordinator.commands.deployment import check_deployment
+from coordinator.config import BrokerKind, TransportSecurity
+from coordinator.engine.clock import WallClock
+from tests.brokers import HandMade, hang_up
+from tests.enrolment.world import World
+from wire import topics
+from wire.identifiers import DeviceId, Population
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with World(tmp_path_factory.mktemp("world"), "mosquitto") as found:
+        yield found
+
+
+def found_by(config, now_s=None):
+    return [
+        (each.category, each.level)
+        for each in check_deployment(config, WallClock().now_s() if now_s is None else now_s)
+    ]
+
+
+def test_a_sound_deployment_lacks_only_a_backup(world, tmp_path):
+    sound = [("service", "ok"), ("clock", "ok"), *[("certificates", "ok")] * 2, *[("broker", "ok")] * 2]
+    assert found_by(world.config) == [*sound, ("backup", "warning")]
+    done = CliRunner().invoke(cli, ["backup", str(tmp_path / "backup"), "--config", str(world.path)])
+    assert done.exit_code == 0, done.output
+    assert found_by(world.config) == [*sound, ("backup", "ok")]
+
+
+def test_what_the_clock_shows_and_what_ends_soon_is_told(world):
+    found = found_by(world.config, WallClock().now_s() + 400 * 86400)
+    assert ("clock", "fault") in found
+    assert found.count(("certificates", "warning")) == 2
+
+
+def test_a_service_that_does_not_answer_is_a_fault(world):
+    found = found_by(replace(world.config, port=1, broker=replace(world.config.broker, port=1)))
+    assert found[0] == ("service", "fault")
+    assert found.count(("certificates", "fault")) == 2
+
+
+def test_a_broker_that_retains_messages_to_the_coordinator_is_told(world, tmp_path):
+    with contextlib.closing(HandMade(tmp_path, "of the page", ["phone-01"])) as broker:
+        client = paho.Client(CallbackAPIVersion.VERSION2, "coordinator")
+        client.username_pw_set("coordinator", "coordinator")
+        client.connect("127.0.0.1", broker.inside)
+        client.loop_start()
+        topic = topics.up(Population("demo"), DeviceId("phone-01"), "check-in", 1)
+        client.publish(topic, b"{}", qos=1, retain=True).wait_for_publish(10)
+        hang_up(client)
+        login = replace(world.config.broker, kind=BrokerKind.EXTERNAL, port=broker.inside, username="coordinator")
+        config = replace(world.config, transport=TransportSecurity.PLAIN)
+        for password, level in (("coordinator", "warning"), ("wrong", "fault")):
+            asked = replace(config, broker=replace(login, password=password))
+            assert deployment._retained(asked).level == level
