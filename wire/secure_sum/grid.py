@@ -80,7 +80,7 @@ def spread_out(values: Vector, sizes: Sequence[int], spread: Vector) -> Vector:
     Returns:
         (k + g,) float32.
     """
-    scaled = values / np.repeat(spread, sizes)
+    scaled = values / np.repeat(spread, np.asarray(sizes, np.intp))
     means = np.add.reduceat(np.square(scaled), np.cumsum([0, *sizes[:-1]])) / sizes
     return np.append(scaled, np.sqrt(means)).astype(np.float32)
 
@@ -96,7 +96,7 @@ def spread_in(mean: Vector, sizes: Sequence[int], spread: Vector) -> tuple[Vecto
     Returns:
         The values (k,), and the spread (g,) of the next round.
     """
-    values = mean[: -len(sizes)] * np.repeat(spread, sizes)
+    values = mean[: -len(sizes)] * np.repeat(spread, np.asarray(sizes, np.intp))
     return values, np.maximum(spread * np.maximum(mean[-len(sizes) :], _FALL), _LEAST_SPREAD)
 
 
