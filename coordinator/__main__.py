@@ -17,7 +17,9 @@ from wire.errors import NightjarError
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices", "fleet": "fleet"},
     "versions": {"model": "models"},
+    "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},
+    "privacy": {"privacy": "privacy"},
     "tasks": {"task": "task"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},

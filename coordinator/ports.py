@@ -23,6 +23,7 @@ from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
+from coordinator.versions.releases import Release, ReleaseHealth, Releases
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, Succession
@@ -312,6 +313,15 @@ class VersionStore(Protocol):
 
     def draw_number(self, now_s: float) -> int:
         """Draw the next number for orders to devices, above all earlier ones, including those in any backup."""
+
+    def releases(self) -> Releases:
+        """All releases of the agent, the oldest version first."""
+
+    def save_releases(self, releases: Releases) -> None:
+        """Replace the releases."""
+
+    def release_health(self, release: Release, now_s: float) -> ReleaseHealth:
+        """The devices that tried a release, and the others that were heard of since it was started."""
 
 
 class EffectStore(Protocol):

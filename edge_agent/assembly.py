@@ -13,9 +13,10 @@ import queue
 import random
 import signal
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import structlog
@@ -40,7 +41,7 @@ from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
-from edge_agent.shell.releases import rollback_reason
+from edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseWatch, rollback_reason
 from edge_agent.shell.signatures import holds_in_a_process
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
@@ -117,6 +118,7 @@ def run_agent(config: AgentConfig) -> None:
                 trust=trust_of(config, database, clock),
                 limits=config.limits,
                 show_model=keyboard.show_model,
+                releases=release_watch(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
@@ -150,6 +152,21 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
         emulated=config.emulator is not None,
         taken_back=rollback_reason(os.environ),
     )
+
+
+def release_watch(config: AgentConfig, environment: Mapping[str, str]) -> ReleaseWatch | None:
+    """What looks for releases; None if nothing could install one, or the present release trusts no root."""
+    release, record = environment.get(PRESENT, ""), environment.get(VARIABLE, "")
+    if not (release and record and (Path(release) / "root.json").is_file()):
+        return None
+    looking = Looking(
+        device=config.device,
+        coordinator_url=config.coordinator_url,
+        data_dir=str(config.data_dir),
+        release=release,
+        record=record,
+    )
+    return ReleaseWatch(looking, random.random, None if config.emulator is None else config.emulator.speed)
 
 
 def pace_of(config: AgentConfig) -> Pace:

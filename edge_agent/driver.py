@@ -48,6 +48,7 @@ from edge_agent.core.events import (
     Train,
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
+from edge_agent.core.privacy_ledger import LedgerEntry, charged
 from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
@@ -63,9 +64,11 @@ from edge_agent.ports import (
     Journal,
     LinkDown,
     LinkUp,
+    Looked,
     Model,
     NewReport,
     RandomFor,
+    Releases,
     Settlement,
     StandingTold,
     StopAsked,
@@ -145,6 +148,7 @@ class Ports:
         trust: decides which orders are obeyed.
         limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
+        releases: looks for releases of the agent; None where nothing could install one.
         remember_connection: stores the state of the connection, for ``status``.
         turned: called at each iteration of the driver's loop, to feed a watchdog.
     """
@@ -162,6 +166,7 @@ class Ports:
     trust: Trust
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
+    releases: Releases | None = None
     remember_connection: Callable[[str], None] = lambda _state: None
     turned: Callable[[], None] = lambda: None
 
@@ -192,6 +197,7 @@ class Driver:
         self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
+        self._release_job, self._release_free = 0, False
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
@@ -262,6 +268,7 @@ class Driver:
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
             self._fetch_for_keyboard(readings)
+            self._look_for_release(readings)
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
@@ -353,6 +360,8 @@ class Driver:
     def _work_done(self, number: int, outcome: object) -> None:
         if number == self._keyboard.job:
             self._fetched_for_keyboard(outcome)
+        elif number == self._release_job:
+            self._looked_for_release(outcome)
         elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
         # Anything else is the outcome of a job that was stopped.
@@ -380,7 +389,8 @@ class Driver:
                 if outcome.evaluation is not None and self._model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._model)
-                self._step(events.Trained(at), report=outcome.report)
+                entry = charged(self._ports.journal.ledger(), state.assignment)
+                self._step(events.Trained(at), outcome.report, entry=entry)
                 self._outbox = outbox.Pending(outcome.report.parcel)
                 self._send_what_is_due()
             case TrainingStopped(cause, detail):
@@ -399,7 +409,13 @@ class Driver:
 
     # --- the lifecycle ---
 
-    def _step(self, event: events.Event, report: NewReport | None = None, settlement: Settlement | None = None) -> None:
+    def _step(
+        self,
+        event: events.Event,
+        report: NewReport | None = None,
+        settlement: Settlement | None = None,
+        entry: LedgerEntry | None = None,
+    ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
 
         Raises:
@@ -410,7 +426,7 @@ class Driver:
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event), entry))
             self._retry.stored()
         self._state = state
         if _face(before) != _face(state):
@@ -428,10 +444,17 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
+                self._stop_looking()
                 ports, payload = self._ports, self._assigned
                 self._session_job = self._start(
                     lambda should_stop: prepare(
-                        ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop
+                        ports.artifacts,
+                        ports.trust,
+                        ports.limits,
+                        assignment,
+                        payload,
+                        should_stop,
+                        ports.journal.ledger,
                     )
                 )
             case Train(assignment):
@@ -521,6 +544,42 @@ class Driver:
         else:
             at = self._moment()
             self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
+
+    # --- releases of the agent ---
+
+    def _look_for_release(self, readings: Readings) -> None:
+        """Look for a release if it is time and no session needs the worker; stop a fetch that begins to cost."""
+        watch, now_s = self._ports.releases, self._ports.clock.monotonic_s()
+        if watch is None:
+            return
+        free = all(
+            condition in readings and readings[condition].value is Answer.YES
+            for condition in (Condition.CHARGING, Condition.UNMETERED)
+        )
+        if self._release_job:
+            if self._release_free and not free:
+                self._stop_looking()
+        elif not isinstance(self._state, Preparing | Training | Finishing) and watch.due(now_s, free=free):
+            self._release_free = free
+            self._release_job = self._start(lambda should_stop: watch.look(free, should_stop))
+
+    def _stop_looking(self) -> None:
+        if self._release_job and self._ports.releases is not None:
+            self._ports.worker.stop(self._release_job)
+            self._release_job = 0
+            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=False)
+
+    def _looked_for_release(self, outcome: object) -> None:
+        self._release_job = 0
+        if self._ports.releases is not None:
+            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=True)
+        if not isinstance(outcome, Looked):
+            self._log.warning("no_look_for_releases", error=self._explain(outcome))
+            return
+        self._log.info("looked_for_releases", found=outcome.text, refused=outcome.refused or None)
+        if outcome.refused != self._uplink.refused_release:
+            self._uplink.refused_release = outcome.refused
+            self._uplink.status(self._state, self._ports.clock.monotonic_s())
 
     # --- the user's wish to delete everything ---
 

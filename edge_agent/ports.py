@@ -18,6 +18,7 @@ from edge_agent.core.eligibility import Readings
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
 from wire.codec import Sparse
@@ -319,6 +320,7 @@ class Change:
         settlement: settles the report and empties the outbox; None leaves the outbox as it is.
         dropouts: messages that are to be sent even if the process dies now.
         deaths: how many processes in a row died during a session; None leaves the count as it is.
+        charged: what the report costs of the device's privacy; None for nothing.
     """
 
     lifecycle: State
@@ -326,6 +328,7 @@ class Change:
     settlement: Settlement | None = None
     dropouts: Sequence[SendDropout] = ()
     deaths: int | None = None
+    charged: LedgerEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +376,9 @@ class Journal(Outgoing, Protocol):
 
     def load(self) -> Remembered:
         """The state that the last process left."""
+
+    def ledger(self) -> list[LedgerEntry]:
+        """What the device has spent of its privacy, by task."""
 
     def commit(self, change: Change) -> None:
         """Write a change atomically.
@@ -462,3 +468,33 @@ class Worker(Protocol):
 
     def stop(self, number: int) -> None:
         """Make ``should_stop`` of this job return true; a job that has not started is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The outcome of a look.
+
+    Attributes:
+        text: what was found or done, for the log.
+        refused: what was refused, and why: a release, or metadata that does not verify; empty if nothing was.
+    """
+
+    text: str
+    refused: str = ""
+
+
+class Releases(Protocol):
+    """Looks for releases of the agent."""
+
+    def due(self, now_s: float, *, free: bool) -> bool:
+        """Whether it is time to look; ``free`` is whether fetching costs neither battery nor money."""
+
+    def ended(self, now_s: float, *, whole: bool) -> None:
+        """Note that a look ended; one that was stopped is resumed as soon as it may be."""
+
+    def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
+        """Look for a release, fetch what may be fetched now, and hand it over to who installs it.
+
+        Raises:
+            UnavailableError: it failed, or was stopped.
+        """

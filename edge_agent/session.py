@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
+from edge_agent.core.privacy_ledger import LedgerEntry, faults
 from edge_agent.core.training import TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from host.files import replace_file
@@ -105,6 +106,7 @@ def prepare(
     assignment: Assignment,
     payload: bytes,
     should_stop: Callable[[], bool],
+    ledger: Callable[[], Sequence[LedgerEntry]] = tuple,
 ) -> Model:
     """Download the model of an assignment, if the assignment is to be obeyed.
 
@@ -115,6 +117,7 @@ def prepare(
         assignment: the coordinator's assignment.
         payload: the assignment as received.
         should_stop: polled while fetching.
+        ledger: returns what this device has spent of its privacy.
 
     Raises:
         RemoteProtocolError: the assignment is not trusted or outside our limits; the manifest has another version than
@@ -122,7 +125,9 @@ def prepare(
         UnavailableError: the assignment cannot be checked or the model cannot be fetched now.
     """
     trust.check("assignment", payload)
-    _refuse_any(outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps), trust)
+    epsilon = None if assignment.privacy is None else assignment.privacy.epsilon
+    beyond = outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps, epsilon)
+    _refuse_any(beyond or faults(ledger(), assignment, limits), trust)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"

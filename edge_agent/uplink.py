@@ -69,6 +69,8 @@ class Uplink:
     def __init__(self, identity: AgentIdentity, transport: Transport, outgoing: Outgoing) -> None:
         self.shards = identity.shards
         """Number of the coordinator's ingest shards, as last announced."""
+        self.refused_release = ""
+        """A release that was refused before it was tried, with the reason."""
         self.status_due_at_s: float | None = None
         """When a delayed status is due; None if none is pending."""
         self._status_from_s = -math.inf
@@ -130,7 +132,8 @@ class Uplink:
             state=lifecycle.name(state),
             reason=lifecycle.reason(state)[:MOST_CHARACTERS],
             emulated=who.emulated,
-            taken_back=who.taken_back,
+            agent_version=__version__,
+            taken_back=self.refused_release[:MOST_CHARACTERS] or who.taken_back,
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
 

@@ -16,6 +16,7 @@ from firmware_scripts.commands.customise import customise
 from firmware_scripts.commands.doctor import doctor
 from firmware_scripts.commands.flash import flash
 from firmware_scripts.commands.image import image
+from firmware_scripts.commands.keys import keys
 from firmware_scripts.commands.new_fleet import new_fleet
 from firmware_scripts.commands.targets import targets
 from firmware_scripts.commands.twin import twin
@@ -30,7 +31,21 @@ def cli() -> None:
     """Turn a blank card into a device that trains: find the card, write it, read it back."""
 
 
-for command in (new_fleet, targets, flash, customise, verify, bmap, doctor, bundle, bundle_key, image, twin, android):
+for command in (
+    new_fleet,
+    targets,
+    flash,
+    customise,
+    verify,
+    bmap,
+    doctor,
+    bundle,
+    bundle_key,
+    keys,
+    image,
+    twin,
+    android,
+):
     cli.add_command(command)
 
 

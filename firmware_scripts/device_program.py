@@ -23,6 +23,7 @@ _MODULES = (
     "wire/crash_loop.py",
     "wire/errors.py",
     "wire/machine.py",
+    "wire/release_version.py",
     "firmware_scripts/__init__.py",
     "firmware_scripts/core/__init__.py",
     "firmware_scripts/core/checks.py",
@@ -53,7 +54,9 @@ def device_files(project: Path) -> dict[str, bytes]:
             "device/units/nightjar-enrol.service": enrol_unit(agent).encode(),
             "device/units/nightjar-self-test.service": self_test_unit(agent).encode(),
         }
-        files |= {f"device/units/{path.name}": path.read_bytes() for path in sorted((here / "units").glob("*.service"))}
+        files |= {
+            f"device/units/{path.name}": path.read_bytes() for path in sorted((here / "units").glob("nightjar-*"))
+        }
     except OSError as error:
         msg = f"{project} is no checkout of Nightjar: {error}"
         raise ConfigError(msg) from error

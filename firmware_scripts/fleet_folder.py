@@ -4,6 +4,7 @@
 
     fleet.toml                 the answers
     fleet.key, fleet.pub       the key that signs bundles, and its public half
+    tuf/                       the keys and metadata of releases over the air
     coordinator.toml, ...      the coordinator's settings, signing key and recovery key
     model/                     the first model
     nightjar-*.tar             the agent with its packages
@@ -18,12 +19,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,11 +40,12 @@ from firmware_scripts.core.fleet_plan import (
     plan_text,
     read_plan,
 )
+from firmware_scripts.release_keys import ROOT_FILE, THRESHOLDS, make_repository
 from host.files import replace_file
 from wire.errors import ConfigError, UnavailableError
 
 PLAN, CONFIG, AGENT, CARDS = "fleet.toml", "coordinator.toml", "agent.toml", "cards.csv"
-MODEL, CLAIMS = "model", "claims"
+MODEL, CLAIMS, TUF = "model", "claims", "tuf"
 KEY, PUBLIC_KEY, SSH_KEY = "fleet.key", "fleet.pub", "ssh.pub"
 CLAIM_HOURS = 14 * 24.0
 """Two weeks to write the cards; a claim is for one device, and wiped once used."""
@@ -98,6 +102,11 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
     if not (folder / KEY).exists():
         tell(f"{KEY}: the key that signs what devices install")
         make_key(folder / KEY, folder / PUBLIC_KEY)
+    if not (folder / TUF).exists():
+        tell(f"{TUF}: the keys of releases over the air")
+        shutil.rmtree(folder / f".{TUF}", ignore_errors=True)  # of an interrupted run
+        make_repository(folder / f".{TUF}", THRESHOLDS, datetime.now(UTC))
+        (folder / f".{TUF}").rename(folder / TUF)
     if not (folder / CONFIG).exists():
         tell(f"{CONFIG}: the coordinator's settings and keys")
         values = [f"--set={name}={json.dumps(value)}" for name, value in coordinator_settings(plan).items()]
@@ -108,7 +117,8 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
     if bundle_in(folder, plan) is None:
         tell(f"the agent for {plan.board}, with its packages (minutes)")
         options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
-        _run(folder, "firmware_scripts", "bundle", *options)
+        root = f"{ROOT_FILE}={folder / TUF}/metadata/1.{ROOT_FILE}"
+        _run(folder, "firmware_scripts", "bundle", *options, "--include", root)
     if not all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames()):
         tell(f"{CLAIMS}: one for each of {plan.devices} devices, from the coordinator, which is started for that")
         _make_claims(folder)

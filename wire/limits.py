@@ -30,12 +30,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         density: largest share of coordinates in an update; 1 allows dense codecs.
         steps: fewest training steps behind an update.
         household: makes ``cohort`` 2.
+        epsilon: most differential privacy that a task spends, and all tasks together on a device; set, it excludes
+            tasks without.
     """
 
     cohort: Annotated[int, Meta(ge=1, le=2**31)] = 10  # words can be traced to a group of ten
     density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times the usual; dense updates reveal text
     steps: Annotated[int, Meta(ge=1, le=10**6)] = 1  # little text makes one batch
     household: bool = False  # users are strangers to each other
+    epsilon: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # differential privacy takes a large fleet
 
     @property
     def least_cohort(self) -> int:
@@ -47,7 +50,9 @@ NONE = Limits(cohort=1, density=1.0)
 """No limits: for simulations without real users."""
 
 
-def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) -> list[str]:
+def outside(
+    limits: Limits, minimum: int, codec: CodecChoice, max_steps: int, epsilon: float | None = None
+) -> list[str]:
     """The faults of a task that is outside the limits.
 
     >>> outside(Limits(), 10, CodecChoice(), 100)
@@ -60,6 +65,7 @@ def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) ->
         minimum: fewest reports with which a round commits.
         codec: codec of the updates.
         max_steps: most training steps of an update.
+        epsilon: of the task; None if it has no differential privacy.
     """
     faults = []
     if minimum < limits.least_cohort:
@@ -69,4 +75,9 @@ def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) ->
         faults.append(f"codec: expected a density of at most {limits.density:g}, got {density:g} ({codec.name})")
     if max_steps < limits.steps:
         faults.append(f"plan.max_steps: expected at least {limits.steps}, got {max_steps}")
+    if limits.epsilon is not None and (epsilon is None or epsilon > limits.epsilon):
+        faults.append(
+            f"privacy: expected an epsilon of at most {limits.epsilon:g}, got "
+            f"{'no differential privacy' if epsilon is None else f'{epsilon:g}'}"
+        )
     return faults

@@ -147,6 +147,20 @@ class Work(enum.Enum):
     """Evaluate the model on the held-out messages, and report the figures."""
 
 
+class PrivacyTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The differential privacy that a task promises a device; signed with the assignment, and kept by the device."""
+
+    epsilon: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+    """Epsilon after all rounds, however often the device takes part."""
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    """Noised rounds that the task ends after."""
+    separation: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    """A device takes part at most once in any so many noised rounds in a row."""
+    step: _Count
+    """Noised rounds of the task so far."""
+
+
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Coordinator to device: you were selected."""
 
@@ -163,6 +177,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Kind of work; only a kind that the agent's check-in listed."""
     minimum: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
     """Fewest reports in a published mean."""
+    privacy: PrivacyTerms | None = None
+    """The differential privacy of the task; None if it has none."""
     number: _Count = 0
     """Number of the order; a device refuses a lower number than it has already seen for the task."""
     signed_s: _Moment = 0.0
@@ -278,8 +294,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reason: _Text = ""
     """Why the device is in this state, such as ``not charging``."""
     emulated: bool = False
+    agent_version: _Text = ""
+    """The agent that runs; empty in a last will."""
     taken_back: _Text = ""
-    """The newest agent release rolled back on this device, and why, such as ``0.2.0: not up within 180 s``."""
+    """The newest agent release rolled back or refused on this device, and why: ``0.2.0: not up within 180 s``."""
 
 
 Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status

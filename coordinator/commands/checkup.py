@@ -17,16 +17,20 @@ import msgspec
 import urllib3
 
 from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.engine.clock import WallClock
 from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.storage.backup import missing
 from coordinator.storage.database import Database, database_file, database_url
 from coordinator.storage.model_folder import check_model
+from coordinator.storage.release_metadata import ReleaseMetadata
 from coordinator.tls_service import http_pool
 from models.child_environment import child_environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
 """Free space below which ``doctor`` warns: a month of a small fleet's rounds with the large model, and the database."""
+LEAST_DAYS = 30
+"""Life of the releases' offline metadata below which ``doctor`` warns: their keepers have to meet."""
 _TENSORFLOW_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 5
 
@@ -52,6 +56,7 @@ def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     running = _answers(config)
     yield from _storage(config)
     yield from _model(config)
+    yield from _releases(config)
     yield _web(config, running)
     yield from _broker(config, running=running is not None)
     yield _tensorflow(config)
@@ -111,6 +116,14 @@ def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding(
             "model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy
         )
+
+
+def _releases(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
+    for role, until_s in ReleaseMetadata(config.data_dir).expiries().items():
+        days = (until_s - WallClock().now_s()) / 86400
+        level = "ok" if days > LEAST_DAYS else "warning" if days > 0 else "fault"
+        remedy = f"nightjar-firmware keys renew, then 'release add --metadata' ({role}; docs/releases.md)"
+        yield CheckupFinding("releases", level, f"{role} of the agent's releases expires in {days:.0f} days", remedy)
 
 
 def _answers(config: CoordinatorConfig) -> list[str] | None:

@@ -32,6 +32,7 @@ _FACTS = {
     "version": "holds version",
     "examples": "messages to learn from",
     "last_round": "last round that counted a report",
+    "agent_round": "the same before it had this agent",
     "rounds_counted": "rounds that counted a report",
     "blocked": "blocked because",
     "refusals": "unusable reports",
@@ -170,7 +171,7 @@ def _fact(name: str, value: object) -> object:
         case str() if name in {"state", "presence"}:
             return in_words(value)
         case _:
-            return "none" if (name, value) == ("last_round", 0) else "-" if value == "" else value
+            return "none" if name in {"last_round", "agent_round"} and value == 0 else "-" if value == "" else value
 
 
 @devices.command()

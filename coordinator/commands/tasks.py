@@ -12,13 +12,16 @@ import msgspec
 
 from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option
+from coordinator.commands.privacy import planned
 from coordinator.commands.setting import configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.learning.privacy.ledger import explain
 from coordinator.rounds.admission import in_slot
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
+from coordinator.tasks.settings import TaskSettings
 from coordinator.web.documents import TaskDetail
 from coordinator.web.task_views import task_detail, task_rows
 from coordinator.web.words import percent
@@ -78,6 +81,8 @@ def create_task(
     if rounds is not None:
         wanted["rounds"] = rounds
     wanted |= {"name": name, "kind": kind}
+    for line in _promised(wanted):
+        click.echo(line, err=True)
     if model is not None:
         # Stored under its hash with the other artifacts; devices fetch it only if the task is created.
         wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
@@ -162,6 +167,16 @@ def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
     )
 
 
+def _promised(wanted: dict[str, Any]) -> list[str]:
+    """What the privacy of a task to be created would be, in words; the service says what is wrong with its settings."""
+    try:
+        settings = msgspec.convert(wanted, TaskSettings, strict=False)
+    except msgspec.ValidationError:
+        return []
+    ledger = planned(settings) if settings.rounds else None
+    return [] if ledger is None else explain(ledger)
+
+
 def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
     """Warn if fewer known devices may serve a task than its rounds need."""
     with opened(config) as database, database.transaction() as view:
@@ -207,6 +222,7 @@ def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     for known in ("name", "kind"):
         settings.pop(known)
     cells = [(what, value) for what, value in _facts(detail) if value is not None]
+    cells += [("privacy", line) for line in ([] if detail.ledger is None else explain(detail.ledger))]
     show(detail, ("what", "value"), [*cells, *flat(settings, "setting ")], as_json=as_json)
 
 

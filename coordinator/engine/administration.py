@@ -7,6 +7,7 @@ kill leaves both or neither.
 from __future__ import annotations
 
 from coordinator.engine.effects import AnnounceModel
+from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
@@ -16,6 +17,7 @@ from coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged
 from coordinator.tasks.operations import (
     AuditEntry,
     BlockDevice,
+    ChangeRelease,
     CreateTask,
     LabelDevice,
     Operation,
@@ -35,7 +37,12 @@ from wire.identifiers import DeviceId
 
 
 def operate(
-    operation: Operation, who: str, unit: UnitOfWork, maker: TaskCreator, releases: RolloutService
+    operation: Operation,
+    who: str,
+    unit: UnitOfWork,
+    maker: TaskCreator,
+    rollouts: RolloutService,
+    releases: ReleaseService,
 ) -> bool | OperationRefused:
     """Carry out an operation and record it in the audit log.
 
@@ -44,7 +51,8 @@ def operate(
         who: name of the operator.
         unit: the unit of work.
         maker: creates tasks.
-        releases: moves versions between stages.
+        rollouts: moves versions between stages.
+        releases: moves releases of the agent between stages.
 
     Returns:
         True if something changed; False if nothing had to change, and then nothing is recorded; OperationRefused if
@@ -67,23 +75,25 @@ def operate(
         case LabelDevice():
             return _label(unit, who, operation)
         case PromoteVersion(version, reason):
-            return _promote(unit, who, version, reason, releases)
+            return _promote(unit, who, version, reason, rollouts)
         case RollBack():
-            return _roll_back(unit, who, operation, releases)
+            return _roll_back(unit, who, operation, rollouts)
+        case ChangeRelease():
+            return releases.change(operation, who, unit)
 
 
-def _promote(unit: UnitOfWork, who: str, number: int, reason: str, releases: RolloutService) -> bool | OperationRefused:
+def _promote(unit: UnitOfWork, who: str, number: int, reason: str, rollouts: RolloutService) -> bool | OperationRefused:
     record = unit.tx.version(number)
     if record is None:
         return OperationRefused(f"there is no version {number}")
     if record.rollout.stage is Stage.CURRENT:
         return False
-    releases.promote(record, reason, unit)
+    rollouts.promote(record, reason, unit)
     _note(unit, who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
     return True
 
 
-def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, releases: RolloutService) -> bool | OperationRefused:
+def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, rollouts: RolloutService) -> bool | OperationRefused:
     if asked.version is None:
         record = unit.tx.canary_version() or unit.tx.current_version(unit.first)
     else:
@@ -94,11 +104,11 @@ def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, releases: RolloutSer
     if stage is Stage.ROLLED_BACK:
         return False
     if stage is Stage.CURRENT:
-        successor = releases.successor(record, asked.to, unit)
+        successor = rollouts.successor(record, asked.to, unit)
     fault = cannot_roll_back(record.version, stage, named=asked.to is not None, replaceable=successor is not None)
     if fault:
         return OperationRefused(fault)
-    releases.withdraw(record, successor, asked.reason, unit)
+    rollouts.withdraw(record, successor, asked.reason, unit)
     instead = "" if successor is None else f"; version {successor.version} instead"
     _note(unit, who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
     return True

@@ -29,6 +29,7 @@ from coordinator.engine.jobs import (
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.privacy.noised_mean import noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import (
     ServerOptimizer,
@@ -107,10 +108,23 @@ def _aggregate(
         return report.payload
 
     updates = [ClientUpdate(each.device, each.num_examples, partial(payload, each)) for each in job.reports]
-    aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
+    noise = job.noise
+    if noise is None:
+        aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
+    else:
+        aggregate = noised_mean(noise, job.step)
     try:
         averaged = federated_average(
-            weights, state, updates, codec, layout, optimizer, job.clip_norm, job.minimum, aggregate
+            weights,
+            state,
+            updates,
+            codec,
+            layout,
+            optimizer,
+            job.clip_norm if noise is None else noise.clip_norm,
+            job.minimum,
+            aggregate,
+            equal=noise is not None,
         )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)

@@ -61,6 +61,7 @@ from coordinator.engine.inbox import (
 )
 from coordinator.engine.job_results import JobResults
 from coordinator.engine.message_handler import MessageHandler
+from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.task_creation import TaskCreator, take_stock
@@ -145,8 +146,9 @@ class Driver:
             self._snapshot = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
         self._maker = TaskCreator(config, artifacts)
-        self._releases = RolloutService(config)
-        self._results = JobResults(artifacts, self._releases)
+        self._rollouts = RolloutService(config)
+        self._releases = ReleaseService(config.rollout)
+        self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._intake = MessageHandler(config.population, contexts)
         self._execution = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
@@ -283,7 +285,7 @@ class Driver:
 
     def _begin(self, tx: Transaction) -> UnitOfWork:
         name, seed = self._config.task.name, self._config.seed
-        return UnitOfWork(tx, self._clock.now_s(), self._snapshot, name, seed, self._releases.note_trial)
+        return UnitOfWork(tx, self._clock.now_s(), self._snapshot, name, seed, self._rollouts.note_trial)
 
     def _adopt(self, unit: UnitOfWork) -> None:
         self._snapshot = unit.snapshot
@@ -317,6 +319,7 @@ class Driver:
                 since_s = self._listening_since_s
                 if since_s is not None and unit.now_s >= since_s + LISTEN_S:
                     unit.tick()
+                    self._releases.tick(unit)
                 if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
                     self._listening_since_s = unit.now_s - LISTEN_S
                     unit.effects.append(AnnounceModel())
@@ -338,7 +341,7 @@ class Driver:
                 unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, unit, self._maker, self._releases)
+                changed = operate(operation, who, unit, self._maker, self._rollouts, self._releases)
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
                     asked = msgspec.to_builtins(operation)

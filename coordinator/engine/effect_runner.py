@@ -149,6 +149,7 @@ class EffectRunner:
 
     def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
         settings, version = snapshot.tasks[current.task].settings, snapshot.versions[current.task]
+        task = snapshot.tasks[current.task].state
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
             earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
@@ -169,7 +170,9 @@ class EffectRunner:
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
             seed=self._seed,
-            committed=snapshot.tasks[current.task].state.committed,
+            committed=task.committed,
+            noise=task.noise,
+            step=len(task.noised),
         )
 
     def _evaluate(self, number: int) -> bool:
@@ -207,6 +210,7 @@ class EffectRunner:
                 report_deadline_s=remaining_s,
                 work=context.gate.kind,
                 minimum=record.settings.minimum,
+                privacy=record.terms(),
                 number=snapshot.number,
                 signed_s=signed_s,
                 not_after_s=signed_s + remaining_s + CLOCKS_APART_S,

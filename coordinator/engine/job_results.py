@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import structlog
+from msgspec.structs import replace
 
 from coordinator.engine.effects import EvaluateVersion, PendingEffect
 from coordinator.engine.jobs import (
@@ -94,7 +94,7 @@ class JobResults:
     def _commit(self, unit: UnitOfWork, state: Round, done: AggregationDone) -> None:
         task, base, number = state.task, unit.snapshot.bases[state.number], unit.tx.last_version_number() + 1
         weights = Artifact(done.weights, done.size_bytes)
-        manifest = msgspec.structs.replace(
+        manifest = replace(
             Manifest.decode(self._artifacts.get(base.manifest)),
             version=number,
             weights=weights,
@@ -113,6 +113,11 @@ class JobResults:
             rollout=Rollout(),
             lineage=self._releases.lineage(state, done, unit),
         )
+        record = unit.snapshot.tasks[task]
+        if record.state.noise is not None:
+            # Counted whatever becomes of the version: the noise of a step must not serve twice.
+            noised = (*record.state.noised, done.round)
+            unit.enlist(replace(record, state=replace(record.state, noised=noised)))
         self._releases.note_figures(base.version, done.federated, unit)
         self._releases.take_in(made, done.federated.devices, unit)
         if done.metrics is not None:

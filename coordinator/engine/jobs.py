@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from coordinator.learning.device_metrics import Tally
+from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import StrategyChoice
 from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
@@ -74,6 +75,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         seed: seed for the next mask and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: text to measure the result on; None skips the evaluation.
+        noise: how the sum is noised; None without differential privacy.
+        step: number of noised rounds before this one.
     """
 
     round: int
@@ -89,6 +92,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     bases: tuple[str, ...] = ()
     seed: int = 0
     committed: int = 0
+    noise: NoiseTerms | None = None
+    step: int = 0
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):

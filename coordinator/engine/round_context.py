@@ -53,7 +53,7 @@ class RoundContexts:
     def __init__(self, artifacts: BlobStore, share: float) -> None:
         self._artifacts = artifacts
         self._share = share
-        self._kept: dict[tuple[str, str, Trial | None], RoundContext] = {}
+        self._kept: dict[tuple[str, str, Trial | None, int], RoundContext] = {}
 
     def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> RoundContext:
         """The context of a round; see :meth:`find`."""
@@ -65,7 +65,7 @@ class RoundContexts:
         Raises:
             NightjarError: an artifact of the version is missing or damaged.
         """
-        key = (task.name, version.manifest, trial)
+        key = (task.name, version.manifest, trial, len(task.state.noised))
         context = self._kept.get(key)
         if context is None:
             manifest = Manifest.decode(self._artifacts.get(version.manifest))
@@ -90,6 +90,7 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirem
             minimum_examples=settings.minimum_examples,
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
+            noised=None if task.state.noise is None else task.state.noised,
         ),
         eligibility=settings.eligibility,
         variant=settings.variant,

@@ -6,6 +6,8 @@ the same; a new name creates a second task beside it. The settings of a task tha
 
 from __future__ import annotations
 
+import secrets
+
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig
@@ -17,13 +19,14 @@ from coordinator.rounds.admission import free_slot
 from coordinator.tasks import task as tasks
 from coordinator.tasks.operations import OperationRefused
 from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings, beyond_limits, task_faults
+from coordinator.tasks.settings import TaskSettings, beyond_limits, noise_terms, promise, task_faults
 from coordinator.tasks.task import OVER, Task, TaskStatus
 from coordinator.versions.rollout import Rollout, Stage
 from models.manifest import Manifest
 from wire.errors import ConfigError, LocalProtocolError, NightjarError
 from wire.messages import Work
 
+NOISE_KEY_BYTES = 32
 MOST_REASON = 200
 """Maximum length of the stored reason for pausing a task, in characters."""
 
@@ -42,7 +45,13 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
         msg = f"task.variant: {_too_few(settings)}; stop one of the others, or make the share smaller"
         raise ConfigError(msg)
     state = Task(name=settings.name, number=_next(tx), created_s=now_s) if held is None else held.state
-    state = replace(state, slot=slot)
+    if held is not None and promise(held.settings) != promise(settings):
+        msg = (
+            "task: what differential privacy rests on (privacy, dp, rounds, goal, minimum_separation) never changes; "
+            "give the task a new name"
+        )
+        raise ConfigError(msg)
+    state = replace(state, slot=slot, noise=state.noise or noise_terms(settings, secrets.token_hex(NOISE_KEY_BYTES)))
     rule = tasks.RuleRead(now_s, settings.stop_rule())
     tx.save_task(TaskRecord(state=tasks.step(state, rule), settings=settings))
 
@@ -124,7 +133,14 @@ class TaskCreator:
             unit.snapshot.versions[settings.name] = version
         elif manifest is not None:
             return OperationRefused("an evaluation tries a version that there is: give source.task or source.version")
-        state = Task(name=settings.name, number=_next(unit.tx), created_s=unit.now_s, slot=slot, since_s=unit.now_s)
+        state = Task(
+            name=settings.name,
+            number=_next(unit.tx),
+            created_s=unit.now_s,
+            slot=slot,
+            since_s=unit.now_s,
+            noise=noise_terms(settings, secrets.token_hex(NOISE_KEY_BYTES)),
+        )
         record = TaskRecord(state=state, settings=settings)
         unit.enlist(record)
         unit.open_next(record.name)

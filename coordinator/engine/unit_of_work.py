@@ -251,6 +251,8 @@ class UnitOfWork:
         if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
             return
         canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN else None
+        if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
+            return  # its privacy is spent, though an operator decided about a trial and not all rounds were counted
         base = canary or self.base_of(record)
         if base is None:
             return  # the version to evaluate does not exist yet

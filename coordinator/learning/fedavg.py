@@ -133,6 +133,8 @@ def federated_average(
     clip_norm: float | None,
     minimum: int = 1,
     aggregate: Aggregate | None = None,
+    *,
+    equal: bool = False,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
 
@@ -146,6 +148,7 @@ def federated_average(
         clip_norm: C; None for a task's first cohort.
         minimum: smallest number of updates to average.
         aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
+        equal: every weight is 1 and the clip norm stays as it is, so that the influence of a device has a known limit.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
@@ -169,13 +172,15 @@ def federated_average(
                 continue
             norms.append(norm := norm_of(update))
             scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
-            yield Contribution(each.device, weight_of(each.num_examples, most), update, scale)
+            weight = 1.0 if equal else weight_of(each.num_examples, most)
+            yield Contribution(each.device, weight, update, scale)
         if unreadable and len(norms) < minimum:
             raise TooFewReadableError(tuple(unreadable))
 
     combined = (aggregate or streamed_mean)(contributions(), layout.size)
     following, state = optimizer.apply(weights, combined.mean, state)
-    clip_norm = None if clip_norm is None else next_clip_norm(clip_norm, norms)
+    if clip_norm is not None and not equal:
+        clip_norm = next_clip_norm(clip_norm, norms)
     return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
 
@@ -213,6 +218,16 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
         (n,) float64.
 
     Raises:
+        LocalProtocolError: as :func:`weighted_sum`.
+    """
+    total, weights = weighted_sum(contributions, size)
+    return total / weights
+
+
+def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide, float]:
+    """``sum(w_k s_k u_k)``, (n,) float64, and ``sum(w_k)``; see :func:`weighted_mean`.
+
+    Raises:
         LocalProtocolError: no contribution, a device twice or out of order, a weight not positive, or a wrong size.
     """
     total = np.zeros(size, np.float64)
@@ -236,7 +251,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
     if weights == 0:
         msg = "a mean needs at least one contribution"
         raise LocalProtocolError(msg)
-    return total / weights
+    return total, weights
 
 
 def largest_weight(num_examples: Iterable[int]) -> int:

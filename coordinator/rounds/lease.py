@@ -99,7 +99,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         state: lifecycle state that the device reported.
         reason: reason that the device gave for its state.
         last_seen_s: wall-clock time of its last sign of life.
-        agent_version: agent version of its last check-in.
+        agent_version: version of the agent that it runs.
         runtime: runtime of its last check-in.
         program: hash of the program that the device holds.
         weights: hash of the weights that the device holds.
@@ -114,6 +114,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         labels: labels that operators gave the device, sorted, separated by spaces.
         week: how it spent its last days (:mod:`coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
+        agent_round: ``last_round`` when it was first heard of with its agent version.
     """
 
     device: DeviceId
@@ -136,6 +137,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     labels: str = ""
     week: bytes = b""
     taken_back: str = ""
+    agent_round: int = 0
 
     @property
     def online(self) -> bool:
@@ -249,10 +251,9 @@ def _live(lease: Lease, event: Heard) -> Lease:
 def _offer(lease: Lease, event: CheckedIn) -> Lease:
     message = event.message
     return replace(
-        lease,
+        _with_agent(lease, message.agent_version),
         presence=Presence.READY,
         last_seen_s=event.now_s,
-        agent_version=message.agent_version,
         runtime=message.runtime,
         program=message.program,
         weights=message.weights,
@@ -263,11 +264,17 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
     )
 
 
+def _with_agent(lease: Lease, version: str) -> Lease:
+    if version in {"", lease.agent_version}:
+        return lease
+    return replace(lease, agent_version=version, agent_round=lease.last_round)
+
+
 def _tell(lease: Lease, event: StatusCame) -> Lease:
     message = event.message
     waits = lease.presence is Presence.READY and message.state in _STILL_WAITING
     return replace(
-        lease,
+        _with_agent(lease, message.agent_version),
         presence=Presence.READY if waits else Presence.PRESENT,
         state=message.state or lease.state,
         reason=message.reason,

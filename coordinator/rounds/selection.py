@@ -51,11 +51,15 @@ class Admission:
         minimum_examples: fewest stored messages.
         minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
         minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
+        noised: with differential privacy, the numbers of the task's noised rounds: a device whose report counts in one
+            of them or later may take part again when as many as ``minimum_separation`` are noised. A round of another
+            task counts as well, because a lease knows only the last.
     """
 
     minimum_examples: int
     minimum_agent_version: str
     minimum_separation: int = 1
+    noised: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,10 @@ def older(version: str, wanted: str) -> bool:
 
 
 def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
+    if admission.noised is not None:
+        left = admission.minimum_separation - len([number for number in admission.noised if number >= lease.last_round])
+        detail = f"differential privacy lets it take part again after {left} more rounds"
+        return Refusal(RejectionReason.TOOK_PART_LATELY, detail, left) if left > 0 else None
     next_round = lease.last_round + admission.minimum_separation
     if round_number >= next_round:
         return None

@@ -55,6 +55,7 @@ from coordinator.tasks.operations import AuditEntry, TokenRecord
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
+from coordinator.versions.releases import Releases
 from host.files import private_file
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
@@ -64,7 +65,7 @@ BUSY_TIMEOUT_S = 10
 STATES_TOLD_APART = 50
 """Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
-ORDER_NUMBER = "order-number"
+ORDER_NUMBER, RELEASES = "order-number", "releases"
 """Names in the table ``facts``."""
 IN_MEMORY = "sqlite://"
 """URL of a database that exists only in memory: for tests and simulations."""
@@ -434,6 +435,14 @@ class DatabaseView(VersionQueries, Reading):
     def save_baselines(self, kept: KeptBaselines) -> None:
         """Replace the measured baselines."""
         self._save_fact(BASELINES, kept)
+
+    def releases(self) -> Releases:
+        """All releases of the agent, the oldest version first."""
+        return self._fact(RELEASES, Releases) or ()
+
+    def save_releases(self, releases: Releases) -> None:
+        """Replace the releases."""
+        self._save_fact(RELEASES, releases)
 
     def draw_number(self, now_s: float) -> int:
         """Draw the number of the next orders; based on the clock in milliseconds, so that it needs no backup."""

@@ -22,6 +22,7 @@ from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.storage.fleet import Sample
 from coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples, tokens
 from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth
 from wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
@@ -73,6 +74,33 @@ class Reading(abc.ABC):
     @abc.abstractmethod
     def flush(self) -> None:
         """Write all buffered changes."""
+
+    def release_health(self, release: Release, now_s: float) -> ReleaseHealth:
+        """The devices that tried a release, and the others that were heard of since it was started."""
+        self.flush()
+        c, since_s = devices.c, release.rollout.since_s
+        back = c.taken_back.startswith(f"{release.version}:", autoescape=True)
+        runs = sa.and_(c.agent_version == release.version, sa.not_(back))
+        silent = c.last_seen_s < now_s - SILENT_S
+        others = sa.not_(sa.or_(runs, back))
+        which: dict[str, Any] = {
+            "devices": sa.or_(runs, back),
+            "taken_back": back,
+            "silent": sa.and_(runs, silent),
+            "trained": sa.and_(runs, c.last_round > c.agent_round),
+            "other_devices": others,
+            "other_silent": sa.and_(others, silent),
+            "other_trained": sa.and_(others, c.last_round > release.since_round),
+        }
+        counts = [sa.func.coalesce(sa.func.sum(sa.case((where, 1), else_=0)), 0) for where in which.values()]
+        heard = c.last_seen_s >= since_s - SILENT_S
+        tried, taken_back, quiet, trained, *rest = map(
+            int, self._connection.execute(sa.select(*counts).where(heard)).one()
+        )
+        return ReleaseHealth(
+            tried=DeviceGroup(devices=tried, taken_back=taken_back, silent=quiet, trained=trained),
+            others=DeviceGroup(devices=rest[0], silent=rest[1], trained=rest[2]),
+        )
 
     # Rounds
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -140,6 +141,31 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
     to: int | None = None
 
 
+class ReleaseAction(enum.Enum):
+    """What to do with a release: offer it to a share of the devices, to no further one, to all, or take it back."""
+
+    START = "start"
+    PAUSE = "pause"
+    PROMOTE = "promote"
+    ROLLBACK = "rollback"
+
+
+class ChangeRelease(msgspec.Struct, frozen=True, tag=True):
+    """Change who gets a release of the agent.
+
+    Attributes:
+        version: the release.
+        action: what to do with it.
+        reason: kept in the audit log; devices see that of a rollback.
+        share: share of the devices that START offers it to.
+    """
+
+    version: str
+    action: ReleaseAction
+    reason: Reason
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.05
+
+
 Operation = (
     CreateTask
     | PauseTask
@@ -150,6 +176,7 @@ Operation = (
     | LabelDevice
     | PromoteVersion
     | RollBack
+    | ChangeRelease
 )
 
 

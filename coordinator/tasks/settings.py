@@ -8,10 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
+from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
 from coordinator.learning.strategies import ADAPTIVE, Aggregation, RateSchedule, StrategyChoice, StrategyName
 from coordinator.rounds.admission import Eligibility, Variant
-from coordinator.rounds.lease import SHARE_WINDOW
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
@@ -104,6 +106,20 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"``.
+
+    Attributes:
+        epsilon: after all rounds.
+        delta: chance that the promise fails; far below one in the number of devices.
+        clip_norm: largest norm of an update.
+    """
+
+    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
+    delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
+
+
 def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
     """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
     own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
@@ -112,6 +128,23 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
         faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
     if strategy.name is StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
         faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
+    return faults
+
+
+def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> list[str]:
+    """Why differential privacy would not hold with these settings."""
+    faults = []
+    if not rounds:
+        faults.append("rounds: an endless task spends privacy without end; give a number for privacy = 'dp'")
+    if strategy.aggregation is not Aggregation.MEAN:
+        faults.append(
+            f"strategy.aggregation: one device can change {strategy.aggregation.value} by more than clip_norm, for "
+            "which the noise is made; take mean for privacy = 'dp'"
+        )
+    if plan.evaluation_share:
+        faults.append(
+            "plan.evaluation_share: what devices measure is published without noise; take 0 for privacy = 'dp'"
+        )
     return faults
 
 
@@ -136,11 +169,12 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
         selection_window_s: shortest selection.
-        minimum_separation: rounds until a phone may report again.
+        minimum_separation: rounds until a phone may report again; with ``privacy = "dp"``, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
         target_top1: recall on held-out text that ends the task.
         no_progress_rounds: committed rounds without better recall that end the task.
+        privacy: none, or dp for differential privacy.
     """
 
     name: Name = "keyboard"  # as in the demo
@@ -153,7 +187,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
     selection_window_s: Seconds | None = None  # a 60th of the deadline
     minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # fewest messages on a device
-    minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few; a fleet uses 10
+    minimum_separation: Annotated[int, Meta(ge=1, le=2**31)] = 1  # a household has few; a fleet uses 10
     retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # a 15th of the selection deadline
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
@@ -163,6 +197,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     eligibility: Eligibility = Eligibility()
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
+    privacy: Privacy = Privacy.NONE  # dp takes tens of thousands of devices (docs/learning.md)
+    dp: DpConfig = DpConfig()
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
 
@@ -194,7 +230,28 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
     """The settings of a task that ``[limits]`` of the configuration forbid."""
-    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps)
+    epsilon = task.dp.epsilon if task.privacy is Privacy.DP else None
+    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, epsilon)
+
+
+def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
+    """How the sums of a task are noised, with a secret key in hex; None if they are not."""
+    if task.privacy is not Privacy.DP:
+        return None
+    dp = task.dp
+    multiplier = calibrated(dp.epsilon, dp.delta, task.rounds, task.minimum_separation)
+    return NoiseTerms(
+        clip_norm=dp.clip_norm,
+        devices=task.goal,
+        multiplier=multiplier,
+        separation=task.minimum_separation,
+        key=key,
+    )
+
+
+def promise(task: TaskSettings) -> tuple[object, ...] | None:
+    """The settings that a promise of differential privacy rests on; None without one."""
+    return (task.dp, task.rounds, task.goal, task.minimum_separation) if task.privacy is Privacy.DP else None
 
 
 def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[str]:
@@ -217,6 +274,10 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
     if task.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
     faults.extend(strategy_faults(task.strategy, task.plan, task.codec, task.minimum))
+    if task.privacy is Privacy.DP:
+        faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
+        if task.kind is not Work.TRAIN:
+            faults.append("kind: what devices measure is published without noise; take train for privacy = 'dp'")
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.rounds.round import AbandonCause, Phase, Round
 from wire.machine import Row, find_row, row, table
 
@@ -96,6 +97,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         closed_at_s: when its last round ended.
         best_top1: best recall of a version of the task.
         since_best: number of committed rounds since the best recall.
+        noise: how its sums are noised; None without differential privacy.
+        noised: numbers of the rounds that made a noised version, whatever became of it.
     """
 
     name: str
@@ -111,6 +114,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     closed_at_s: float | None = None
     best_top1: float | None = None
     since_best: int = 0
+    noise: NoiseTerms | None = None
+    noised: tuple[int, ...] = ()
 
 
 # Events

@@ -127,7 +127,7 @@ class TrialFailed:
 class Overtaken:
     """Another version became current."""
 
-    version: int
+    version: int | str
     now_s: float
 
 
@@ -268,9 +268,9 @@ def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: f
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
         return None
-    failing, foreseeing_less = _failing(tried, latest[0]), worse_on_devices(tried, latest, enough=1)
-    if failing:
-        return TrialFailed(failing, now_s)
+    failed, foreseeing_less = failing(tried, latest[0]), worse_on_devices(tried, latest, enough=1)
+    if failed:
+        return TrialFailed(failed, now_s)
     if foreseeing_less is not None:
         return TrialFailed(foreseeing_less[1], now_s)
     if tried.tried < policy.devices:
@@ -280,7 +280,8 @@ def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: f
     return TrialPassed(reason, now_s)
 
 
-def _failing(tried: Tally, former: Tally) -> str:
+def failing(tried: Tally, former: Tally) -> str:
+    """Why a version fails on more devices than the one before, beyond chance; empty if it does not."""
     if not tried.tried:
         return ""
     share = tried.failed / tried.tried

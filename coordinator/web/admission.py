@@ -1,8 +1,8 @@
 """Admission control: identifies the caller of every request, and checks whether the caller may use the view.
 
-Devices fetch artifacts by hash, with their certificate if TLS is on (docs/enrolment.md), and supervisors query our
-health. Everything else needs a token, unless ``public_reading`` opens it for reading. A browser can prompt for the
-token (HTTP Basic: any name, the token as the password).
+Devices fetch artifacts and the metadata of releases, with their certificate if TLS is on (docs/enrolment.md), and
+supervisors query our health. Everything else needs a token, unless ``public_reading`` opens it for reading. A browser
+can prompt for the token (HTTP Basic: any name, the token as the password).
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from coordinator.web.documents import Problem
 from coordinator.web.ports import WebPorts
 from coordinator.web.tls_front import SERIAL
 from wire.addresses import is_address, is_loopback, network_of
+from wire.releases import METADATA_PATH
 
 ROOT = "/api/v1"
 """Root of the API; all answers below it are JSON, including errors."""
-NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", "/healthz")
+NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", METADATA_PATH, "/healthz")
 """Path prefixes below which no HTML page is served, not even for an error."""
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
 """Key in the cookie of a logged-in browser: the hash of its token."""
 OPEN_TO_ALL = frozenset({"health", "static"})
-ARTIFACT = "artifact"
+FETCHED = frozenset({"artifact", "release_metadata"})
+"""What devices fetch."""
 MOST_BODY_BYTES = 1 << 16
 REFUSALS_PER_MINUTE = 30
 """Rate limit per address over all views. It only spares the log and the database: a token has 256 random bits."""
@@ -78,7 +80,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         return request.endpoint in OPEN_TO_ALL or bool(marked("open_to_all"))
 
     def may_fetch() -> bool:
-        return request.endpoint == ARTIFACT and (not ports.config.tls or g.device is not None)
+        return request.endpoint in FETCHED and (not ports.config.tls or g.device is not None)
 
     def takes_nothing() -> bool:
         return is_open() or may_fetch()

@@ -23,6 +23,7 @@ from coordinator.web.admission import ROOT, client_network, needs, problem
 from coordinator.web.answers import answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
+from coordinator.web.release_routes import add_release_routes
 from coordinator.web.rows import (
     Counters,
     DeviceDetail,
@@ -64,6 +65,7 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
     _add_changing(blueprint, spec, ports)
     add_task_routes(blueprint, spec, ports)
     add_version_routes(blueprint, spec, ports)
+    add_release_routes(blueprint, spec, ports)
     _add_tokens(blueprint, spec, ports)
     add_enrolment(blueprint, spec, ports, limiter)
     limiter.limit(

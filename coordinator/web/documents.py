@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.learning.privacy.ledger import Ledger
 from coordinator.rounds.lease import Label
 from coordinator.storage.baselines import Compared
 from coordinator.tasks.operations import AuditEntry, Reason
@@ -109,10 +110,11 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDetail(TaskRow, frozen=True, kw_only=True):
-    """A task with all its settings, and its latest rounds, newest first."""
+    """A task with all its settings, its latest rounds, newest first, and its ledger of differential privacy, if any."""
 
     settings: TaskSettings
     rounds: list[RoundRow]
+    ledger: Ledger | None
 
 
 class Tasks(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> docs
     made = view.versions_made_in(newest)
     rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
     fields = _fields(view, record, open_round_of(view, record), first)
-    return docs.TaskDetail(**fields, settings=record.settings, rounds=rows)
+    return docs.TaskDetail(**fields, settings=record.settings, rounds=rows, ledger=record.ledger())
 
 
 def _fields(view: DatabaseView, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from edge_agent.config import KEYBOARD_HOST, AgentConfig
 from edge_agent.connection import FACT as CONNECTION
 from edge_agent.connection import decoded
 from edge_agent.core import lifecycle
+from edge_agent.core.privacy_ledger import spent
 from edge_agent.keyboard.key import address
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import running_agent
@@ -39,6 +40,8 @@ class Found:
         coordinator_key: the trusted key that signs orders, in hex; empty if no coordinator is known yet.
         orders_refused: number of refused models and assignments: not signed by the key, too old, or outside limits.
         refused_because: why the last refused order was refused.
+        privacy_spent: epsilon of all tasks that it took part in; 0 if none had differential privacy.
+        privacy: by task, what was promised and how many reports were made.
         report_waiting: whether a report has no receipt yet.
         reports_sent: number of reports that the coordinator accepted.
         bytes_sent: total size of the accepted reports.
@@ -64,6 +67,8 @@ class Found:
     coordinator_key: str
     orders_refused: int
     refused_because: str
+    privacy_spent: float
+    privacy: list[str]
     report_waiting: bool
     reports_sent: int
     bytes_sent: int
@@ -92,6 +97,7 @@ def status(config: AgentConfig) -> Found:
         connected = pid is not None and connection is not None and connection.connected
         because = "the agent does not run" if pid is None else "it has not connected yet"
         tally = None if database is None else database.tally()
+        entries = [] if database is None else database.ledger()
         return Found(
             device=config.device,
             emulated=config.emulator is not None,
@@ -110,6 +116,12 @@ def status(config: AgentConfig) -> Found:
             coordinator_key=_key(config, database),
             orders_refused=0 if database is None else int(database.fact(REFUSED) or 0),
             refused_because="" if database is None else database.fact(WHY) or "",
+            privacy_spent=spent(entries),
+            privacy=[
+                f"{each.task}: epsilon {each.terms.epsilon:g}, delta {each.terms.delta:g} after {each.terms.rounds} "
+                f"rounds; {each.reports} reports"
+                for each in entries
+            ],
             report_waiting=remembered is not None and remembered.parcel is not None,
             reports_sent=0 if tally is None else tally.reports_sent,
             bytes_sent=0 if tally is None else tally.bytes_sent,
@@ -132,6 +144,8 @@ def in_words(found: Found) -> list[tuple[str, object]]:
             rows.append(("connected", f"{'yes' if value else 'no'}{since}{because}"))
         elif field.name == "last_trained_at_s":
             rows.append(("last trained", None if value is None else _local(value)))
+        elif field.name == "privacy":
+            rows += [("privacy", line) for line in value]
         elif field.name not in {"connected_since_s", "not_connected_because"}:
             rows.append((field.name.replace("_", " "), value))
     return rows

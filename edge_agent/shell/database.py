@@ -24,6 +24,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered
 from host.files import private_file
 from wire.codec import Sparse
@@ -41,6 +42,7 @@ CREATE TABLE residual (only INTEGER PRIMARY KEY CHECK (only = 1), layout TEXT NO
 CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
                        cause TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE ledger (task TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE recall (id INTEGER PRIMARY KEY, typed_at_s REAL NOT NULL, version INTEGER NOT NULL,
                      words INTEGER NOT NULL, top1 INTEGER NOT NULL, top3 INTEGER NOT NULL);
@@ -59,6 +61,7 @@ _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
 _WIPES = "wipes"
 _STATE = msgspec.json.Decoder(State)
+_ENTRY = msgspec.json.Decoder(LedgerEntry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,14 +329,21 @@ class Database:
                 )
                 self._remember(connection, "last_report_bytes", str(len(new.frame)))
                 self._remember(connection, "last_trained_at_s", str(self._clock.wall_s()))
+            if change.charged is not None:
+                row = (change.charged.task, msgspec.json.encode(change.charged))
+                connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?)", row)
             if change.deaths is not None:
                 self._remember(connection, _DEATHS, str(change.deaths))
             for dropout in change.dropouts:
-                row = (dropout.round, dropout.attempt, dropout.cause.value, dropout.detail)
-                connection.execute("INSERT INTO dropouts (round, attempt, cause, detail) VALUES (?, ?, ?, ?)", row)
+                said = (dropout.round, dropout.attempt, dropout.cause.value, dropout.detail)
+                connection.execute("INSERT INTO dropouts (round, attempt, cause, detail) VALUES (?, ?, ?, ?)", said)
             connection.execute(
                 "DELETE FROM dropouts WHERE number <= (SELECT max(number) FROM dropouts) - ?", (MOST_PENDING_DROPOUTS,)
             )
+
+    def ledger(self) -> list[LedgerEntry]:
+        """What the device has spent of its privacy, by task; a wipe does not delete it."""
+        return [_ENTRY.decode(entry) for (entry,) in self._rows("SELECT entry FROM ledger ORDER BY task")]
 
     def frame(self) -> bytes:
         """The bytes of the report in the outbox.

@@ -9,6 +9,7 @@ followed.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import ssl
 import time
@@ -38,6 +39,7 @@ class Patience:
         connect_s: timeout for establishing a connection.
         read_s: longest silence on a connection.
         whole_s: longest time for one artifact over all attempts: a trickle must not hold the worker for ever.
+        bytes_per_s: most bytes per second.
     """
 
     tries: int = 4
@@ -45,6 +47,7 @@ class Patience:
     connect_s: float = 5.0
     read_s: float = 20.0
     whole_s: float = 600.0
+    bytes_per_s: float = math.inf
 
 
 class Downloader:
@@ -109,6 +112,29 @@ class Downloader:
             else:
                 return
 
+    def read(self, path: str, limit_bytes: int) -> bytes:
+        """Fetch a small document of the coordinator, such as metadata that somebody else verifies.
+
+        Raises:
+            RemoteProtocolError: the coordinator does not have it.
+            UnavailableError: it could not be fetched now, or is longer than allowed.
+        """
+        url = f"{self._base_url}{path}"
+        try:
+            response = self._pool.request("GET", url, preload_content=False, redirect=False)
+            try:
+                _follows(response, 0)
+                data = response.read(limit_bytes + 1)
+            finally:
+                response.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            msg = f"the coordinator at {self._base_url} did not deliver {path}: {error}"
+            raise UnavailableError(msg) from error
+        if len(data) > limit_bytes:
+            msg = f"expected at most {limit_bytes} bytes of {path}, more came"
+            raise UnavailableError(msg)
+        return data
+
     def hang_up(self) -> None:
         """Close the connection. It is kept open between artifacts: a new one costs more than a small artifact.
 
@@ -125,7 +151,8 @@ class Downloader:
             response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
             try:
                 if _follows(response, have):
-                    _append(response, partial, have if response.status == 206 else 0, limit_bytes, should_stop)
+                    begin = have if response.status == 206 else 0
+                    _append(response, partial, begin, limit_bytes, self._patience.bytes_per_s, should_stop)
                 else:
                     partial.unlink(missing_ok=True)
                     msg = f"status {response.status} to a request from byte {have}: begin anew"
@@ -162,7 +189,12 @@ def _follows(response: urllib3.BaseHTTPResponse, have: int) -> bool:
 
 
 def _append(
-    response: urllib3.BaseHTTPResponse, partial: Path, have: int, limit_bytes: int, should_stop: ShouldStop
+    response: urllib3.BaseHTTPResponse,
+    partial: Path,
+    have: int,
+    limit_bytes: int,
+    bytes_per_s: float,
+    should_stop: ShouldStop,
 ) -> None:
     with partial.open("ab" if have else "wb") as file:
         # urllib3 raises at the end of a body that is shorter than announced.
@@ -173,6 +205,7 @@ def _append(
                 msg = f"expected an artifact of at most {limit_bytes} bytes, more came"
                 raise RemoteProtocolError(msg, code="too-large")
             file.write(piece)
+            time.sleep(len(piece) / bytes_per_s)
             if should_stop():
                 msg = "the download was stopped"
                 raise UnavailableError(msg)

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.linear.results import compared, results
+from experiments.linear.results import EARLY, compared, results
 from experiments.linear.screening import screened
 from experiments.linear.variants import DENSE
 
@@ -25,9 +25,11 @@ def draw(path: Path = IMAGE) -> None:
         panels.setdefault(title, []).append((screening.variant, screening.report_bytes, screening.cosine))
     for each in compared(results()):
         if each.trained.variant != DENSE.name:
-            title = f"{each.trained.model}, {each.trained.start} start: fall of the loss beside dense's"
+            title = (
+                f"{each.trained.model}, {each.trained.start} start: fall of the loss after round {EARLY} beside dense's"
+            )
             name = f"{each.trained.variant}, {each.trained.rounds} rounds"
-            panels.setdefault(title, []).append((name, each.trained.report_bytes, each.share))
+            panels.setdefault(title, []).append((name, each.trained.report_bytes, each.late_share))
     figure = Figure(figsize=(8, 3.6 * len(panels)), layout="constrained")
     for number, (title, marks) in enumerate(panels.items(), 1):
         _panel(figure.add_subplot(len(panels), 1, number), title, marks)
@@ -43,5 +45,5 @@ def _panel(axes: Axes, title: str, marks: Sequence[Mark]) -> None:
     axes.set_xscale("log")
     axes.set_xlabel("kB of a report")
     axes.set_ylim(0, 1.1)
-    axes.margins(x=0.2)
+    axes.set_xlim(3, 400)
     axes.grid(visible=True, alpha=0.3)

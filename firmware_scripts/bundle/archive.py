@@ -64,15 +64,6 @@ def check_archive(path: Path, key: Ed25519PublicKey) -> tuple[ListedFile, ...]:
     return read_archive(path, partial(check_signature, key)).files
 
 
-def folder_name(agent: str, version: str, platform: str) -> str:
-    """The name of a bundle and of the folder inside it.
-
-    >>> folder_name("nightjar", "0.1.0", "trixie-aarch64")
-    'nightjar-0.1.0-trixie-aarch64'
-    """
-    return f"{agent}-{version}-{platform}"
-
-
 def lock_lines(wheels: Sequence[tuple[str, str, str]]) -> bytes:
     r"""A requirements file that accepts only these wheels, given as (name, version, sha256).
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_scripts.bundle.archive import Contents, folder_name, lock_lines, write_archive
+from firmware_scripts.bundle.archive import Contents, lock_lines, write_archive
 from firmware_scripts.bundle.platforms import Platform
 from firmware_scripts.bundle.sbom import make_sbom, read_wheel
 from firmware_scripts.bundle.wheelhouse import AGENT
 from wire.errors import ConfigError
+from wire.releases import bundle_name
 
 LOCK = "requirements.lock"
 SBOM = "sbom.cdx.json"
@@ -52,6 +53,6 @@ def make_bundle(
         "glibc": f"2.{platform.glibc_minor}",
     }
     output.mkdir(parents=True, exist_ok=True)
-    path = output / (folder_name("nightjar", agent.version, platform.name) + ".tar")
+    path = output / bundle_name(agent.version, platform.name)
     write_archive(path, Contents(facts, files), key)
     return path

@@ -15,11 +15,17 @@ from pathlib import Path
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.checkup import checkup
 from firmware_scripts.device.enrolling import Enrolling
+from firmware_scripts.device.handing_over import (
+    done_with_bundle,
+    done_with_withdrawal,
+    take_bundle,
+    withdrawal,
+)
 from firmware_scripts.device.health import Time
 from firmware_scripts.device.installing import remove
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile, encode
-from firmware_scripts.device.releases import Offered, Record, State, running
+from firmware_scripts.device.releases import Offered, Record, Settled, State, running
 from firmware_scripts.device.status_log import StatusLog
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.system_actions import Agent, DeviceActions
@@ -31,6 +37,8 @@ from wire.errors import ConfigError, NightjarError, RemoteProtocolError, Unavail
 TRIAL_S = 180.0
 """How long a release may take to be up and connected; most of it allows for a slow card and a slow network."""
 EXIT_NO = 4
+_LATER = frozenset({"not-now", "busy"})
+"""Answers to an offer that may be another one soon."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("bundle", type=Path)
     check.add_argument("--key", type=Path, help="whose bundles are taken; without it, as this device was told")
     check.set_defaults(run=_check)
+    ordered = commands.add_parser("ordered", help="what the agent fetched for the coordinator, or gives back")
+    ordered.set_defaults(run=_ordered)
     commands.add_parser("boot", help="what happens at each start").set_defaults(run=_boot)
     status = commands.add_parser("status", help="which release runs, and which were taken back")
     status.set_defaults(run=_status)
@@ -74,18 +84,52 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _install(asked: argparse.Namespace) -> int:
-    places = Places(asked.root)
+    systemd = Systemd(live=False) if asked.no_start else _systemd(Places(asked.root))
+    options = asked.pip_options.split()
+    status, _ = install(Places(asked.root), systemd, asked.bundle, options, although_unwell=asked.although_unwell)
+    return status
+
+
+def install(
+    places: Places, systemd: Systemd, path: Path, pip_options: Sequence[str] = (), *, although_unwell: bool = False
+) -> tuple[int, str]:
+    """Offer a bundle to the device's releases; returns the exit status, and the code if the offer was declined."""
     present = running(RecordFile(places).load().state)
-    bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options, present=present)
-    systemd = Systemd(live=False) if asked.no_start else _systemd(places)
-    well = asked.although_unwell or not systemd.live or _is_well(systemd)
+    bundle = open_bundle(path, places.key, for_this_machine=not pip_options, present=present)
+    well = although_unwell or not systemd.live or _is_well(systemd)
     actions = _actions(places, systemd)
-    actions.unpack = lambda: unpack(bundle, places, places.key, asked.pip_options.split())
+    actions.unpack = lambda: unpack(bundle, places, places.key, pip_options)
     record, declined = _switch(places, actions).take(Offered(bundle.version, well))
     if running(record.state) == bundle.version:
-        return 0
+        return 0, ""
     taken = declined is None and bundle.version not in record.refused
-    return UnavailableError.exit_status if taken else EXIT_NO
+    return UnavailableError.exit_status if taken else EXIT_NO, declined.code if declined else ""
+
+
+def _ordered(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    return ordered(places, _systemd(places))
+
+
+def ordered(places: Places, systemd: Systemd) -> int:
+    """Handle what the agent handed over; exit status 3 asks to be run again later."""
+    if not isinstance(RecordFile(places).load().state, Settled):
+        return UnavailableError.exit_status  # the first boot, or a trial that a power cut interrupted, comes first
+    if (withdrawn := withdrawal(places)) is not None:
+        _switch(places, _actions(places, systemd)).take(withdrawn)
+    done_with_withdrawal(places)
+    path = take_bundle(places)
+    if path is None:
+        return 0
+    try:
+        status, declined = install(places, systemd, path)
+    except RemoteProtocolError:
+        done_with_bundle(places)
+        raise
+    if status == UnavailableError.exit_status or declined in _LATER:
+        return UnavailableError.exit_status
+    done_with_bundle(places)
+    return status
 
 
 def _check(asked: argparse.Namespace) -> int:
@@ -138,7 +182,7 @@ def _doctor(asked: argparse.Namespace) -> int:
 def _uninstall(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
     systemd = _systemd(places)
-    for unit in ("nightjar-firstboot.service", "nightjar-agent.service"):
+    for unit in ("nightjar-release.path", "nightjar-firstboot.service", "nightjar-agent.service"):
         systemd.stop(unit)
     remove(places, with_data=asked.with_data)
     systemd.reload()

@@ -11,6 +11,8 @@ from host.files import READABLE, replace_file, replace_link
 PROGRAM = "nightjar-device.pyz"
 TRIES = "nightjar-firstboot.service"
 """The unit that is enabled at boot from the beginning. It starts the agent while a first release is on trial."""
+FETCHED = ("nightjar-release.path", "nightjar-release.service")
+"""The units that take over what the agent fetched: when it hands something over, and at boot, after a power cut."""
 AGENT = "nightjar-agent.service"
 """The unit that is enabled at boot once a release has settled: before that, it has no identity to run with."""
 _WANTS = "multi-user.target.wants"
@@ -43,9 +45,10 @@ def adopt(places: Places, version: str, *, counts: bool) -> bool:
     for name, command in _COMMANDS.items():
         replace_file(places.commands / name, f'#!/bin/sh\nexec {command} "$@"\n'.encode(), 0o755)
     changed = False
-    for unit in sorted((own / "units").glob("nightjar-*.service")):
+    for unit in sorted((own / "units").glob("nightjar-*")):
         changed |= replace_file(places.units / unit.name, unit.read_bytes(), READABLE)
-    for unit_name in (TRIES, AGENT) if counts else (TRIES,):
+    fetched = tuple(name for name in FETCHED if (own / "units" / name).is_file())  # a release before had none
+    for unit_name in (TRIES, AGENT, *fetched) if counts else (TRIES,):
         changed |= replace_link(wants / unit_name, f"/etc/systemd/system/{unit_name}")
     return changed
 
@@ -53,7 +56,7 @@ def adopt(places: Places, version: str, *, counts: bool) -> bool:
 def remove(places: Places, *, with_data: bool) -> None:
     """Remove everything that was installed; typed text and the device's identity only if ``with_data`` is set."""
     for folder in (places.units / _WANTS, places.units):
-        for unit in folder.glob("nightjar-*.service"):
+        for unit in folder.glob("nightjar-*"):
             unit.unlink()
     for name in _COMMANDS:
         (places.commands / name).unlink(missing_ok=True)

@@ -58,6 +58,16 @@ class Places:
         return self.kept / "releases.json"
 
     @property
+    def handed_over(self) -> Path:
+        """The agent's folder in which it leaves what it fetched; the agent owns it, so nothing in it is trusted."""
+        return self.root / "var/lib/nightjar-agent/release"
+
+    @property
+    def incoming(self) -> Path:
+        """A bundle taken over from the agent."""
+        return self.kept / "incoming.tar"
+
+    @property
     def card(self) -> Path:
         """The boot partition, which a person can read with any computer."""
         return self.root / "boot/firmware"

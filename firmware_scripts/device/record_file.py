@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking, numbers
+from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
 from host.files import READABLE, replace_file
 from wire.errors import RemoteProtocolError
+from wire.release_version import numbers
 
 FORMAT = 1
 
@@ -53,8 +54,8 @@ def encode(record: Record[State]) -> bytes:
             fields = {"state": "unpacking", "version": version, "previous": previous}
         case Trying(version, previous, starts):
             fields = {"state": "trying", "version": version, "previous": previous, "starts": starts}
-        case Settled(version):
-            fields = {"state": "settled", "version": version}
+        case Settled(version, previous):
+            fields = {"state": "settled", "version": version, "previous": previous}
     return (json.dumps({"format": FORMAT, **fields, "refused": dict(record.refused)}, indent=1) + "\n").encode()
 
 
@@ -86,6 +87,6 @@ def _state(fields: dict[str, Any]) -> State:
         case "trying":
             return Trying(version, previous, int(fields["starts"]))
         case "settled":
-            return Settled(version)
+            return Settled(version, previous)
         case other:
             raise ValueError(other)

@@ -3,6 +3,7 @@
 ::
 
     Empty ──Offered──> Unpacking ──Unpacked──> Trying ──FoundHealthy──> Settled ──Offered──> Unpacking ...
+                                                  │                        └──Withdrawn──> Settled on the release before
                                                   └──FoundUnhealthy──> Settled on the release before
 
 The record is stored before the effects of a step run, and each effect may run twice. :class:`DeviceStarted` repairs
@@ -19,8 +20,8 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from wire.crash_loop import CRASHES_ALLOWED
-from wire.errors import RemoteProtocolError
 from wire.machine import Row, find_row, table
+from wire.release_version import numbers
 
 
 def _rows() -> Iterable[Row[Step]]:
@@ -38,6 +39,7 @@ def _rows() -> Iterable[Row[Step]]:
         _row(Trying, DeviceStarted, _try_again, Trying, Settled),
         _row(Settled, Offered, _consider, Unpacking, Settled),
         _row(Settled, DeviceStarted, _repair, Settled),
+        _row(Settled, Withdrawn, _withdraw, Settled),
     )
 
 
@@ -65,9 +67,10 @@ class Trying:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A release was found healthy and is in use."""
+    """A release was found healthy and is in use; ``previous`` is the one before, if it is still on the disk."""
 
     version: str
+    previous: str | None = None
 
 
 State = Empty | Unpacking | Trying | Settled
@@ -122,7 +125,15 @@ class DeviceStarted:
     """The device booted, or the process that drives this state machine was killed and restarted."""
 
 
-Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The coordinator took a release back."""
+
+    version: str
+    reason: str
+
+
+Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted | Withdrawn
 
 
 # --- effects ---
@@ -226,22 +237,6 @@ def step(record: Record[State], event: Event) -> Step:
     return row.handle(record, event)
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Parse a version into numbers that sort in release order.
-
-    Raises:
-        RemoteProtocolError: the version is not ``major.minor.patch``.
-
-    >>> numbers("0.10.0") > numbers("0.9.9")
-    True
-    """
-    parts = version.split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        msg = f"expected a version such as 1.2.3, got {version[:40]!r}"
-        raise RemoteProtocolError(msg, code="version")
-    return tuple(map(int, parts))
-
-
 def running(state: State) -> str | None:
     """The release that ``current`` points to, or should.
 
@@ -320,7 +315,8 @@ def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
     message = Tell(f"release {state.version} is healthy, and counts")
-    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), message)
+    settled = Settled(state.version, state.previous)
+    return Record(settled, record.refused), (Adopt(state.version), Prune(keep), message)
 
 
 def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
@@ -331,6 +327,18 @@ def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
     refused = MappingProxyType({**record.refused, state.version: event.reason})
     message = Tell(f"release {state.version} was taken back for {state.previous}: {event.reason}")
     return Record(Settled(state.previous), refused), (PointTo(state.previous), message, RestartAgent())
+
+
+def _withdraw(record: Record[Settled], event: Withdrawn) -> Step:
+    state = record.state
+    if event.version != state.version:
+        return record, (Decline("not-here", f"{event.version} was withdrawn, and {state.version} runs"),)
+    if state.previous is None:
+        return record, (Decline("nothing-before", f"{state.version} was withdrawn, but no release before it is left"),)
+    refused = MappingProxyType({**record.refused, state.version: f"withdrawn by the coordinator: {event.reason}"})
+    message = Tell(f"release {state.version} was withdrawn, back to {state.previous}: {event.reason}")
+    back = state.previous
+    return Record(Settled(back), refused), (Adopt(back), PointTo(back), message, RestartAgent())
 
 
 def _stay(record: Record[Empty], _event: DeviceStarted) -> Step:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from firmware_scripts.device import health
 from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.health import Look, Time
-from firmware_scripts.device.installing import adopt
+from firmware_scripts.device.installing import FETCHED, adopt
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import (
     Adopt,
@@ -100,6 +100,8 @@ class DeviceActions:
                     self.systemd.reload()
                     # Power may have been cut before the agent was enabled at boot.
                     self.moved |= not self.started
+                    if counts:
+                        self.systemd.start(FETCHED[0])
             case PointTo(version):
                 self.moved |= replace_link(self.places.current, f"releases/{version}")
             case RestartAgent(only_if_moved):

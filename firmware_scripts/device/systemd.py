@@ -26,6 +26,10 @@ class Systemd:
         self._run("reset-failed", unit)
         self._run("start", "--no-block", unit)
 
+    def start(self, unit: str) -> None:
+        """Start a unit without waiting."""
+        self._run("start", "--no-block", unit)
+
     def stop(self, unit: str) -> None:
         """Stop a unit."""
         self._run("stop", unit)

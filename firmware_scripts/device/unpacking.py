@@ -19,9 +19,9 @@ from pathlib import Path
 from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT, Checked, read_archive, read_manifest
 from firmware_scripts.core.manifest import ListedFile
 from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import numbers
 from host.files import put_folder_in_place
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from wire.release_version import numbers
 
 LOCK = "requirements.lock"
 LIBRARY = "lib"

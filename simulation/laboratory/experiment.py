@@ -10,7 +10,16 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, strategy_faults
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.tasks.settings import (
+    CodecConfig,
+    DpConfig,
+    PlanConfig,
+    StrategyConfig,
+    TaskSettings,
+    privacy_faults,
+    strategy_faults,
+)
 from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
 from models.warm_start import RATE
@@ -110,6 +119,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         model: name of a model configuration.
         rounds: how many rounds are trained.
         downlink: form in which new weights are published: f32 or topk-8.
+        minimum_separation: with ``privacy = "dp"``, rounds of a tree; the same people may take part more often here.
+        people: with ``privacy = "dp"``, simulated number of people: noise and its accounting are those of rounds in
+            which ``people / minimum_separation`` devices report, though ``cohort.size`` do; 0 simulates nobody.
     """
 
     corpus: str = "personas"
@@ -122,6 +134,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
     downlink: str = F32
+    privacy: Privacy = Privacy.NONE
+    dp: DpConfig = DpConfig()
+    minimum_separation: Count = 1
+    people: Annotated[int, Meta(ge=0, le=10**10)] = 0
     evaluation: EvaluationSettings = EvaluationSettings()
     personal: PersonalSettings = PersonalSettings()
 
@@ -186,4 +202,8 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
     if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
         faults.append("cohort.candidates: expected at least as many as cohort.size")
+    if experiment.privacy is Privacy.DP:
+        faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
+        if experiment.cohort.candidates is not None:
+            faults.append("cohort.candidates: who takes part may not follow from losses, which are not noised")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)

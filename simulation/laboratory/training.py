@@ -17,6 +17,9 @@ import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
 from coordinator.learning.fedavg import Aggregate, ClientUpdate, federated_average
+from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
 from coordinator.rounds.selection import sample
@@ -162,6 +165,7 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
+    private = experiment.privacy is Privacy.DP
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
@@ -170,7 +174,7 @@ def run(
         state = _State(
             weights=start,
             optimizer=optimizer_for(choice).init(layout.size),
-            clip_norm=None,
+            clip_norm=experiment.dp.clip_norm if private else None,
             residual=np.zeros(layout.size),
             mean=np.zeros(layout.size),
             losses=np.full(len(prepared.batches), np.nan),
@@ -185,7 +189,6 @@ def run(
         cohort = population.cohort(number, state.losses)
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
         reports = executor.train(cohort, number, state.weights, measured=measured)
-        noise = seeded(prepared.seed, "aggregation", number)
         averaged = federated_average(
             state.weights,
             state.optimizer,
@@ -194,7 +197,8 @@ def run(
             layout,
             optimizer_for(choice, number - 1),
             state.clip_norm,
-            aggregate=aggregate(number) if aggregate else aggregate_for(choice, noise),
+            aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
+            equal=private,
         )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
@@ -232,6 +236,22 @@ def run(
             took_part.clear()
         progress(number, state.curve[-1])
     return list(state.curve)
+
+
+def _aggregate(prepared: Prepared, number: int) -> Aggregate:
+    """How the updates of a round are combined; with differential privacy, the noise is that of the simulated people."""
+    experiment, generator = prepared.experiment, seeded(prepared.seed, "aggregation", number)
+    if experiment.privacy is not Privacy.DP:
+        return aggregate_for(experiment.strategy.choice(), generator)
+    dp, size, separation = experiment.dp, experiment.cohort.size, experiment.minimum_separation
+    multiplier = calibrated(dp.epsilon, dp.delta, experiment.rounds, separation)
+    if experiment.people:
+        multiplier *= size * separation / experiment.people
+    key = f"{prepared.seed:016x}"
+    return noised_mean(
+        NoiseTerms(clip_norm=dp.clip_norm, devices=size, multiplier=multiplier, separation=separation, key=key),
+        number - 1,
+    )
 
 
 def start_weights(prepared: Prepared, device: Program) -> Vector:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
@@ -29,6 +30,7 @@ class MemoryJournal:
     __slots__ = (
         "_deaths",
         "_dropouts",
+        "_ledger",
         "_number",
         "_report",
         "_residual",
@@ -44,12 +46,17 @@ class MemoryJournal:
         self._report: NewReport | None = None
         self._residual: tuple[str, Vector] | None = None
         self._dropouts: tuple[PendingDropout, ...] = ()
+        self._ledger: dict[str, LedgerEntry] = {}
         self._deaths = 0
         self._number = 0
 
     def load(self) -> Remembered:
         """The state that the last process left."""
         return Remembered(self._state, self._parcel(), self._deaths)
+
+    def ledger(self) -> list[LedgerEntry]:
+        """What the phone has spent of its privacy, by task."""
+        return list(self._ledger.values())
 
     def commit(self, change: Change) -> None:
         """Write a change atomically."""
@@ -65,6 +72,8 @@ class MemoryJournal:
         for dropout in change.dropouts:
             self._number += 1
             self._dropouts = (*self._dropouts, PendingDropout(self._number, dropout))[-MOST_PENDING_DROPOUTS:]
+        if change.charged is not None:
+            self._ledger[change.charged.task] = change.charged
         if change.deaths is not None:
             self._deaths = change.deaths
         self.touched()

@@ -22,6 +22,7 @@ from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Round
 from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
+from coordinator.versions.releases import Release, ReleaseHealth, Releases
 from coordinator.versions.rollout import Stage
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
@@ -359,6 +360,17 @@ class MemoryView:
         number = max(self._number.get("order", 0) + 1, int(now_s * 1000))
         self._put(self._number, "order", number)
         return number
+
+    def releases(self) -> Releases:
+        """No release: the simulation has one agent."""
+        return ()
+
+    def save_releases(self, releases: Releases) -> None:
+        """Not used: there is no release to change."""
+
+    def release_health(self, release: Release, now_s: float) -> ReleaseHealth:  # noqa: ARG002 - the port's signature
+        """Not used: no release is on trial."""
+        return ReleaseHealth()
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Insert an audit entry."""

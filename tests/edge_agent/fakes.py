@@ -245,6 +245,7 @@ class Phone:
         self.trust = FakeTrust()
         self.losses = losses
         self.shown: list[int] | None = [] if keyboard else None
+        self.releases = None
         self.start()
         self.database.add_once("person", ["the cat sat on the mat", "a cat"])
 
@@ -277,6 +278,7 @@ class Phone:
                 trust=self.trust,
                 limits=self.limits,
                 show_model=show,
+                releases=self.releases,
             ),
             queue.SimpleQueue(),
         )

@@ -172,7 +172,7 @@ def test_conditions_lost_in_the_pool_need_no_dropout_but_a_status(phone):
     phone.pass_time(1)
     assert phone.transport.of("dropout") == []
     assert phone.transport.of("status")[-1] == Status(
-        online=True, state="ineligible", reason="no charging", emulated=True
+        online=True, state="ineligible", reason="no charging", emulated=True, agent_version="0.1.0"
     )
 
 

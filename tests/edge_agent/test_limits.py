@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S
+from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S, STARTING
+from edge_agent.core.privacy_ledger import LedgerEntry
+from edge_agent.ports import Change
 from tests.edge_agent.fakes import LAYOUT, Phone
 from wire.codec.masks import mask_to_bytes
 from wire.frame import decode
 from wire.limits import Limits
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+from wire.messages import CodecChoice, DropoutCause, PrivacyTerms, TrainingPlan
 
 DEFAULT = Limits()
 PLAN = TrainingPlan(learning_rate=0.5, clip_norm=1.0)
@@ -98,3 +100,43 @@ def test_a_mask_of_more_coordinates_than_the_limit_is_refused_whatever_the_codec
 
 def replace_mask(model, path):
     return type(model)(model.sha256, model.manifest, model.program, model.weights, model.vocabulary, path)
+
+
+TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
+
+
+def test_a_device_with_a_privacy_limit_takes_part_only_in_what_has_differential_privacy(tmp_path):
+    phone = Phone(tmp_path, limits=replace(DEFAULT, epsilon=10.0))
+    asked(phone)
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.OUTSIDE_LIMITS
+    assert "privacy: expected an epsilon of at most 10, got no differential privacy" in dropout.detail
+    assert phone.artifacts.fetched == []
+
+
+def test_a_report_is_charged_durably_and_the_device_stops_at_its_limit(tmp_path):
+    phone = Phone(tmp_path, limits=replace(DEFAULT, epsilon=10.0))
+    asked(phone, privacy=TERMS)
+    assert phone.database.ledger() == []
+    phone.work()
+    assert phone.state == "reporting"
+    (entry,) = phone.database.ledger()
+    assert (entry.task, entry.terms, entry.reports) == ("demo", TERMS, 1)
+    phone.database.wipe()
+    assert phone.database.ledger() == [entry], "typed text goes, what was promised stays"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"privacy": replace(TERMS, step=13)}, "made a report in round 4 of the task, and may again from 14 on"),
+        ({"task": "another", "privacy": TERMS}, "at most 10 in all, 8 is spent and the task has 8"),
+    ],
+)
+def test_after_a_report_it_refuses_what_comes_too_soon_or_costs_too_much(tmp_path, changes, why):
+    phone = Phone(tmp_path, limits=replace(DEFAULT, epsilon=10.0))
+    phone.database.commit(Change(STARTING, charged=LedgerEntry("demo", TERMS, 1)))
+    asked(phone, **changes)
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.OUTSIDE_LIMITS
+    assert why in dropout.detail

@@ -71,6 +71,7 @@ def test_a_card_is_written_from_the_folder(tmp_path, monkeypatch):
     done = firmware("new-fleet", folder)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (folder / "claims").iterdir()) == ["porch-01.json", "porch-02.json"]
+    assert sorted(path.name for path in (folder / "tuf/metadata").iterdir()) == ["1.root.json", "1.targets.json"]
     before = {path: path.read_bytes() for path in folder.glob("*.*") if path.is_file()}
     assert firmware("new-fleet", folder).returncode == 0
     assert {path: path.read_bytes() for path in before} == before, "the second run changes nothing"

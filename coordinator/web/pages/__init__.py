@@ -17,7 +17,7 @@ from markupsafe import Markup
 from coordinator.web import words
 from coordinator.web.access import ANYBODY, Role
 from coordinator.web.live import Pulse, add_live
-from coordinator.web.pages import audit, devices, enrolments, login, models, overview, rounds, tasks, tokens
+from coordinator.web.pages import audit, devices, enrolments, login, models, overview, releases, rounds, tasks, tokens
 from coordinator.web.pages.site import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
@@ -58,6 +58,7 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     rounds.add_rounds(blueprint, site)
     devices.add_devices(blueprint, site)
     models.add_models(blueprint, site)
+    releases.add_releases(blueprint, site)
     tasks.add_tasks(blueprint, site)
     enrolments.add_enrolments(blueprint, site)
     audit.add_audit(blueprint, site)

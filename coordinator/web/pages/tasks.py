@@ -9,6 +9,7 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response
 
+from coordinator.learning.privacy.ledger import explain
 from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.settings import Count, Name, TaskSettings
 from coordinator.web import asking
@@ -54,7 +55,10 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
             row = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
-        return render_template("task.html", task=row, settings=record.settings, rounds=rounds, made=made)
+        ledger = record.ledger()
+        privacy = [] if ledger is None else explain(ledger)
+        shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
+        return render_template("task.html", task=row, **shown)
 
     @blueprint.post("/tasks")
     @needs(Role.OPERATOR)

@@ -47,6 +47,31 @@ def test_the_tasks_are_listed_with_what_each_waits_for(ask):
     assert row["reason"] == "waiting: 1 of 2 reports, 1 phone at work"
 
 
+PRIVATE = ("privacy=dp", "rounds=500", "minimum_separation=100", "dp.epsilon=8.9", "plan.evaluation_share=0")
+
+
+def test_what_a_private_task_promises_is_said_before_it_is_created_and_shown_after(served, run, site):
+    settings = [part for pair in PRIVATE for part in ("--set", pair)]
+    status, _, said = run("task", "create", "private", *settings, "--config", site.config)
+    assert status == 0
+    assert "after 500 rounds: epsilon 8.9, delta 1e-06, for each device; after the 0 so far: epsilon 0.0" in said
+    assert "a device takes part at most 5 times" in said
+    (made,) = served
+    assert made.settings.dp.epsilon == 8.9
+
+
+def test_the_privacy_of_a_task_is_explained_even_before_the_service_ran(run, site, ask, tmp_path):
+    assert ask("privacy", "explain")["ledger"] is None
+    assert "nothing is added to the updates" in ask("privacy", "explain", "keyboard")["explained"][0]
+    settings = 'rounds = 500\nminimum_separation = 100\nprivacy = "dp"\ndp.epsilon = 8.9\nplan.evaluation_share = 0.0\n'
+    fresh = site.config.with_name("fresh.toml")
+    fresh.write_text(site.config.read_text().replace('"data"', '"none"') + settings)
+    status, out, _ = run("privacy", "explain", "--config", fresh)
+    assert status == 0
+    assert "after 500 rounds: epsilon 8.9" in out
+    assert run("privacy", "explain", "nobody", "--config", fresh)[0] == 2
+
+
 def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_the_files(ask, run, site):
     shown = ask("task", "show")
     assert shown["settings"] == ask("task", "show", "keyboard")["settings"]

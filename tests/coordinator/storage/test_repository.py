@@ -25,6 +25,7 @@ from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
+from coordinator.versions.releases import DeviceGroup, Release
 from coordinator.versions.rollout import Rollout, Stage
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from wire.errors import IntegrityError
@@ -484,3 +485,21 @@ def test_another_held_out_text_is_noted_with_the_newest_version_that_was_not_mea
     with database.transaction() as tx:
         assert (tx.held_out_text(), tx.measured_since()) == ("a" * 64, 0)
     database.close()
+
+
+def test_the_devices_of_a_release_are_counted_by_what_became_of_them(database):
+    on_trial = Rollout(stage=Stage.CANARY, since_s=1000.0)
+    release = Release(version="0.2.0", rollout=on_trial, since_round=3)
+    with database.transaction() as tx:
+        tx.save_releases((release,))
+        for name, fields in {
+            "well": {"agent_version": "0.2.0", "last_round": 5, "agent_round": 3},
+            "back": {"agent_version": "0.1.0", "taken_back": "0.2.0: not up"},
+            "other": {"agent_version": "0.1.0", "last_round": 4, "taken_back": "0.2.01: %_"},
+        }.items():
+            tx.save_lease(Lease(device=DeviceId(name), last_seen_s=1500.0, **fields))
+    with database.transaction() as tx:
+        assert tx.releases() == (release,)
+        health = tx.release_health(release, 2000.0)
+    assert health.tried == DeviceGroup(devices=2, taken_back=1, trained=1)
+    assert health.others == DeviceGroup(devices=1, trained=1)

@@ -15,6 +15,8 @@ from coordinator.rounds.seats import Seat, SeatState
 from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
 from coordinator.tasks.operations import AuditEntry
+from coordinator.versions.releases import Release
+from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause
 
@@ -37,10 +39,19 @@ REASONS = ("not charging", "in use", "metered network", "battery low")
 CAUSES = (DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.CONNECTION_LOST)
 
 
+RELEASES = (
+    Release(version="0.1.0", rollout=Rollout(stage=Stage.CURRENT, reason="all", since_s=5.0)),
+    Release(version="0.2.0", rollout=Rollout(stage=Stage.ROLLED_BACK, reason="2 of 3 devices could not run it")),
+    Release(version="0.3.0", rollout=Rollout(stage=Stage.CANARY, since_s=9.0), share=0.05, security=True, paused=True),
+    Release(version="0.4.0", bundles={"nightjar-0.4.0-trixie-aarch64.tar": "a" * 64}),
+)
+
+
 def live_through(database: Database, manifest: str, weights: str, now_s: float) -> None:
     """Fill a database that holds version 0 and round 1 in selection."""
     begun_s = now_s - 20 * 3600
     with database.transaction() as tx:
+        tx.save_releases(RELEASES)
         tx.save_version(replace(tx.version(0), metrics=VersionMetrics(0.12, 0.2, 6.2, examples=EXAMPLES[:1])))
         version = 0
         for number in range(1, ROUNDS + 1):

@@ -13,9 +13,13 @@ from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
 from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.storage import tokens as token_table
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
+from coordinator.tasks.record import TaskRecord
+from coordinator.tasks.settings import TaskSettings, noise_terms
+from coordinator.tasks.task import Task
 from coordinator.web import api, operating
 from coordinator.web.access import Role, new_token
 from coordinator.web.admission import REFUSALS_PER_MINUTE
@@ -183,6 +187,20 @@ def test_a_task_is_made_looked_at_and_stopped(service):
         ("stop-task", "second", "active", "stopped: enough"),
         ("create-task", "second", "", "train, goal 12"),
     ]
+
+
+def test_a_private_task_shows_its_ledger_and_never_the_key_of_its_noise(service):
+    with service.database.transaction() as tx:
+        settings = TaskSettings(name="private", privacy=Privacy.DP, rounds=500, minimum_separation=100)
+        noise = noise_terms(settings, "5ec2e7" * 10)
+        state = Task(name="private", number=9, created_s=1.0, noise=noise, noised=(1, 2))
+        tx.save_task(TaskRecord(state=state, settings=settings))
+    shown = service.ask("GET", "/api/v1/tasks/private")
+    assert shown.json["ledger"]["noised"] == 2
+    assert 0 < shown.json["ledger"]["spent"] < shown.json["ledger"]["epsilon"] <= 10
+    page = service.client.get("/tasks/private")
+    assert "after 500 rounds: epsilon 10.0" in page.text
+    assert "5ec2e7" not in shown.text + page.text
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ PAGES = [
     "/devices/phone-119",
     "/models",
     "/models/27",
+    "/releases",
     "/tasks",
     "/tasks/keyboard",
     "/audit",
@@ -126,7 +127,7 @@ def test_on_a_phone_the_whole_menu_and_the_recall_are_in_sight_and_a_cut_table_h
     width = WIDER_PHONE["width"]
     page = look(lived, "/models", Role.ADMIN, WIDER_PHONE)
     boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
-    assert len(boxes) == 8
+    assert len(boxes) == 9
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
     box = page.get_by_role("columnheader", name="Top-1").bounding_box()
     assert box["x"] + box["width"] <= width

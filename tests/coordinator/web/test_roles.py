@@ -23,6 +23,9 @@ ROUTES = {
     ("GET", "/models/<int:number>"): Role.VIEWER,
     ("POST", "/models/<int:number>/promote"): Role.OPERATOR,
     ("POST", "/models/<int:number>/take-back"): Role.OPERATOR,
+    ("GET", "/releases"): Role.VIEWER,
+    ("POST", "/releases/<version>"): Role.OPERATOR,
+    ("GET", "/tuf/<name>"): EVERYBODY,
     ("GET", "/tasks"): Role.VIEWER,
     ("POST", "/tasks"): Role.OPERATOR,
     ("GET", "/tasks/<name>"): Role.VIEWER,
@@ -59,6 +62,9 @@ ROUTES = {
     ("GET", "/api/v1/rounds/<int:number>"): Role.VIEWER,
     ("GET", "/api/v1/versions"): Role.VIEWER,
     ("GET", "/api/v1/baselines"): Role.VIEWER,
+    ("GET", "/api/v1/releases"): Role.VIEWER,
+    ("GET", "/api/v1/releases/<version>"): Role.VIEWER,
+    ("POST", "/api/v1/releases/<version>"): Role.OPERATOR,
     ("GET", "/api/v1/versions/<int:number>"): Role.VIEWER,
     ("POST", "/api/v1/versions/<int:number>/promote"): Role.OPERATOR,
     ("POST", "/api/v1/versions/rollback"): Role.OPERATOR,
@@ -82,13 +88,21 @@ ROUTES = {
     ("POST", "/api/v1/enrolments/<key>/approve"): Role.ADMIN,
     ("POST", "/api/v1/enrolments/<key>/refuse"): Role.ADMIN,
 }
-VALUES = {"number": "0", "name": "a", "sha256": "0" * 64, "filename": "nightjar.css", "key": "0" * 64}
+VALUES = {
+    "number": "0",
+    "name": "a",
+    "sha256": "0" * 64,
+    "filename": "nightjar.css",
+    "key": "0" * 64,
+    "version": "0.2.0",
+}
 BODIES = {
     "pause": {"reason": "night"},
     "stop": {"reason": "enough"},
     "block": {"reason": "odd"},
     "tasks": {"name": "second"},
     "tokens": {"name": "new", "role": "viewer"},
+    "<version>": {"action": "start", "reason": "new"},
 }
 OURS = {"Sec-Fetch-Site": "same-origin"}
 
@@ -176,5 +190,5 @@ def test_a_role_that_nobody_wrote_down_is_not_handed_out(services):
     for rule in service.app.url_map.iter_rules():
         view = service.app.view_functions[rule.endpoint]
         marked = hasattr(view, "needs") or hasattr(view, "open_to_all") or hasattr(view, "for_devices")
-        known = rule.endpoint in {"health", "static", "artifact", "prometheus", "openapi_docs"}
+        known = rule.endpoint in {"health", "static", "artifact", "release_metadata", "prometheus", "openapi_docs"}
         assert marked or known, rule

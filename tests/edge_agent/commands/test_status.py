@@ -6,9 +6,13 @@ import structlog
 from edge_agent.assembly import caps
 from edge_agent.config import load
 from edge_agent.connection import FACT, Connection
+from edge_agent.core.lifecycle import STARTING
+from edge_agent.core.privacy_ledger import LedgerEntry
+from edge_agent.ports import Change
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import DATABASE, own_folder
+from wire.messages import PrivacyTerms
 
 
 def test_before_the_first_start(place):
@@ -37,6 +41,19 @@ def test_a_person_reads_words(place):
     assert "running            no" in said
     assert "last trained       -" in said
     assert "connected          no, because the agent does not run" in said
+
+
+def test_what_a_device_has_spent_of_its_privacy_is_shown(place):
+    place.move_in("hello there")
+    settings = load(place.config, {})
+    with own_folder(settings.data_dir):
+        database = Database(settings.data_dir / DATABASE, caps(settings), SystemClock())
+        terms = PrivacyTerms(epsilon=8.9, delta=1e-6, rounds=500, separation=100, step=3)
+        database.commit(Change(STARTING, charged=LedgerEntry("keyboard", terms, 2)))
+        database.close()
+        assert place.json("status")["privacy_spent"] == 8.9
+        said = place.run("status")
+    assert "keyboard: epsilon 8.9, delta 1e-06 after 500 rounds; 2 reports" in said
 
 
 def test_a_refused_device_says_since_when_and_why(place):

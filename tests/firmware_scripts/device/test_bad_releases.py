@@ -22,6 +22,7 @@ from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.health import AGENT, SELF_TEST, Time
+from firmware_scripts.device.installing import FETCHED
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled
@@ -63,6 +64,7 @@ class PlayedSystemd:
         return {
             "PATH": "/usr/bin:/bin", "PYTHONPATH": str(self.places.current / "lib"), "NOTIFY_SOCKET": self.address,
             "NIGHTJAR_AGENT_DATA_DIR": str(self.places.root / "data"), "NIGHTJAR_RELEASES": str(self.places.record),
+            "NIGHTJAR_RELEASE": str(self.places.current),
             "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
 
@@ -70,7 +72,7 @@ class PlayedSystemd:
         # The site-packages of this environment, and the agent of the release before them.
         return [sys.executable, "-P", "-m", "edge_agent", *words, "--config", str(self.places.configuration)]
 
-    def start(self):
+    def run(self):
         self.ready, self.text = False, ""
         self.process = subprocess.Popen(
             self.command("run"), env=self.environment(), cwd=self.places.root, stderr=subprocess.DEVNULL
@@ -86,10 +88,13 @@ class PlayedSystemd:
             with self.lock:
                 if self.wanted and self.process is not None and self.process.poll() is not None:
                     self.restarts += 1
-                    self.start()
+                    self.run()
 
     def reload(self):
         pass
+
+    def start(self, unit):
+        assert unit == FETCHED[0]
 
     def stop(self, unit):
         with self.lock:
@@ -109,7 +114,7 @@ class PlayedSystemd:
         self.stop(unit)
         with self.lock:
             self.wanted, self.restarts = True, 0
-            self.start()
+            self.run()
 
     def work(self, unit):
         assert unit == SELF_TEST
@@ -241,7 +246,7 @@ def test_bad_releases_are_taken_back_by_themselves_and_the_reason_is_heard(devic
         wait_for(lambda said=said: any(status.online and status.taken_back == said for status in statuses))
         assert os.path.realpath(device.places.current).endswith("/0.1.0")
     record = device.update("0.6.0", "good", PATIENCE_S)
-    assert record.state == Settled("0.6.0")
+    assert record.state == Settled("0.6.0", "0.1.0")
     assert sorted(record.refused) == [version for version, *_ in bad]
     told = device.places.status.read_text()
     assert told.count("was taken back for 0.1.0") == len(bad)

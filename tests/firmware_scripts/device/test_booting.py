@@ -12,6 +12,7 @@ from firmware_scripts.device import health
 from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
 from firmware_scripts.device.enrolling import ENROL, Enrolling, take_off_card, wipe
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
+from firmware_scripts.device.installing import FETCHED
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled, Trying
@@ -39,6 +40,9 @@ class PlayedSystemd:
 
     def reload(self):
         self.reloads += 1
+
+    def start(self, unit):
+        assert unit == FETCHED[0]
 
     def restart(self, unit):
         assert unit == AGENT
@@ -180,7 +184,7 @@ def test_a_bad_release_is_taken_back_by_itself_with_its_reason_and_never_tried_a
     _, declined = device.update("0.2.0")
     assert declined.code == "refused-before"
     record, _ = device.update("0.3.0")
-    assert record.state == Settled("0.3.0")
+    assert record.state == Settled("0.3.0", "0.1.0")
     assert device.systemd.runs == "0.3.0"
     assert (device.places.root / "opt/nightjar/nightjar-device.pyz").read_text() == "0.3.0"
     assert sorted(path.name for path in device.places.releases.iterdir()) == ["0.1.0", "0.3.0"]

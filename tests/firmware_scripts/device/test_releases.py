@@ -30,13 +30,14 @@ from firmware_scripts.device.releases import (
     Unpacked,
     UnpackFailed,
     Unpacking,
-    numbers,
+    Withdrawn,
     running,
     step,
 )
 from firmware_scripts.device.switch import Switch
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import IllegalEvent, RemoteProtocolError
+from wire.release_version import numbers
 
 OFFER = Offered("0.2.0", present_is_well=True)
 STATES = [
@@ -47,8 +48,10 @@ STATES = [
     Trying("0.2.0", "0.1.0"),
     Trying("0.2.0", "0.1.0", CRASHES_ALLOWED),
     Settled("0.1.0"),
+    Settled("0.2.0", "0.1.0"),
 ]
 EVENTS = [OFFER, Unpacked(), UnpackFailed("disk full"), FoundHealthy(), FoundUnhealthy("silent"), DeviceStarted()]
+EVENTS.append(Withdrawn("0.2.0", "it crashes"))
 
 
 def after(state, event, refused=None):
@@ -69,8 +72,21 @@ def test_a_healthy_release_counts_and_the_one_before_is_kept_beside_it():
     assert effects[0] == PointTo("0.2.0")
     assert effects[-2:] == (RestartAgent(), CheckHealth("0.2.0"))
     record, effects = step(record, FoundHealthy())
-    assert record == Record(Settled("0.2.0"), {})
+    assert record == Record(Settled("0.2.0", "0.1.0"), {})
     assert effects[:2] == (Adopt("0.2.0"), Prune(("0.2.0", "0.1.0")))
+
+
+def test_a_withdrawn_release_gives_way_to_the_one_before_and_is_never_tried_again():
+    record, effects = after(Settled("0.2.0", "0.1.0"), Withdrawn("0.2.0", "it drains batteries"))
+    assert record == Record(Settled("0.1.0"), {"0.2.0": "withdrawn by the coordinator: it drains batteries"})
+    assert effects[:2] == (Adopt("0.1.0"), PointTo("0.1.0"))
+    assert effects[-1] == RestartAgent()
+    assert declined(Settled("0.1.0"), OFFER, record.refused) == "refused-before"
+
+
+def test_what_cannot_be_withdrawn_stays():
+    assert declined(Settled("0.1.0"), Withdrawn("0.1.0", "too old")) == "nothing-before"
+    assert declined(Settled("0.1.0"), Withdrawn("0.2.0", "elsewhere")) == "not-here"
 
 
 def test_an_unhealthy_release_is_taken_back_and_never_tried_again():
@@ -261,7 +277,7 @@ def test_a_power_cut_at_any_line_of_an_update_ends_on_a_release_that_is_whole_an
         assert state.version in healthy
         # What is offered again afterwards comes to the same end as without a cut.
         Switch(board, board).take(OFFER)
-        assert board.record.state == Settled("0.2.0" if good else "0.1.0")
+        assert board.record.state.version == ("0.2.0" if good else "0.1.0")
         assert ("0.2.0" in board.record.refused) is not good
 
 

@@ -69,6 +69,15 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
         assert part in str(refused.value)
 
 
+def test_what_differential_privacy_excludes_is_a_fault(tmp_path):
+    path = tmp_path / "private.toml"
+    path.write_text('privacy = "dp"\n[cohort]\ncandidates = 60\n[strategy]\naggregation = "fed-plus"\n')
+    with pytest.raises(ConfigError) as refused:
+        read_experiment(path, ["plan.evaluation_share=0.1"])
+    for part in ("cohort.candidates: who takes part", "strategy.aggregation", "plan.evaluation_share", "3 fault(s)"):
+        assert part in str(refused.value)
+
+
 def test_the_experiment_has_the_parts_that_a_file_names():
     assert Experiment.__struct_fields__ == (
         "corpus",
@@ -81,6 +90,10 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "codec",
         "plan",
         "downlink",
+        "privacy",
+        "dp",
+        "minimum_separation",
+        "people",
         "evaluation",
         "personal",
     )

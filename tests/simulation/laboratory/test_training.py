@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import RateSchedule, StrategyName
 from coordinator.learning.strategies.rate_schedule import Decay
-from coordinator.tasks.settings import CodecConfig, StrategyConfig
+from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
 from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.clients import kept
@@ -93,6 +95,25 @@ def test_the_model_learns_and_each_point_says_what_it_cost(curve):
     assert 0 < curve[-1].report_bytes < 5_000
     assert 0 < curve[-1].bytes_down < 4 * 200_000
     assert curve[-1].held_out_top1 is not None
+
+
+def test_noise_is_that_of_as_many_people_as_are_simulated(programs, tmp_path):
+    private = msgspec.structs.replace(
+        EXPERIMENT,
+        rounds=1,
+        codec=CodecConfig(name="dense-f32"),
+        privacy=Privacy.DP,
+        minimum_separation=2,
+        evaluation=EvaluationSettings(every=1, messages=10),
+        plan=PlanConfig(evaluation_share=0.0),
+    )
+    weights = {}
+    for people in (1000, 0):
+        trained(msgspec.structs.replace(private, people=people), tmp_path / str(people), programs)
+        weights[people] = restored_weights(tmp_path / str(people)).astype(np.float64)
+    multiplier = calibrated(private.dp.epsilon, private.dp.delta, private.rounds, 2)
+    # 5 devices report, or 1000 / 2; the noise is the same but for that
+    assert np.std(weights[0] - weights[1000]) == pytest.approx(multiplier * (1 / 5 - 1 / 500), rel=0.02)
 
 
 @pytest.mark.parametrize("codec", [CodecConfig(), CodecConfig(name="dense-f16")], ids=lambda codec: codec.name)

@@ -120,6 +120,7 @@ def upgrade() -> None:
         sa.Column("labels", sa.String(560), nullable=False, server_default=""),
         sa.Column("week", sa.LargeBinary, nullable=False),
         sa.Column("taken_back", sa.String(500), nullable=False, server_default=""),
+        sa.Column("agent_round", sa.BigInteger(), nullable=False, server_default="0"),
     )
     op.create_index("devices_by_last_seen", "devices", ["last_seen_s"])
     op.create_index(

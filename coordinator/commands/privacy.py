@@ -1,0 +1,54 @@
+"""The command ``privacy``: explains what a task promises its devices, also before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import configuration, opened, show
+from coordinator.learning.privacy.ledger import Ledger, explain
+from coordinator.tasks.record import TaskRecord
+from coordinator.tasks.settings import TaskSettings, noise_terms
+from coordinator.tasks.task import Task
+from wire.errors import ConfigError
+
+UNPROTECTED = (
+    "nothing is added to the updates: whoever reads a report or compares two versions can tell many of the words typed "
+    "(docs/privacy.md)"
+)
+
+
+def planned(settings: TaskSettings) -> Ledger | None:
+    """The ledger of a task that does not exist yet; None without differential privacy."""
+    state = Task(name=settings.name, number=0, created_s=0.0, noise=noise_terms(settings, key=""))
+    return TaskRecord(state=state, settings=settings).ledger()
+
+
+@click.group()
+def privacy() -> None:
+    """Privacy: what a task promises its devices."""
+
+
+@privacy.command("explain")
+@config_option
+@json_option
+@click.argument("name", required=False)
+def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
+    """Explain the privacy of a task; the configuration's need not have started."""
+    config = configuration(config_path)
+    wanted = name or config.task.name
+    try:
+        with opened(config) as database, database.transaction() as view:
+            record = view.task(wanted)
+    except ConfigError:
+        record = None  # the service never ran
+    if record is None and wanted != config.task.name:
+        msg = f"there is no task {wanted}; 'task list' shows them"
+        raise ConfigError(msg)
+    ledger = planned(config.task.settings()) if record is None else record.ledger()
+    lines = [UNPROTECTED] if ledger is None else explain(ledger)
+    show(
+        {"task": wanted, "ledger": ledger, "explained": lines}, (wanted,), [(line,) for line in lines], as_json=as_json
+    )

@@ -1,0 +1,138 @@
+"""The command ``release``: adds releases of the agent, and asks the running service to change who gets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from coordinator.commands.actions import change
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import at_the_command_line, configuration, opened, show, when
+from coordinator.engine.clock import WallClock
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.tasks.operations import AuditEntry, ReleaseAction
+from coordinator.versions.releases import find, with_bundles
+from coordinator.web.release_routes import ReleaseView, release_view, release_views
+from wire.errors import ConfigError, UnavailableError
+
+_COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")
+_reason = click.option("--reason", default="no reason given", show_default=True, help="Kept in the audit log.")
+_version = click.argument("version")
+
+
+@click.group("release")
+def release() -> None:
+    """Releases of the agent: add, start, pause, promote, roll back."""
+
+
+@release.command()
+@config_option
+@json_option
+@click.argument("bundles", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--metadata", required=True, type=click.Path(path_type=Path), help="Folder of root and targets.")
+@click.option("--online-key", type=click.Path(path_type=Path), help="Needed the first time and after its rotation.")
+def add(
+    config_path: Path, bundles: tuple[Path, ...], metadata: Path, online_key: Path | None, *, as_json: bool
+) -> None:
+    """Publish bundles and the metadata that lists them; no device takes them before 'start'.
+
+    Without bundles, publish renewed or rotated metadata.
+    """
+    config = configuration(config_path)
+    now_s, artifacts = WallClock().now_s(), FileBlobs(config.data_dir / "artifacts")
+    store = ReleaseMetadata(config.data_dir)
+    try:
+        added = store.take_in(metadata, online_key, bundles, artifacts, now_s)
+    except OSError as error:
+        msg = f"the release cannot be added: {error}"
+        raise UnavailableError(msg) from error
+    with opened(config) as database, database.transaction() as tx:
+        for each in added:
+            tx.save_releases(with_bundles(tx.releases(), replace(each, added_s=now_s)))
+            names = ", ".join(each.bundles)
+            tx.add_audit(
+                AuditEntry(
+                    at_s=now_s,
+                    who=at_the_command_line(),
+                    action="add-release",
+                    target=each.version,
+                    before="",
+                    after=names,
+                )
+            )
+    rows = [(each.version, name, sha256) for each in added for name, sha256 in each.bundles.items()]
+    rows += [("", f"{role} is valid until", when(until_s)) for role, until_s in store.expiries().items()]
+    show(added, ("release", "bundle", "sha256"), rows, as_json=as_json)
+
+
+@release.command("list")
+@config_option
+@json_option
+def list_releases(config_path: Path, *, as_json: bool) -> None:
+    """List releases, newest version first, and how their devices fare."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        rows = release_views(view, WallClock().now_s())
+    show(rows, _COLUMNS, [_cells(each) for each in rows], as_json=as_json)
+
+
+@release.command("show")
+@config_option
+@json_option
+@_version
+def show_release(config_path: Path, version: str, *, as_json: bool) -> None:
+    """Show a release: its stage with the reason, and how its devices fare."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        found = find(view.releases(), version)
+        if found is None:
+            msg = f"there is no release {version}; 'release list' shows them"
+            raise ConfigError(msg)
+        row = release_view(view, found, WallClock().now_s())
+    show(row, _COLUMNS, [_cells(row)], as_json=as_json)
+
+
+def _add_decision(action: ReleaseAction, does: str, now: str, *more: click.Option) -> None:
+    """Add the command that asks the running service for an action."""
+
+    @release.command(action.value, help=does)
+    @config_option
+    @json_option
+    @_version
+    @_reason
+    def decide(config_path: Path, version: str, reason: str, share: float = 100.0, *, as_json: bool) -> None:
+        body = {"action": action.value, "reason": reason, "share": share / 100}
+        said = now.format(version=version, share=share)
+        change(config_path, f"/releases/{version}", body, said, as_json=as_json)
+
+    decide.params.extend(more)
+
+
+for _decision in (
+    (
+        ReleaseAction.PAUSE,
+        "Offer it to no further device; 'start' goes on.",
+        "no further device takes {version}",
+    ),
+    (ReleaseAction.PROMOTE, "Offer it to all devices.", "all devices take {version}"),
+    (
+        ReleaseAction.ROLLBACK,
+        "Take it back for good: devices go back.",
+        "devices leave {version}",
+    ),
+):
+    _add_decision(*_decision)
+_add_decision(
+    ReleaseAction.START,
+    "Offer a release to a share of the devices, change the share, or go on after a pause.",
+    "{share:g} % of the devices try {version}",
+    click.Option(["--share"], default=5.0, show_default=True, type=click.FloatRange(0, 100, min_open=True), help="%."),
+)
+
+
+def _cells(row: ReleaseView) -> tuple[object, ...]:
+    tried = None if row.health is None else row.health.tried
+    counts = (None,) * 4 if tried is None else (tried.devices, tried.trained, tried.taken_back, tried.silent)
+    stage = f"{row.rollout.stage.value}{', paused' if row.paused else ''}"
+    return row.version, stage, f"{100 * row.share:g} %", *counts, len(row.bundles), row.rollout.reason

@@ -1,0 +1,76 @@
+"""Carries out what operators and trials decide about releases of the agent (:mod:`coordinator.versions.releases`)."""
+
+from __future__ import annotations
+
+import structlog
+
+from coordinator.engine.unit_of_work import UnitOfWork
+from coordinator.tasks.operations import AuditEntry, ChangeRelease, OperationRefused, ReleaseAction
+from coordinator.versions import releases as pure
+from coordinator.versions.releases import Releases
+from coordinator.versions.rollout import TrialFailed, TrialPolicy
+
+JUDGED_EVERY_S = 60.0
+"""Pause between verdicts: each reads the devices heard of since the trial began."""
+_WHO = "the trial"
+
+_log = structlog.get_logger("coordinator")
+
+
+class ReleaseService:
+    """Moves releases between stages.
+
+    Args:
+        policy: how many devices try a release, and for how long.
+    """
+
+    def __init__(self, policy: TrialPolicy) -> None:
+        self._policy = policy
+        self._next_s = 0.0
+
+    def tick(self, unit: UnitOfWork) -> None:
+        """Judge the release on trial, if there is one and it is time."""
+        if self._next_s - JUDGED_EVERY_S <= unit.now_s < self._next_s:  # else due, or the clock was set back
+            return
+        self._next_s = unit.now_s + JUDGED_EVERY_S
+        releases = unit.tx.releases()
+        canary = pure.canary_of(releases)
+        if canary is None:
+            return
+        event = pure.judge(self._policy, canary, unit.tx.release_health(canary, unit.now_s), unit.now_s)
+        if event is not None:
+            action = ReleaseAction.ROLLBACK if isinstance(event, TrialFailed) else ReleaseAction.PROMOTE
+            _keep(unit, _WHO, canary.version, action, releases, pure.moved(releases, canary, event))
+
+    def change(self, asked: ChangeRelease, who: str, unit: UnitOfWork) -> bool | OperationRefused:
+        """Carry out an operator's request; False if nothing had to change."""
+        releases = unit.tx.releases()
+        release = pure.find(releases, asked.version)
+        if release is None:
+            return OperationRefused(f"there is no release {asked.version}; 'release add' adds one")
+        after = pure.changed(releases, release, asked, unit.tx.last_round_number(), unit.now_s)
+        if isinstance(after, str):
+            return OperationRefused(after)
+        if after == releases:
+            return False
+        _keep(unit, who, asked.version, asked.action, releases, after)
+        return True
+
+
+def _keep(unit: UnitOfWork, who: str, version: str, action: ReleaseAction, before: Releases, after: Releases) -> None:
+    unit.tx.save_releases(after)
+    said = [_said(releases, version) for releases in (before, after)]
+    unit.tx.add_audit(
+        AuditEntry(
+            at_s=unit.now_s, who=who, action=f"{action.value}-release", target=version, before=said[0], after=said[1]
+        )
+    )
+    unit.after_commit.append(lambda: _log.info("release_changed", version=version, by=who, now=said[1]))
+
+
+def _said(releases: Releases, version: str) -> str:
+    release = pure.find(releases, version)
+    if release is None:
+        return ""
+    paused = ", paused" if release.paused else ""
+    return f"{release.rollout.stage.value}{paused}: {release.rollout.reason}"[:200]

@@ -1,0 +1,52 @@
+"""The mean of clipped updates with noise: what a private round publishes.
+
+With C as the clip norm, n as the goal, z as the noise multiplier and g as the step of the tree noise::
+
+    (sum(s_k u_k) + z C g) / n
+
+Every device counts the same and moves the sum by at most C: the sensitivity. n is the goal also when fewer report, so
+that it tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_sum
+from coordinator.learning.privacy.tree_noise import noise_step
+
+
+class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task's sums are noised; fixed when the task is created.
+
+    Attributes:
+        clip_norm: C.
+        devices: n.
+        multiplier: z.
+        separation: S, rounds of a tree.
+        key: the secret of the noise, in hex.
+    """
+
+    clip_norm: float
+    devices: int
+    multiplier: float
+    separation: int
+    key: str
+
+
+def noised_mean(terms: NoiseTerms, step: int) -> Aggregate:
+    """The function that combines the updates of a cohort, all of weight 1.
+
+    Args:
+        terms: of the task.
+        step: number of the rounds that the task committed before.
+    """
+
+    def aggregate(contributions: Iterable[Contribution], size: int) -> Combined:
+        total, _ = weighted_sum(contributions, size)
+        total += terms.multiplier * terms.clip_norm * noise_step(bytes.fromhex(terms.key), step, terms.separation, size)
+        return Combined(total / terms.devices)
+
+    return aggregate

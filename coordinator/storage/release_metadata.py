@@ -1,0 +1,196 @@
+"""The coordinator's half of the releases' metadata (The Update Framework): publishes it, and signs what is online.
+
+``data_dir/releases`` holds ``metadata/`` as devices fetch it, and ``online.key``, which signs three roles: the order
+who takes which release (a delegated role), the snapshot and the timestamp. Their version is the time in seconds, so
+that a coordinator that was restored from a backup needs no memory to go forward. Root and targets come from the owner
+(:mod:`firmware_scripts.release_keys`) and are published only if a device that trusts the first root would accept them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from securesystemslib.signer import CryptoSigner
+from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
+from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
+from tuf.ngclient import FetcherInterface, Updater
+
+from coordinator.storage.blobs import FileBlobs, unavailable
+from coordinator.versions.releases import Release
+from host.files import private_folder, replace_file
+from wire.errors import ConfigError
+from wire.release_version import numbers
+from wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
+
+LIFETIME = timedelta(days=2)
+"""How long online metadata is valid: the longest that somebody between can hide a new release."""
+SIGNED_AGAIN_S = 3600.0
+KEPT = 5
+"""Online versions kept, for devices that are just fetching one."""
+_OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.type)
+
+
+class ReleaseMetadata:
+    """The metadata of releases on disk. Thread-safe.
+
+    Args:
+        data_dir: the coordinator's folder.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir / "releases"
+        self._lock = threading.Lock()
+        self._signed: ReleaseOrder | None = None
+        self._signed_s = 0.0
+
+    def file(self, name: str, ordered: Callable[[], ReleaseOrder], now_s: float) -> Path | None:
+        """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed.
+
+        Raises:
+            UnavailableError: the disk is full or broken.
+        """
+        if name == f"{Timestamp.type}.json" and (self._folder / "online.key").is_file():
+            order = ordered()
+            with self._lock:
+                if order != self._signed or not 0 <= now_s - self._signed_s < SIGNED_AGAIN_S:
+                    try:
+                        _sign(self._folder, order, now_s)
+                    except OSError as error:
+                        raise unavailable(self._folder, error) from error
+                    self._signed, self._signed_s = order, now_s
+        path = self._folder / "metadata" / name
+        return path if path.parent == self._folder / "metadata" and path.is_file() else None
+
+    def take_in(
+        self, source: Path, key: Path | None, bundles: Sequence[Path], artifacts: FileBlobs, now_s: float
+    ) -> tuple[Release, ...]:
+        """Publish the owner's metadata and bundles, if a device would accept all of it; returns the releases.
+
+        Args:
+            source: the owner's folder of root and targets.
+            key: the online key; None keeps the one that is here.
+            bundles: bundles that targets lists, under their own names.
+            artifacts: stores the bundles.
+            now_s: the time.
+
+        Raises:
+            ConfigError: a device would refuse something.
+            OSError: a file cannot be read or written.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
+            staged = Path(folder)
+            (staged / "metadata").mkdir()
+            for origin in (source, self._folder / "metadata"):  # what was published never changes
+                for path in _offline_files(origin):
+                    shutil.copyfile(path, staged / "metadata" / path.name)
+            shutil.copyfile(key or self._folder / "online.key", staged / "online.key")
+            try:
+                _sign(staged, ReleaseOrder(), now_s)
+                found = _as_a_device(staged, bundles)
+            except (RepositoryError, DownloadError, ValueError) as error:
+                msg = f"devices would refuse this: {error}; see 'nightjar-firmware keys' and docs/releases.md"
+                raise ConfigError(msg) from error
+            releases = [_release(path, target, artifacts, now_s) for path, target in found]
+            private_folder(self._folder)
+            private_folder(self._folder / "metadata")
+            for path in _offline_files(staged / "metadata"):
+                replace_file(self._folder / "metadata" / path.name, path.read_bytes())
+            replace_file(self._folder / "online.key", (staged / "online.key").read_bytes())
+        return tuple(releases)
+
+    def expiries(self) -> dict[str, float]:
+        """When the newest root and targets expire, in seconds since 1970; empty before the first release."""
+        found = {}
+        for role in _OFFLINE_ROLES:
+            version = _newest(self._folder / "metadata", role)
+            if version:
+                path = self._folder / "metadata" / f"{version}.{role}.json"
+                found[role] = Metadata.from_file(str(path)).signed.expires.timestamp()
+        return found
+
+
+def _sign(folder: Path, order: ReleaseOrder, now_s: float) -> None:
+    """Sign and write rollout, snapshot and last the timestamp, which makes them count."""
+    metadata = folder / "metadata"
+    signer = CryptoSigner(load_pem_private_key((folder / "online.key").read_bytes(), None))
+    version = max(int(now_s), _newest(metadata, Snapshot.type) + 1)
+    expires = (datetime.fromtimestamp(now_s, UTC) + LIFETIME).replace(microsecond=0)
+    custom = {"custom": msgspec.to_builtins(order)}
+    target = TargetFile(0, {"sha256": hashlib.sha256().hexdigest()}, ORDER, custom)
+    listed = {
+        f"{Targets.type}.json": MetaFile(_newest(metadata, Targets.type)),
+        f"{ROLLOUT}.json": MetaFile(version),
+    }
+    rollout = Metadata(Targets(version, expires=expires, targets={ORDER: target}))
+    snapshot = Metadata(Snapshot(version, expires=expires, meta=listed))
+    timestamp = Metadata(Timestamp(version, expires=expires, snapshot_meta=MetaFile(version)))
+    for each in (rollout, snapshot, timestamp):
+        each.sign(signer)
+    replace_file(metadata / f"{version}.{ROLLOUT}.json", rollout.to_bytes())
+    replace_file(metadata / f"{version}.{Snapshot.type}.json", snapshot.to_bytes())
+    replace_file(metadata / f"{Timestamp.type}.json", timestamp.to_bytes())
+    for role in _ONLINE_ROLES:
+        for number in _versions(metadata, role)[:-KEPT]:
+            (metadata / f"{number}.{role}.json").unlink(missing_ok=True)
+
+
+def _as_a_device(staged: Path, bundles: Sequence[Path]) -> list[tuple[Path, TargetFile]]:
+    """Check everything as a device that trusts the first root does; returns the bundles' targets."""
+    first = min(_versions(staged / "metadata", Root.type), default=0)
+    root = staged / "metadata" / f"{first}.root.json"
+    updater = Updater(
+        str(staged / "device"), "file:", fetcher=_Folder(staged / "metadata"), bootstrap=root.read_bytes()
+    )
+    updater.refresh()
+    found = []
+    for path in bundles:
+        target = updater.get_targetinfo(path.name)
+        if target is None:
+            msg = f"targets does not list {path.name}: 'nightjar-firmware keys add' lists it"
+            raise ConfigError(msg)
+        with path.open("rb") as file:
+            target.verify_length_and_hashes(file)
+        found.append((path, target))
+    return found
+
+
+class _Folder(FetcherInterface):
+    """Fetches metadata from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        path = self._folder / url.rpartition("/")[2]
+        if not path.is_file():
+            msg = f"there is no {path.name}"
+            raise DownloadHTTPError(msg, 404)
+        return iter([path.read_bytes()])
+
+
+def _release(path: Path, target: TargetFile, artifacts: FileBlobs, now_s: float) -> Release:
+    version = path.name.split("-")[1]
+    numbers(version)
+    facts = msgspec.convert(target.custom, BundleFacts)
+    sha256 = artifacts.put(path.read_bytes())
+    return Release(version=version, bundles={path.name: sha256}, security=facts.security, added_s=now_s)
+
+
+def _offline_files(folder: Path) -> list[Path]:
+    return [path for role in _OFFLINE_ROLES for path in folder.glob(f"[0-9]*.{role}.json")]
+
+
+def _versions(folder: Path, role: str) -> list[int]:
+    return sorted(int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*.{role}.json"))
+
+
+def _newest(folder: Path, role: str) -> int:
+    return max(_versions(folder, role), default=0)

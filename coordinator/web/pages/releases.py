@@ -1,0 +1,52 @@
+"""The page of agent releases: how far each is, how its devices fare, and the buttons to change that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, redirect, render_template, url_for
+from msgspec import Meta
+from werkzeug.wrappers import Response
+
+from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
+from coordinator.web import asking
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.operating import operate
+from coordinator.web.pages.site import Site
+from coordinator.web.release_routes import release_views
+
+CHOICES = {
+    "candidate": (ReleaseAction.START,),
+    "canary": (ReleaseAction.START, ReleaseAction.PAUSE, ReleaseAction.PROMOTE, ReleaseAction.ROLLBACK),
+    "current": (ReleaseAction.ROLLBACK,),
+}
+"""Stage -> what can be done."""
+
+
+class ReleaseForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of a release, as the form sends it."""
+
+    action: ReleaseAction
+    reason: Reason
+    percent: Annotated[float, Meta(gt=0, le=100)] = 5.0
+
+
+def add_releases(blueprint: Blueprint, site: Site) -> None:
+    """Add the page of releases."""
+    ports = site.ports
+
+    @blueprint.get("/releases")
+    @needs(Role.VIEWER)
+    def releases() -> str:
+        with ports.repository.transaction() as view:
+            rows = release_views(view, ports.clock.now_s())
+        return render_template("releases.html", releases=rows, choices=CHOICES)
+
+    @blueprint.post("/releases/<version>")
+    @needs(Role.OPERATOR)
+    def change_release(version: str) -> Response:
+        asked = asking.form(ReleaseForm)
+        operate(ports, ChangeRelease(version, asked.action, asked.reason, asked.percent / 100))
+        return redirect(url_for("pages.releases"), 303)

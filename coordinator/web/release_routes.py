@@ -1,0 +1,86 @@
+"""``/api/v1/releases``: routes to read releases of the agent, and to change who gets them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from flask import Blueprint
+from msgspec import Meta
+from spectree import SpecTree
+
+from coordinator.storage.database import DatabaseView
+from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
+from coordinator.versions.releases import Release, ReleaseHealth, find
+from coordinator.versions.rollout import Stage
+from coordinator.web import asking
+from coordinator.web import documents as docs
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.answers import answers
+from coordinator.web.operating import change
+from coordinator.web.ports import WebPorts
+
+
+class ReleaseView(Release, frozen=True, kw_only=True):
+    """A release of the agent; ``health`` is that of its devices while it is on trial or current."""
+
+    health: ReleaseHealth | None = None
+
+
+class ReleaseList(msgspec.Struct, frozen=True):
+    """Releases, newest version first."""
+
+    items: list[ReleaseView]
+
+
+class ReleaseChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do with a release; ``share`` of the devices get one that is started."""
+
+    action: ReleaseAction
+    reason: Reason
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.05
+
+
+def release_views(view: DatabaseView, now_s: float) -> list[ReleaseView]:
+    """All releases, newest version first."""
+    return [release_view(view, release, now_s) for release in reversed(view.releases())]
+
+
+def release_view(view: DatabaseView, release: Release, now_s: float) -> ReleaseView:
+    """A release, with the health of its devices."""
+    out = release.rollout.stage in {Stage.CANARY, Stage.CURRENT}
+    health = view.release_health(release, now_s) if out else None
+    return ReleaseView(**msgspec.structs.asdict(release), health=health)
+
+
+def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+    """Add the routes of releases to the API."""
+    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
+    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
+
+    @blueprint.get("/releases")
+    @spec.validate(resp=answers(ReleaseList), **looks)
+    @needs(Role.VIEWER)
+    def releases() -> ReleaseList:
+        """List releases of the agent, newest version first."""
+        with ports.repository.transaction() as view:
+            return ReleaseList(release_views(view, ports.clock.now_s()))
+
+    @blueprint.get("/releases/<version>")
+    @spec.validate(resp=answers(ReleaseView, 404), **looks)
+    @needs(Role.VIEWER)
+    def one_release(version: str) -> ReleaseView:
+        """Show a release of the agent, and how its devices fare."""
+        with ports.repository.transaction() as view:
+            release = find(view.releases(), version)
+            if release is None:
+                asking.missing(f"release {version[:32]}")
+            return release_view(view, release, ports.clock.now_s())
+
+    @blueprint.post("/releases/<version>")
+    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @needs(Role.OPERATOR)
+    def change_release(version: str, json: ReleaseChange) -> docs.Changed:
+        """Start, pause, promote or roll back a release of the agent."""
+        return change(ports, ChangeRelease(version, json.action, json.reason, json.share))

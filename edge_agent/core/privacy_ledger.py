@@ -1,0 +1,84 @@
+"""A device's own ledger of differential privacy: what it has promised away, by task, and when it stops. Pure.
+
+A task's whole epsilon is charged when the device first takes part, because each report may be followed by all the
+others that the task allows. Several tasks add up (basic composition). The figures are those of the coordinator's signed
+terms; a coordinator that lies about them sees the reports anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from wire.limits import Limits
+from wire.messages import Assignment, PrivacyTerms, Work
+
+
+class LedgerEntry(msgspec.Struct, frozen=True):
+    """What a device has spent in a task.
+
+    Attributes:
+        task: name of the task.
+        terms: the newest terms under which it made a report.
+        reports: how many it made.
+    """
+
+    task: str
+    terms: PrivacyTerms
+    reports: int
+
+
+def charged(entries: Sequence[LedgerEntry], assignment: Assignment) -> LedgerEntry | None:
+    """The task's new entry after a report of this assignment; None if the assignment promises nothing."""
+    if assignment.privacy is None or assignment.work is not Work.TRAIN:
+        return None
+    before = _entry(entries, assignment.task)
+    return LedgerEntry(assignment.task, assignment.privacy, 1 if before is None else before.reports + 1)
+
+
+def spent(entries: Sequence[LedgerEntry]) -> float:
+    """Epsilon of all tasks together."""
+    return sum(entry.terms.epsilon for entry in entries)
+
+
+def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limits) -> list[str]:
+    """Why a device does not make a report of this assignment.
+
+    >>> terms = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
+    >>> again = msgspec.structs.replace(terms, step=13)
+    >>> from wire.identifiers import Sha256
+    >>> from wire.messages import CodecChoice, TrainingPlan
+    >>> plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0)
+    >>> order = Assignment(task="a", round=9, attempt=1, version=1, manifest=Sha256("0" * 64), codec=CodecChoice(),
+    ...     plan=plan, report_deadline_s=60.0, privacy=again)
+    >>> faults([LedgerEntry("a", terms, 1)], order, Limits())
+    ['privacy: it made a report in round 4 of the task, and may again from 14 on, got 13']
+    """
+    terms = assignment.privacy
+    if terms is None or assignment.work is not Work.TRAIN:
+        return []
+    found = []
+    before = _entry(entries, assignment.task)
+    if terms.step >= terms.rounds:
+        found.append(f"privacy: the task ends after {terms.rounds} rounds, got round {terms.step}")
+    if before is not None:
+        kept = before.terms
+        if msgspec.structs.replace(terms, step=kept.step) != kept:
+            found.append(f"privacy: the terms of the task {assignment.task} changed")
+        elif terms.step < kept.step + kept.separation:
+            found.append(
+                f"privacy: it made a report in round {kept.step} of the task, and may again from "
+                f"{kept.step + kept.separation} on, got {terms.step}"
+            )
+    others = spent([entry for entry in entries if entry.task != assignment.task])
+    if limits.epsilon is not None and others + terms.epsilon > limits.epsilon:
+        found.append(
+            f"privacy: expected an epsilon of at most {limits.epsilon:g} in all, {others:g} is spent and the task has "
+            f"{terms.epsilon:g}"
+        )
+    return found
+
+
+def _entry(entries: Sequence[LedgerEntry], task: str) -> LedgerEntry | None:
+    return next((entry for entry in entries if entry.task == task), None)

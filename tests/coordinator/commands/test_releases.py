@@ -1,0 +1,97 @@
+"""``release``: publishing bundles, and what is shown of them; the pages and the API show the same."""
+
+import shutil
+
+import pytest
+
+from coordinator.storage.database import Database, database_file
+from coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from tests.coordinator.commands.site import web_half
+from tests.releases.world import Owner
+
+NAME = "nightjar-0.2.0-trixie-aarch64.tar"
+
+
+@pytest.fixture
+def owner(tmp_path):
+    return Owner(tmp_path / "owner")
+
+
+def add(ask, owner, *bundles):
+    return ask("release", "add", *bundles, "--metadata", owner.metadata, "--online-key", owner.online_key)
+
+
+def test_an_added_release_is_listed_and_audited_and_nobody_takes_it_yet(ask, site, owner):
+    (added,) = add(ask, owner, owner.release("0.2.0"))
+    assert list(added["bundles"]) == [NAME]
+    (listed,) = ask("release", "list")
+    assert (listed["version"], listed["rollout"]["stage"], listed["health"]) == ("0.2.0", "candidate", None)
+    assert ask("release", "show", "0.2.0") == listed
+    assert [(entry["action"], entry["target"]) for entry in ask("audit")][:1] == [("add-release", "0.2.0")]
+    assert (site.data / "releases/online.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_bundle_that_devices_would_refuse_is_not_published(run, site, owner):
+    bundle = owner.release("0.2.0")
+    bundle.write_bytes(bundle.read_bytes() + b"\0")
+    words = ("release", "add", bundle, "--metadata", owner.metadata, "--online-key", owner.online_key)
+    status, _, err = run(*words, "--config", site.config)
+    assert (status, "devices would refuse this" in err) == (2, True)
+    unlisted = shutil.copy(bundle, bundle.with_name("nightjar-0.3.0-trixie-aarch64.tar"))
+    status, _, err = run(*words[:2], unlisted, *words[3:], "--config", site.config)
+    assert (status, "targets does not list" in err) == (2, True)
+    assert not (site.data / "releases").exists()
+
+
+def test_rotated_metadata_is_published_without_a_bundle(ask, site, owner):
+    from firmware_scripts import release_keys
+    from tests.releases.world import now
+
+    add(ask, owner)
+    release_keys.rotate(owner.folder / "tuf", "online", now())
+    add(ask, owner)
+    assert (site.data / "releases/metadata/2.root.json").is_file()
+    assert (site.data / "releases/online.key").read_bytes() == owner.online_key.read_bytes()
+
+
+def test_the_service_is_asked_to_change_who_gets_it(run, site, owner, ask):
+    asked = []
+
+    def post(event, _database):
+        asked.append(event.operation)
+        event.answer(True)
+
+    add(ask, owner, owner.release("0.2.0"))
+    with web_half(site, post):
+        status, out, err = run("release", "start", "0.2.0", "--share", 2.5, "--config", site.config)
+        assert (status, "2.5 % of the devices try 0.2.0" in out) == (0, True), err
+        for action in ("pause", "promote", "rollback"):
+            assert run("release", action, "0.2.0", "--reason", "so", "--config", site.config)[0] == 0
+    assert asked[0] == ChangeRelease("0.2.0", ReleaseAction.START, "no reason given", 0.025)
+    assert [(each.action, each.reason) for each in asked[1:]] == [
+        (action, "so") for action in (ReleaseAction.PAUSE, ReleaseAction.PROMOTE, ReleaseAction.ROLLBACK)
+    ]
+
+
+def test_the_page_shows_releases_and_what_can_be_done(site, owner, ask):
+    from coordinator.config_file import load_config
+    from coordinator.engine.clock import WallClock
+    from coordinator.storage.blobs import FileBlobs
+    from coordinator.storage.tokens import TokenTable
+    from coordinator.web.app import create_app
+    from coordinator.web.ports import WebPorts
+
+    add(ask, owner, owner.release("0.2.0"))
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    ports = WebPorts(
+        load_config(site.config, {}), database, FileBlobs(site.data / "artifacts"), WallClock(), "none", list,
+        TokenTable(database), lambda _event: None,
+    )  # fmt: skip
+    client = create_app(ports).test_client()
+    assert ">0.2.0<" in client.get("/releases").text
+    assert client.get("/api/v1/releases").json["items"][0]["bundles"].keys() == {NAME}
+    assert client.get("/api/v1/releases/9.9.9").status_code == 404
+    assert client.get("/tuf/timestamp.json").json["signed"]["_type"] == "timestamp"
+    assert client.get("/tuf/1.root.json").json["signed"]["_type"] == "root"
+    assert client.get("/tuf/online.key").status_code == client.get("/tuf/..").status_code == 404
+    database.close()

@@ -1,0 +1,132 @@
+"""A task with differential privacy: noise, separation, terms for devices, ledger."""
+
+import numpy as np
+import pytest
+
+from coordinator.engine.inbox import Operated
+from coordinator.engine.task_creation import take_stock
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.privacy.tree_noise import noise_step
+from coordinator.rounds.round import Phase
+from coordinator.tasks.operations import RollBack
+from coordinator.tasks.settings import DpConfig, PlanConfig
+from coordinator.tasks.task import TaskStatus
+from models.manifest import Manifest
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import World
+from tests.coordinator.model_folder import LAYOUT, write_model
+from wire.errors import ConfigError
+from wire.messages import Assignment, PrivacyTerms, Rejection, RejectionReason
+from wire.parameters import weights_from_bytes
+
+PRIVATE = {
+    "privacy": Privacy.DP,
+    "rounds": 4,
+    "minimum_separation": 2,
+    "dp": DpConfig(epsilon=5.0, clip_norm=0.01),
+    "plan": PlanConfig(evaluation_share=0.0),
+}
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(write_model(tmp_path), tmp_path, **PRIVATE)
+
+
+def a_round(world, *devices):
+    world.check_in(*devices)
+    for device in devices:
+        delta = np.full(LAYOUT.size, 0.01, np.float32)
+        world.receive(device, "report", report_frame(world.assignment(device), delta, LAYOUT, 5))
+    world.work()
+
+
+def weights_of(world):
+    with world.repository.transaction() as tx:
+        manifest = Manifest.decode(world.artifacts.get(tx.current_version().manifest))
+    return weights_from_bytes(world.artifacts.get(manifest.weights.sha256), manifest.layout).astype(np.float64)
+
+
+def task_of(world):
+    with world.repository.transaction() as tx:
+        return tx.task("keyboard")
+
+
+def test_a_round_adds_the_noise_of_its_step_to_the_sum_of_clipped_updates(world):
+    noise = task_of(world).state.noise
+    for step, cohort in enumerate((("a", "b"), ("c", "d"))):
+        before = weights_of(world)
+        a_round(world, *cohort)
+        drawn = noise_step(bytes.fromhex(noise.key), step, 2, LAYOUT.size) * noise.multiplier * 0.01
+        clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)  # each update has a norm above 0.01, so it is cut to that
+        np.testing.assert_allclose(weights_of(world) - before, (clipped + drawn) / 2, rtol=1e-3, atol=1e-6)
+
+
+def test_devices_are_told_the_terms_and_the_ledger_grows(world):
+    assert task_of(world).ledger().spent == 0
+    a_round(world, "a", "b")
+    spent = task_of(world).ledger().spent
+    world.check_in("c", "d")
+    assert world.transport.to("a", Assignment)[-1].privacy == PrivacyTerms(
+        epsilon=5.0, delta=1e-6, rounds=4, separation=2, step=0
+    )
+    assert world.transport.to("c", Assignment)[-1].privacy.step == 1
+    assert 0 < spent < task_of(world).ledger().epsilon <= 5.0
+
+
+def test_a_device_takes_part_at_most_once_in_as_many_noised_rounds_as_the_separation(world):
+    a_round(world, "a", "b")
+    world.check_in("a")
+    rejection = world.transport.to("a", Rejection)[-1]
+    assert rejection.reason is RejectionReason.TOOK_PART_LATELY
+    assert rejection.detail == "differential privacy lets it take part again after 1 more rounds"
+    a_round(world, "c", "d")
+    world.check_in("a", "b")
+    assert world.phase_of(3) is Phase.REPORTING
+
+
+def test_a_round_that_was_abandoned_does_not_bring_a_device_back_sooner(world):
+    a_round(world, "a", "b")
+    for _ in range(3):
+        world.tick(3600.0)
+    world.check_in("a")
+    assert world.transport.to("a", Rejection)[-1].reason is RejectionReason.TOOK_PART_LATELY
+
+
+def test_the_task_ends_with_its_budget(world):
+    for cohort in (("a", "b"), ("c", "d"), ("a", "b"), ("c", "d")):
+        a_round(world, *cohort)
+    assert task_of(world).state.status is TaskStatus.FINISHED
+    ledger = task_of(world).ledger()
+    assert ledger.spent == ledger.epsilon
+    assert len(task_of(world).state.noised) == 4
+
+
+def test_the_key_of_the_noise_is_secret_and_survives_a_restart(world):
+    key = task_of(world).state.noise.key
+    assert len(key) == 64
+    with world.repository.transaction() as tx:
+        take_stock(tx, world.config, 0.0)
+    assert task_of(world).state.noise.key == key
+
+
+def test_the_promise_of_a_task_never_changes(world):
+    weaker = world.config
+    task = type(weaker.task)(**{**{n: getattr(weaker.task, n) for n in weaker.task.__struct_fields__}, "rounds": 5})
+    changed = type(weaker)(**{**{n: getattr(weaker, n) for n in weaker.__struct_fields__}, "task": task})
+    with world.repository.transaction() as tx, pytest.raises(ConfigError, match="never changes"):
+        take_stock(tx, changed, 0.0)
+
+
+def test_a_version_that_is_taken_back_has_spent_its_round_and_its_noise_serves_no_other(world):
+    a_round(world, "a", "b")
+    answers = []
+    world.driver.handle(Operated(RollBack(reason="no", to=0), "anna", answers.append))
+    assert answers == [True]
+    assert task_of(world).state.noised == (1,)
+    before = weights_of(world)
+    a_round(world, "c", "d")
+    noise = task_of(world).state.noise
+    second = noise_step(bytes.fromhex(noise.key), 1, 2, LAYOUT.size) * noise.multiplier * 0.01
+    clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)
+    np.testing.assert_allclose(weights_of(world) - before, (clipped + second) / 2, rtol=1e-3, atol=1e-6)

@@ -1,0 +1,115 @@
+"""Releases of the agent in the running coordinator: operators' requests, and trials that end by themselves."""
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.engine.inbox import Operated, Ticked
+from coordinator.engine.release_service import JUDGED_EVERY_S
+from coordinator.rounds.lease import Lease
+from coordinator.storage.database import IN_MEMORY, Database
+from coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
+from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find
+from coordinator.versions.rollout import Rollout, Stage
+from tests.coordinator.fakes import World
+from tests.coordinator.model_folder import write_model
+from wire.identifiers import DeviceId
+from wire.messages import Status
+
+
+@pytest.fixture
+def world(tmp_path):
+    database = Database(IN_MEMORY)
+    database.on_touch = lambda: None
+    world = World(write_model(tmp_path), tmp_path, lambda: database)
+    with database.transaction() as tx:
+        current = Rollout(stage=Stage.CURRENT, since_s=1.0)
+        tx.save_releases((Release(version="0.1.0", rollout=current), Release(version="0.2.0")))
+    yield world
+    database.close()
+
+
+def change(world, action, version="0.2.0", share=1.0):
+    answers = []
+    world.driver.handle(Operated(ChangeRelease(version, action, "because", share), "anna", answers.append))
+    return answers[0]
+
+
+def release(world, version="0.2.0"):
+    with world.repository.transaction() as tx:
+        return find(tx.releases(), version)
+
+
+def tick(world, seconds=JUDGED_EVERY_S):
+    world.driver.handle(Ticked())  # hears the broker again first
+    world.clock.time_s += seconds
+    world.driver.handle(Ticked())
+
+
+def lease(world, name, **fields):
+    with world.repository.transaction() as tx:
+        tx.save_lease(Lease(device=DeviceId(name), last_seen_s=world.clock.now_s(), **fields))
+
+
+def test_each_request_changes_the_release_and_the_audit_log(world):
+    assert change(world, ReleaseAction.START) is True
+    assert change(world, ReleaseAction.START) is False
+    assert change(world, ReleaseAction.PAUSE) is True
+    assert release(world).paused
+    assert change(world, ReleaseAction.START) is True
+    assert change(world, ReleaseAction.PROMOTE) is True
+    assert release(world, "0.1.0").rollout.stage is Stage.SUPERSEDED
+    assert change(world, ReleaseAction.ROLLBACK) is True
+    assert release(world, "0.1.0").rollout.stage is Stage.CURRENT
+    with world.repository.transaction() as tx:
+        done = [(entry.action, entry.target, entry.who) for entry in tx.audit(10)]
+    actions = ["rollback", "promote", "start", "pause", "start"]
+    assert done == [(f"{action}-release", "0.2.0", "anna") for action in actions]
+
+
+def test_what_is_impossible_is_refused(world):
+    assert isinstance(change(world, ReleaseAction.PROMOTE), OperationRefused)
+    assert isinstance(change(world, ReleaseAction.START, "9.9.9"), OperationRefused)
+
+
+def test_the_devices_of_a_trial_are_counted_by_what_they_run(world):
+    change(world, ReleaseAction.START)
+    lease(world, "well", agent_version="0.2.0", last_round=5, agent_round=3)
+    lease(world, "idle", agent_version="0.2.0", last_round=3, agent_round=3)
+    lease(world, "back", agent_version="0.1.0", taken_back="0.2.0: not up within 180 s")
+    lease(world, "other", agent_version="0.1.0", last_round=5, taken_back="0.2.01: something else")
+    with world.repository.transaction() as tx:
+        now = tx.release_health(release(world), world.clock.now_s())
+        later = tx.release_health(release(world), world.clock.now_s() + SILENT_S + 1)
+    assert now.tried == DeviceGroup(devices=3, taken_back=1, trained=1)
+    assert now.others == DeviceGroup(devices=1, trained=1)
+    assert later.tried == DeviceGroup(devices=3, taken_back=1, silent=2, trained=1)
+    assert later.others == DeviceGroup(devices=1, silent=1, trained=1)
+
+
+def test_a_release_that_devices_went_back_from_is_taken_back_by_itself(world):
+    change(world, ReleaseAction.START)
+    for name in ("a", "b"):
+        lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
+    tick(world)
+    assert release(world).rollout.stage is Stage.ROLLED_BACK
+    assert "2 of 2 devices could not run it (taken back 2)" in release(world).rollout.reason
+    assert release(world, "0.1.0").rollout.stage is Stage.CURRENT
+
+
+def test_a_release_that_devices_train_with_is_promoted_by_itself(world):
+    change(world, ReleaseAction.START)
+    for number in range(world.config.rollout.devices):
+        lease(world, f"d{number}", agent_version="0.2.0", last_round=2, agent_round=1)
+    tick(world)
+    assert release(world).rollout.stage is Stage.CURRENT
+
+
+def test_a_device_has_trained_with_a_release_only_after_it_was_heard_of_with_it(world):
+    world.check_in("a", agent_version="0.1.0")
+    with world.repository.transaction() as tx:
+        tx.save_lease(replace(tx.lease(DeviceId("a")), last_round=4))
+    world.status("a", Status(online=True, agent_version="0.2.0"))
+    world.check_in("a", agent_version="0.2.0")
+    with world.repository.transaction() as tx:
+        held = tx.lease(DeviceId("a"))
+    assert (held.agent_version, held.agent_round) == ("0.2.0", 4)

@@ -1,0 +1,117 @@
+"""Which devices get which release of the agent, and the verdict on a trial."""
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from coordinator.versions import releases as pure
+from coordinator.versions.releases import DeviceGroup, Release, ReleaseHealth, judge, order_of
+from coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed, TrialPolicy
+from wire.releases import EVERYBODY, ReleaseOffer
+
+START, PAUSE, PROMOTE, ROLLBACK = ReleaseAction
+OLD, NEW = Release(version="0.9.0", rollout=Rollout(stage=Stage.CURRENT)), Release(version="0.10.0")
+POLICY = TrialPolicy(devices=10, hours=24.0)
+HOUR_S = 3600.0
+OTHERS = DeviceGroup(devices=200, silent=10, trained=160)
+
+
+def change(releases, version, action, reason="why", share=0.05, last_round=7, now_s=100.0):
+    asked = ChangeRelease(version, action, reason, share)
+    return pure.changed(releases, pure.find(releases, version), asked, last_round, now_s)
+
+
+def started(share=0.05):
+    return change((OLD, NEW), "0.10.0", START, share=share)
+
+
+def stages(releases):
+    return {each.version: each.rollout.stage.value for each in releases}
+
+
+def test_a_started_release_goes_to_its_share_and_the_former_to_the_rest():
+    releases = started()
+    assert order_of(releases).offers == (ReleaseOffer("0.10.0", 50_000), ReleaseOffer("0.9.0", EVERYBODY))
+    assert pure.canary_of(releases).since_round == 7
+
+
+def test_a_paused_release_is_offered_to_nobody_until_it_is_started_again():
+    paused = change(started(), "0.10.0", PAUSE)
+    assert order_of(paused).offers == (ReleaseOffer("0.9.0", EVERYBODY),)
+    assert order_of(paused).withdrawn == {}
+    again = change(paused, "0.10.0", START, share=0.2, last_round=9, now_s=200.0)
+    assert order_of(again).offers[0] == ReleaseOffer("0.10.0", 200_000)
+    assert pure.canary_of(again).rollout.since_s == 100.0
+
+
+def test_a_promoted_release_takes_the_place_of_the_former():
+    after = change(started(), "0.10.0", PROMOTE, "looks well", now_s=300.0)
+    assert stages(after) == {"0.9.0": "superseded", "0.10.0": "current"}
+    back = change(after, "0.10.0", ROLLBACK, "it drains batteries", now_s=400.0)
+    assert stages(back) == {"0.9.0": "current", "0.10.0": "rolled-back"}
+    assert order_of(back).withdrawn == {"0.10.0": "it drains batteries"}
+
+
+def test_what_cannot_be_done_says_why():
+    releases = started()
+    third = Release(version="0.11.0")
+    assert "0.10.0 is on trial" in change((*releases, third), "0.11.0", START)
+    older = Release(version="0.8.0")
+    assert "take no older one" in change((older, OLD), "0.8.0", START)
+    gone = change(releases, "0.10.0", ROLLBACK)
+    assert "take none twice" in change(gone, "0.10.0", START)
+    for action in (PAUSE, PROMOTE, ROLLBACK):
+        assert "is candidate" in change((NEW,), "0.10.0", action)
+
+
+def test_more_bundles_of_a_release_join_those_that_it_has():
+    one = pure.with_bundles((), replace(NEW, bundles={"a": "1"}))
+    assert pure.with_bundles(one, replace(NEW, bundles={"b": "2"}, security=True)) == (
+        replace(NEW, bundles={"a": "1", "b": "2"}, security=True),
+    )
+
+
+def verdict(tried, hours=1.0, others=OTHERS, release=None):
+    release = release or pure.canary_of(started())
+    return judge(POLICY, release, ReleaseHealth(tried=tried, others=others), 100.0 + hours * HOUR_S)
+
+
+def test_enough_devices_that_trained_with_it_pass_it():
+    assert isinstance(verdict(DeviceGroup(devices=12, trained=10)), TrialPassed)
+    assert verdict(DeviceGroup(devices=12, trained=9)) is None
+
+
+@pytest.mark.parametrize(("back", "silent"), [(2, 0), (1, 1), (0, 2)])
+def test_a_release_that_fails_on_its_first_devices_is_taken_back_at_once(back, silent):
+    event = verdict(DeviceGroup(devices=3, taken_back=back, silent=silent))
+    assert isinstance(event, TrialFailed)
+    assert "2 of 3 devices could not run it" in event.reason
+
+
+def test_one_failure_alone_waits_for_the_end_of_the_trial():
+    one = DeviceGroup(devices=1, taken_back=1)
+    assert verdict(one) is None
+    assert isinstance(verdict(one, hours=25.0), TrialFailed)
+
+
+def test_a_few_failures_among_many_are_chance():
+    assert verdict(DeviceGroup(devices=100, taken_back=6, trained=9)) is None
+
+
+def test_as_many_silent_devices_as_among_the_others_are_no_fault():
+    quiet = DeviceGroup(devices=200, silent=100, trained=100)
+    assert isinstance(verdict(DeviceGroup(devices=40, silent=20, trained=20), others=quiet), TrialPassed)
+
+
+def test_after_the_time_of_a_trial_fewer_devices_suffice_if_they_train_like_the_others():
+    assert isinstance(verdict(DeviceGroup(devices=4, trained=3), hours=25.0), TrialPassed)
+    failed = verdict(DeviceGroup(devices=40, trained=4), hours=25.0)
+    assert isinstance(failed, TrialFailed)
+    assert "did not train" in failed.reason
+
+
+def test_a_release_that_nobody_tried_or_that_is_paused_is_not_promoted():
+    assert verdict(DeviceGroup(), hours=100.0) is None
+    paused = replace(pure.canary_of(started()), paused=True)
+    assert verdict(DeviceGroup(devices=50, trained=50), release=paused) is None
+    assert isinstance(verdict(DeviceGroup(devices=50, taken_back=40), release=paused), TrialFailed)

@@ -1,0 +1,62 @@
+from msgspec.structs import replace
+
+from edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, spent
+from wire.identifiers import Sha256
+from wire.limits import Limits
+from wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
+
+TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
+
+
+def order(task="keyboard", terms=TERMS, **changes):
+    return Assignment(
+        task=task,
+        round=9,
+        attempt=1,
+        version=1,
+        manifest=Sha256("0" * 64),
+        codec=CodecChoice(),
+        plan=TrainingPlan(learning_rate=1.0, clip_norm=1.0),
+        report_deadline_s=60.0,
+        privacy=terms,
+        **changes,
+    )
+
+
+def test_a_task_is_charged_once_and_its_reports_are_counted():
+    first = charged([], order())
+    assert first == LedgerEntry("keyboard", TERMS, 1)
+    later = charged([first], order(terms=replace(TERMS, step=14)))
+    assert (later.reports, later.terms.step) == (2, 14)
+    assert spent([later]) == 8.0
+
+
+def test_what_promises_nothing_or_trains_nothing_costs_nothing():
+    assert charged([], order(terms=None)) is None
+    assert charged([], order(work=Work.EVALUATE)) is None
+    assert faults([], order(terms=None), Limits()) == []
+
+
+def test_a_device_keeps_the_separation_though_the_coordinator_does_not():
+    entry = LedgerEntry("keyboard", TERMS, 1)
+    assert faults([entry], order(terms=replace(TERMS, step=14)), Limits()) == []
+    for step in (3, 4, 5, 13):
+        assert "may again from 14 on" in faults([entry], order(terms=replace(TERMS, step=step)), Limits())[0]
+
+
+def test_terms_that_change_within_a_task_are_refused():
+    entry = LedgerEntry("keyboard", TERMS, 1)
+    for changed in ({"epsilon": 7.0}, {"rounds": 200}, {"separation": 1}, {"delta": 1e-5}):
+        (fault,) = faults([entry], order(terms=replace(TERMS, step=50, **changed)), Limits())
+        assert fault == "privacy: the terms of the task keyboard changed"
+
+
+def test_a_report_after_the_last_round_is_refused():
+    assert "ends after 100 rounds" in faults([], order(terms=replace(TERMS, step=100)), Limits())[0]
+
+
+def test_tasks_add_up_to_the_limit_of_the_device():
+    entry, limits = LedgerEntry("keyboard", TERMS, 1), Limits(epsilon=10.0)
+    assert faults([entry], order(terms=replace(TERMS, step=14)), limits) == []
+    (fault,) = faults([entry], order(task="another"), limits)
+    assert fault == "privacy: expected an epsilon of at most 10 in all, 8 is spent and the task has 8"

@@ -1,0 +1,77 @@
+"""What a device does about the releases that the coordinator orders."""
+
+import pytest
+
+from tests.releases.world import PLATFORM, TO_ALL
+from wire.errors import UnavailableError
+from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
+
+
+def test_an_ordered_release_is_fetched_verified_and_handed_over(owner, coordinator, device):
+    bundle = owner.release("0.2.0")
+    coordinator.add(owner, bundle)
+    assert device.look().text == "release 0.1.0 is what this device should have"  # not started yet
+    coordinator.order = TO_ALL
+    assert device.look().text == "release 0.2.0 was fetched and handed over"
+    assert device.handed_over.read_bytes() == bundle.read_bytes()
+    assert device.look().text == "a release is handed over already"
+
+
+def test_only_the_share_takes_it(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = ReleaseOrder((ReleaseOffer("0.2.0", 100),))
+    assert device.look().text == "release 0.1.0 is what this device should have"
+
+
+@pytest.mark.parametrize(("present", "refused"), [("0.2.0", ()), ("0.3.0", ()), ("0.1.0", ["0.2.0"])])
+def test_what_runs_is_older_or_was_taken_back_here_is_not_fetched(owner, coordinator, device, present, refused):
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = TO_ALL
+    device.runs(present, refused)
+    assert device.look().text == f"release {present} is what this device should have"
+    assert not device.handed_over.exists()
+
+
+def test_on_battery_or_a_metered_network_only_a_security_release_is_fetched(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"), owner.release("0.3.0", security=True))
+    coordinator.order = TO_ALL
+    assert device.look(free=False).text.startswith("release 0.2.0 waits")
+    coordinator.order = ReleaseOrder((ReleaseOffer("0.3.0", EVERYBODY),))
+    assert device.look(free=False).text == "release 0.3.0 was fetched and handed over"
+
+
+def test_a_withdrawn_release_is_reported_to_the_release_manager_once_it_can_go_back(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = ReleaseOrder(withdrawn={"0.2.0": "it crashes"})
+    device.runs("0.2.0")
+    assert device.look().text == "release 0.2.0 was withdrawn"
+    assert (device.handed_over.parent / "withdrawn.json").read_bytes() == b'{"version":"0.2.0","reason":"it crashes"}'
+    device.runs("0.2.0", ["0.2.0"])  # there is nothing to go back to
+    assert device.look().text == "release 0.2.0 is what this device should have"
+
+
+def test_a_platform_without_a_bundle_keeps_what_it_has(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = ReleaseOrder((ReleaseOffer("0.3.0", EVERYBODY),))
+    assert device.look().text == f"release 0.3.0 has no bundle for {PLATFORM}"
+
+
+def test_a_fetch_is_continued_where_it_was_cut(owner, coordinator, device):
+    bundle = owner.release("0.2.0")
+    (release,) = coordinator.add(owner, bundle)
+    (sha256,) = release.bundles.values()
+    coordinator.order = TO_ALL
+    data = bundle.read_bytes()
+    partial = device.handed_over.with_name(f"{sha256}.part")
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(data[:1000])
+    coordinator.between[f"/artifacts/{sha256}"] = data[:1000] + bytes(len(data) - 1000)
+    assert device.look().refused.startswith("0.2.0: artifact")  # the rest was not what it should be
+    partial.write_bytes(data[:1000])
+    del coordinator.between[f"/artifacts/{sha256}"]
+    assert device.look().text == "release 0.2.0 was fetched and handed over"
+
+
+def test_a_coordinator_without_releases_is_no_fault_of_the_metadata(coordinator, device):
+    with pytest.raises(UnavailableError):
+        device.look()
