@@ -11,8 +11,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 _HEAD = """# Experiments
 
 Results of [the laboratory](laboratory.md), made by `python -m tests.pages` from `experiments/results.json`. `python -m
-experiments.record` records a run, `python -m experiments.curves` draws the curves. Recall in %, of the part that is
-named: *validation*, on which settings were chosen, or *test*. What follows is in [learning](learning.md).
+experiments.record` records a run, `python -m experiments.curves` draws the curves. Top-1 / top-3 recall in %, of
+the part that is named: *validation*, on which settings were chosen, or *test*. What follows: [learning](learning.md).
 
 """
 
@@ -84,6 +84,10 @@ def _section(each: Recorded) -> str:
         )
         if top1 is not None and top3 is not None
     ]
+    people = ""
+    if found.held_out_top1 is not None and found.held_out_top3 is not None:
+        people = f"; people who never train: {100 * found.held_out_top1:.2f} / {100 * found.held_out_top3:.2f}"
+    seeds = ", ".join(map(str, each.seeds))
     lines = [
         f"## {each.name}",
         "",
@@ -91,25 +95,15 @@ def _section(each: Recorded) -> str:
         each.command,
         "```",
         "",
-        f"- top-1 / top-3 on {found.part}: **{100 * found.top1:.2f} / {100 * found.top3:.2f}**, perplexity "
-        f"{found.perplexity:.0f}; {100 * found.top1_start:.2f} at the start",
+        f"- {found.part}: **{100 * found.top1:.2f} / {100 * found.top3:.2f}** ({100 * found.top1_start:.2f} at the "
+        f"start), perplexity {found.perplexity:.0f}{people}",
     ]
-    if found.held_out_top1 is not None and found.held_out_top3 is not None:
-        lines.append(f"- of people who never train: {100 * found.held_out_top1:.2f} / {100 * found.held_out_top3:.2f}")
-    if each.curve:
-        points = ", ".join(
-            f"{100 * point.top1:.1f} ({point.round:,})" for point in each.curve[:: -(-len(each.curve) // 8)]
-        )
-        lines.append(f"- top-1 by rounds: {points}")
     if references:
         lines.append("- the same text: " + ", ".join(references))
     if each.printed is not None:
         lines.append(f"- top-1 in the source document: {100 * each.printed:.2f}")
-    seeds = ", ".join(map(str, each.seeds))
     lines += [
-        f"- {found.model}, {found.parameters:,} parameters, {found.rounds} rounds",
-        f"- bytes: {found.report_bytes_median:,} a report, {found.bytes_down_median:,} down",
-        f"- seed {seeds}; code {each.commit}",
+        f"- {found.report_bytes_median:,} B up, {found.bytes_down_median:,} down; seed {seeds}; code {each.commit}",
         "",
     ]
     return "\n".join(lines)
