@@ -169,7 +169,7 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
     """Faults of a configuration: settings that contradict each other, and missing files."""
     task, broker = config.task, config.broker
     measured = task.evaluation_text is not None
-    faults = [f"task.{fault}" for fault in task_faults(task, config.limits, measured=measured)]
+    faults = [f"task.{fault}" for fault in task_faults(task, config.limits, measured=measured, enrolled=config.tls)]
     if task.kind is not Work.TRAIN:
         faults.append("task.kind: expected 'train' of the first task, which makes the versions; others are made later")
     if task.source != SourceConfig():

@@ -21,12 +21,14 @@ from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
 from coordinator.rounds.seats import SeatState
+from coordinator.rounds.secure_sum import SumSession, Unmask
 from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
 from coordinator.versions.releases import Release, ReleaseHealth, Releases
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, Succession
+from wire.secure_sum.order import SumOrder
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,30 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     norm: float
     received_s: float
+
+
+class StoredSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The secure sum of an open round.
+
+    Attributes:
+        order: what the devices are asked to give.
+        session: state of the protocol.
+        devices: enrolled key -> device.
+        until_s: deadline of the session's phase; infinite if the round's deadline decides.
+        asked_again: whether those that have not answered in this phase were asked again.
+        plan: which masks to remove, once it is known.
+    """
+
+    order: SumOrder
+    session: SumSession
+    devices: Mapping[bytes, DeviceId]
+    until_s: float
+    asked_again: bool = False
+    plan: Unmask | None = None
+
+    def key_of(self, device: DeviceId) -> bytes:
+        """The enrolled key of a device; empty if it does not take part."""
+        return next((key for key, each in self.devices.items() if each == device), b"")
 
 
 class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +247,19 @@ class RoundStore(Protocol):
         """Insert or replace a round."""
 
 
+class SumStore(Protocol):
+    """Access to secure sums in an open transaction."""
+
+    def sums(self) -> dict[int, StoredSum]:
+        """The secure sums of open rounds, by number of the round."""
+
+    def save_sum(self, round_number: int, held: StoredSum) -> None:
+        """Insert or replace the secure sum of a round."""
+
+    def drop_sum(self, round_number: int) -> None:
+        """Delete the secure sum of a round."""
+
+
 class ReportStore(Protocol):
     """Access to reports and optimizer states in an open transaction."""
 
@@ -346,7 +385,9 @@ class EffectStore(Protocol):
         """Add an entry to the audit log; the database assigns its number."""
 
 
-class Transaction(TaskStore, RoundStore, ReportStore, ChunkStore, DeviceStore, VersionStore, EffectStore, Protocol):
+class Transaction(
+    TaskStore, RoundStore, SumStore, ReportStore, ChunkStore, DeviceStore, VersionStore, EffectStore, Protocol
+):
     """A transaction: its writes become durable together or not at all."""
 
 

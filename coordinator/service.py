@@ -119,6 +119,7 @@ def serve(config: CoordinatorConfig) -> None:
             generator,
             signer,
             service_manager.turned,
+            secured.enrolled_key if secured else lambda _device: None,
         )
         later.target = driver.post
 

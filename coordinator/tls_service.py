@@ -72,6 +72,8 @@ class TlsService:
         """TLS context for connecting to the broker."""
         self.office = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Issues certificates to devices."""
+        self.enrolled_key = self._register.enrolled_key
+        """Finds the keys of devices."""
 
     @property
     def troubles(self) -> list[str]:

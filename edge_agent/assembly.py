@@ -43,6 +43,7 @@ from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseWatch, rollback_reason
 from edge_agent.shell.signatures import holds_in_a_process
+from edge_agent.shell.summing import SumProcess
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trust import Holds, KnownKey
@@ -116,6 +117,7 @@ def run_agent(config: AgentConfig) -> None:
                 worker=ThreadWorker(inbox.put, thread),
                 desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=trust_of(config, database, clock),
+                sums=SumProcess(config.data_dir),
                 limits=config.limits,
                 show_model=keyboard.show_model,
                 releases=release_watch(config, os.environ),
@@ -376,6 +378,7 @@ def _keyboard(
                 last_report_bytes=tally.last_report_bytes,
                 reports_sent=tally.reports_sent,
                 bytes_sent=tally.bytes_sent,
+                last_report_summed=tally.last_report_summed,
             )
 
         def compared() -> Comparison:

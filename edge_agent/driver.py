@@ -20,6 +20,7 @@ import queue
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import structlog
 
@@ -49,6 +50,7 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
+from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, MaskWords
 from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
@@ -72,6 +74,8 @@ from edge_agent.ports import (
     Settlement,
     StandingTold,
     StopAsked,
+    SumMachine,
+    SumState,
     Transport,
     Trust,
     WipeAsked,
@@ -79,6 +83,7 @@ from edge_agent.ports import (
     Worker,
 )
 from edge_agent.session import Desk, Produced, prepare, run_session
+from edge_agent.summing import Enlisted, after, enlist, masked_report, over
 from edge_agent.uplink import AgentIdentity, Uplink
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
@@ -92,8 +97,10 @@ from wire.messages import (
     Missing,
     Receipt,
     Rejection,
+    Verdict,
     Work,
 )
+from wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
 
 DISOBEYED = {
     **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
@@ -146,6 +153,7 @@ class Ports:
         worker: runs jobs.
         desk: what every session works with.
         trust: decides which orders are obeyed.
+        sums: makes the steps of secure sums.
         limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
         releases: looks for releases of the agent; None where nothing could install one.
@@ -164,6 +172,7 @@ class Ports:
     worker: Worker
     desk: Desk
     trust: Trust
+    sums: SumMachine
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
     releases: Releases | None = None
@@ -197,6 +206,10 @@ class Driver:
         self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
+        self._summing: SumState | None = None
+        self._answers: tuple[bytes, ...] = ()  # the newest ones to the coordinator of a secure sum
+        self._unmasked: Produced | None = None  # trained, while shares of other devices are awaited
+        self._metered = False
         self._release_job, self._release_free = 0, False
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
@@ -239,6 +252,9 @@ class Driver:
             self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
         elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
             self._state = remembered.lifecycle
+        self._summing = remembered.summing
+        if self._summing is not None and self._summing.phase in BEFORE_REPORT:
+            self._summing = over(self._summing)
         self._log.info(
             "agent_started",
             version=__version__,
@@ -267,6 +283,9 @@ class Driver:
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
+            unmetered = readings.get(Condition.UNMETERED)
+            self._metered = unmetered is not None and unmetered.value is Answer.NO
+            self._mask_when_ready()
             self._fetch_for_keyboard(readings)
             self._look_for_release(readings)
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
@@ -313,10 +332,14 @@ class Driver:
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
+        for answer in self._answers:
+            self._uplink.sum_answer(answer)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         try:
             match topics.parse(topic):
+                case topics.DownTopic(_, _, topics.SUM_QUESTION):
+                    message: Message | Down = decode_down(payload)
                 case topics.DownTopic(_, _, kind):
                     message = messages.decode(kind, payload)
                 case topics.AnnounceTopic():
@@ -328,7 +351,7 @@ class Driver:
         else:
             self._take(message, payload)
 
-    def _take(self, message: Message, payload: bytes) -> None:
+    def _take(self, message: Message | Down, payload: bytes) -> None:
         at = self._moment()
         match message:
             case Assignment():
@@ -339,8 +362,11 @@ class Driver:
                 self._step(events.Rejected(at, message))
             case Receipt():
                 self._step_outbox(outbox.ReceiptCame(at, message))
+                self._end_if_over(message)
             case Missing():
                 self._step_outbox(outbox.MissingCame(at, message))
+            case Roster() | Deliveries() | Survivors() | Confirmations():
+                self._hear_question(message, payload)
             case Announcement():
                 self._uplink.shards = message.shards
                 self._ports.trust.announced(payload)
@@ -373,6 +399,11 @@ class Driver:
                 self._model = outcome
                 self._step(events.Prepared(at))
                 self._keyboard.arrived(outcome)
+            case Enlisted(model, summing, sent):
+                self._model = model
+                self._step(events.Prepared(at), summing=summing)
+                self._answer(sent)
+                self._keyboard.arrived(model)
             case Produced() if isinstance(why := self._too_short(state.assignment, outcome), str):
                 self._ports.trust.refused(why)
                 self._step(events.WorkFailed(at, DropoutCause.OUTSIDE_LIMITS, why))
@@ -384,19 +415,34 @@ class Driver:
                     steps=outcome.steps,
                     loss=round(outcome.loss, 4),
                     seconds=round(outcome.seconds, 2),
-                    report_bytes=len(outcome.report.frame),
+                    report_bytes=len(outcome.report.frame) if outcome.words is None else None,
                 )
                 if outcome.evaluation is not None and self._model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._model)
-                entry = charged(self._ports.journal.ledger(), state.assignment)
-                self._step(events.Trained(at), outcome.report, entry=entry)
-                self._outbox = outbox.Pending(outcome.report.parcel)
-                self._send_what_is_due()
+                if outcome.words is None:
+                    self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
+                else:
+                    self._unmasked = outcome
+                    self._mask_when_ready()
             case TrainingStopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
+
+    def _put_out(self, report: NewReport, summing: SumState | None = None, entry: LedgerEntry | None = None) -> None:
+        self._step(events.Trained(self._moment()), report=report, summing=summing, entry=entry)
+        self._outbox = outbox.Pending(report.parcel)
+        self._send_what_is_due()
+
+    def _end_if_over(self, receipt: Receipt) -> None:
+        """Stop to work for a round that is over before we report: its secure sum was abandoned."""
+        state = self._state
+        if isinstance(state, Preparing | Training | Finishing):
+            mine = state.assignment
+            if (mine.round, mine.attempt, Verdict.LATE) == (receipt.round, receipt.attempt, receipt.verdict):
+                self._ports.worker.stop(self._session_job)
+                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, "the round is over"))
 
     def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
         """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""
@@ -414,6 +460,7 @@ class Driver:
         event: events.Event,
         report: NewReport | None = None,
         settlement: Settlement | None = None,
+        summing: SumState | None = None,
         entry: LedgerEntry | None = None,
     ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
@@ -425,10 +472,16 @@ class Driver:
         before = self._state
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
+        held = self._summing
+        if _gave_up(before, state) and held is not None and held.round == before.assignment.round:
+            summing = over(held)
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event), entry))
+            deaths = _deaths_after(event)
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, deaths, entry, summing))
             self._retry.stored()
         self._state = state
+        if summing is not None:
+            self._summing, self._answers, self._unmasked = summing, (), None
         if _face(before) != _face(state):
             name, reason = _face(state)
             self._log.info(name.replace("-", "_"), reason=reason)
@@ -446,8 +499,10 @@ class Driver:
             case Prepare(assignment):
                 self._stop_looking()
                 ports, payload = self._ports, self._assigned
-                self._session_job = self._start(
-                    lambda should_stop: prepare(
+                population, last = self._identity.population, self._summing
+
+                def work(should_stop: Callable[[], bool]) -> object:
+                    model = prepare(
                         ports.artifacts,
                         ports.trust,
                         ports.limits,
@@ -456,7 +511,9 @@ class Driver:
                         should_stop,
                         ports.journal.ledger,
                     )
-                )
+                    return enlist(model, assignment, population, last, ports.sums)
+
+                self._session_job = self._start(work)
             case Train(assignment):
                 self._start_training(assignment)
             case StopWork():
@@ -500,7 +557,10 @@ class Driver:
             )
             self._resent = 0
             settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
-            self._step(events.ReportSettled(event.at, receipt), settlement=settlement)
+            held = self._summing
+            missed = held is not None and held.round == receipt.round and not settlement.adopt
+            summing = over(held) if held is not None and missed else None
+            self._step(events.ReportSettled(event.at, receipt), settlement=settlement, summing=summing)
             self._outbox = None
             return
         self._outbox = state
@@ -523,6 +583,46 @@ class Driver:
 
     def _nudge_outbox(self) -> None:
         self._step_outbox(outbox.Nudged(self._moment()))
+
+    # --- the secure sum ---
+
+    def _hear_question(self, question: Down, payload: bytes) -> None:
+        """Answer the coordinator of a secure sum, even in use or unplugged, but after the report on no metered network.
+
+        Raises:
+            UnavailableError: the step cannot be made or stored now; the coordinator asks again.
+        """
+        held = self._summing
+        if held is None or not held.state or question.session != held.session:
+            return
+        if self._metered and held.phase not in BEFORE_REPORT:
+            return
+        step = self._ports.sums(HearQuestion(held.state, payload))
+        following = after(held, step)
+        if following != held:
+            self._ports.journal.commit(Change(self._state, summing=following))
+            self._summing = following
+        self._answer(step.sent)
+        if step.phase == ABORTED:
+            self._log.warning("secure_sum_aborted", round=held.round, reason=step.reason)
+            if isinstance(self._state, Preparing | Training | Finishing):
+                self._ports.worker.stop(self._session_job)
+                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
+        self._mask_when_ready()
+
+    def _mask_when_ready(self) -> None:
+        """Put the masked report into the outbox once the training is over and the shares of others have come."""
+        held, done = self._summing, self._unmasked
+        if held is None or held.phase != READY or done is None or done.words is None:
+            return
+        step = self._ports.sums(MaskWords(held.state, done.words.astype("<u4").tobytes()))
+        self._put_out(masked_report(done.report, step.sent[0]), after(held, step))
+
+    def _answer(self, sent: tuple[bytes, ...]) -> None:
+        if sent:
+            self._answers = sent
+        for answer in sent:
+            self._uplink.sum_answer(answer)
 
     # --- the keyboard's model ---
 
@@ -593,6 +693,7 @@ class Driver:
             done.set_exception(error)
             raise
         self._state, self._outbox, self._session_job = lifecycle.STARTING, None, 0
+        self._summing, self._answers = self._ports.journal.load().summing, ()
         self._log.info("everything_deleted")
         done.set_result(None)
 
@@ -612,6 +713,12 @@ class Driver:
     def _explain(self, outcome: object) -> str:
         """Why a job failed; for an unexpected exception only its type, because its text may quote typed text."""
         return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
+
+
+def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Preparing | Training | Finishing]:
+    """Whether a session ended without a report."""
+    working = Preparing | Training | Finishing
+    return isinstance(before, working) and not isinstance(state, working | Reporting)
 
 
 def _deaths_after(event: events.Event) -> int | None:

@@ -38,6 +38,7 @@ from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import MqttTransport
 from edge_agent.shell.signatures import holds
+from edge_agent.shell.summing import SumInProcess
 from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from edge_agent.shell.weights import mapped_weights
 from edge_agent.shell.worker import JobThread, ThreadWorker
@@ -157,6 +158,7 @@ def _phone(
             worker=ThreadWorker(post, thread),
             desk=Desk(database, database.residual, train),
             trust=assembly.trust_of(config, database, clock, holds),
+            sums=SumInProcess(config.data_dir),
             limits=config.limits,
             remember_connection=lambda state: database.remember(CONNECTION, state),
         ),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +20,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
+from edge_agent.core.summing import SumRequest, SumStep
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
 from wire.codec import Sparse
@@ -310,6 +312,35 @@ class Settlement:
     put_back: bool = False
 
 
+class SumState(msgspec.Struct, frozen=True):
+    """The last secure sum that the device joined.
+
+    Attributes:
+        number: number in its order.
+        round: its round; with the number, what a device joins only once.
+        session: its session.
+        phase: name of the machine's state (:mod:`edge_agent.core.summing`).
+        state: the machine's state; empty if the device answers no more.
+    """
+
+    number: int
+    round: int
+    session: bytes
+    phase: str
+    state: bytes
+
+
+class SumMachine(Protocol):
+    """Makes the steps of secure sums with the device's enrolled key; keeps no state."""
+
+    def __call__(self, request: SumRequest) -> SumStep:
+        """Make a step.
+
+        Raises:
+            UnavailableError: it cannot be made now, or the device is not enrolled.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """The changes of one event, written in one transaction.
@@ -321,6 +352,7 @@ class Change:
         dropouts: messages that are to be sent even if the process dies now.
         deaths: how many processes in a row died during a session; None leaves the count as it is.
         charged: what the report costs of the device's privacy; None for nothing.
+        summing: new state of the secure sum; None leaves it as it is.
     """
 
     lifecycle: State
@@ -329,6 +361,7 @@ class Change:
     dropouts: Sequence[SendDropout] = ()
     deaths: int | None = None
     charged: LedgerEntry | None = None
+    summing: SumState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,11 +372,13 @@ class Remembered:
         lifecycle: the last lifecycle state; None on a new device.
         parcel: the report in the outbox, if any.
         deaths: how many processes in a row, before the last one, died during a session.
+        summing: the last secure sum that the device joined, if any.
     """
 
     lifecycle: State | None
     parcel: Parcel | None
     deaths: int = 0
+    summing: SumState | None = None
 
 
 @dataclass(frozen=True, slots=True)

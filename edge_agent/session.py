@@ -19,18 +19,20 @@ import numpy.typing as npt
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
 from edge_agent.core.privacy_ledger import LedgerEntry, faults
-from edge_agent.core.training import TrainingStopped, evaluate, train, try_out
+from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from host.files import replace_file
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.masks import mask_from_bytes
+from wire.codec.sparsify import count_for
 from wire.errors import RemoteProtocolError
-from wire.frame import NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
+from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
 from wire.limits import Limits, outside
 from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
+from wire.secure_sum.order import contribution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +47,7 @@ class Produced:
         seconds: time spent in training.
         evaluation: result on held-out messages, if the plan asks for it and there are enough.
         personal_share: share of the update in the personal model that was kept; 0 if none was kept.
+        words: (values,) uint32, the contribution to a secure sum, to be masked and put into the report; None without.
     """
 
     report: NewReport
@@ -54,6 +57,7 @@ class Produced:
     seconds: float
     evaluation: LocalEvaluation | None = None
     personal_share: float = 0.0
+    words: npt.NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,16 +129,20 @@ def prepare(
         UnavailableError: the assignment cannot be checked or the model cannot be fetched now.
     """
     trust.check("assignment", payload)
-    epsilon = None if assignment.privacy is None else assignment.privacy.epsilon
-    beyond = outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps, epsilon)
+    order, epsilon = assignment.secure_sum, None if assignment.privacy is None else assignment.privacy.epsilon
+    threshold = None if order is None else order.threshold
+    beyond = outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps, epsilon, threshold)
     _refuse_any(beyond or faults(ledger(), assignment, limits), trust)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
     mask = _mask(assignment, model)
-    if mask is not None and mask.size > limits.density * model.manifest.layout.size:
+    if mask is not None and mask.size > count_for(limits.density, model.manifest.layout.size):
         _refuse_any([f"mask: expected a share of at most {limits.density:g} of the model, got {mask.size}"], trust)
+    if order is not None and (mask is None or mask.size != order.coordinates):
+        msg = f"expected a mask of {order.coordinates} coordinates for the secure sum"
+        raise RemoteProtocolError(msg, code="mask")
     return model
 
 
@@ -249,6 +257,8 @@ def train_and_encode(
     del program
 
     layout = manifest.layout
+    if assignment.secure_sum is not None:
+        return _contributed(task, trained, generator)
     following: Vector | None = None
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
@@ -279,6 +289,32 @@ def train_and_encode(
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
     report = NewReport(parcel, frame, residual_of(assignment, model), following, carried)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
+
+
+def _contributed(task: SessionTask, trained: TrainedUpdate, generator: np.random.Generator) -> Produced:
+    """A contribution to a secure sum, and the report that it goes into, whose figures say nothing."""
+    assignment, model = task.assignment, task.model
+    mask, order = _mask(assignment, model), assignment.secure_sum
+    if mask is None or order is None:
+        msg = "a secure sum needs the mask of the round"
+        raise RemoteProtocolError(msg, code="mask")
+    words = contribution(trained.delta[mask], trained.num_examples, order, generator)
+    frame = encode_report(
+        Report(
+            round=assignment.round,
+            attempt=assignment.attempt,
+            codec=MASKED_UPDATE,
+            layout=model.manifest.layout.fingerprint,
+            version=model.manifest.version,
+            num_examples=0,
+            steps=0,
+            loss=0.0,
+            seconds=0.0,
+            payload=b"",
+        )
+    )
+    report = NewReport(Parcel(assignment.round, assignment.attempt, 1), frame, residual_of(assignment, model), None)
+    return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, words=words)
 
 
 def _try_only(

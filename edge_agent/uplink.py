@@ -158,6 +158,10 @@ class Uplink:
         """Ask which parts of a chunked report the coordinator has."""
         self._publish(Query(round=parcel.round, attempt=parcel.attempt, chunks=parcel.parts))
 
+    def sum_answer(self, answer: bytes) -> None:
+        """Send a message of a secure sum."""
+        self._transport.publish(self._topic(topics.SUM_ANSWER), answer)
+
     def _publish(self, message: CheckIn | Dropout | Query) -> bool:
         return self._transport.publish(self._topic(messages.KINDS[type(message)]), messages.encode(message))
 

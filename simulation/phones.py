@@ -33,6 +33,7 @@ from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.signatures import holds
+from edge_agent.shell.summing import SumInProcess
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import JobThread, ThreadWorker
 from edge_agent.uplink import AgentIdentity
@@ -213,6 +214,7 @@ def make_phone(
             worker=ThreadWorker(inbox.put, JobThread()),
             desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
             trust=KnownKey(population, device, database, key, holds=holds),
+            sums=SumInProcess(folder),
             show_model=show_model,
         ),
         inbox,

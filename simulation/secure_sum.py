@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from coordinator.learning.unmasking import unmasked_sum
 from coordinator.rounds import secure_sum as coordinator_side
-from coordinator.rounds.secure_sum import Given, KeepValues, Phase, Refuse, Send, Session, TimeUp, Unmask
+from coordinator.rounds.secure_sum import Given, KeepValues, Refuse, Send, SumPhase, SumSession, TimeUp, Unmask
 from edge_agent.core import secure_sum as device_side
 from edge_agent.core.secure_sum import Tools, UpdateEncoded
 from wire.secure_sum import masks
@@ -78,7 +78,7 @@ class Result:
         coordinator_s: processor time of the coordinator.
     """
 
-    session: Session
+    session: SumSession
     total: masks.Words | None = None
     included: tuple[int, ...] = ()
     states: dict[int, device_side.State] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class _Run:
 
     def finish(self) -> None:
         """Deliver what devices sent, and let the time of each phase run out when nothing more comes."""
-        while self.result.session.phase not in {Phase.DONE, Phase.ABANDONED}:
+        while self.result.session.phase not in {SumPhase.DONE, SumPhase.ABANDONED}:
             if not self._waiting:
                 self.tell(TimeUp())
             while self._waiting:

@@ -50,6 +50,9 @@ OVERHEAD_BYTES = _HEAD.size + _CRC.size
 NO_UPDATE = 0
 """Codec id of a report that holds only an evaluation and has an empty payload."""
 
+MASKED_UPDATE = 255
+"""Codec id of a report that belongs to a secure sum: its payload is a ``MaskedUpdate``, its figures are zero."""
+
 FINGERPRINT_BYTES = 8
 _REPORT = struct.Struct("<QHBx8sIIIff")
 _EVALUATION = struct.Struct("<IIIIIff")

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from wire.messages import CodecChoice
+from wire.secure_sum.terms import threshold_for
 
 HOUSEHOLD = 2
 """Smallest cohort in a household, whose members may know what the others typed; a mean needs at least two devices."""
@@ -51,7 +52,12 @@ NONE = Limits(cohort=1, density=1.0)
 
 
 def outside(
-    limits: Limits, minimum: int, codec: CodecChoice, max_steps: int, epsilon: float | None = None
+    limits: Limits,
+    minimum: int,
+    codec: CodecChoice,
+    max_steps: int,
+    epsilon: float | None = None,
+    threshold: int | None = None,
 ) -> list[str]:
     """The faults of a task that is outside the limits.
 
@@ -66,10 +72,13 @@ def outside(
         codec: codec of the updates.
         max_steps: most training steps of an update.
         epsilon: of the task; None if it has no differential privacy.
+        threshold: of the task's secure sums; None if it has none.
     """
     faults = []
     if minimum < limits.least_cohort:
         faults.append(f"minimum: expected at least {limits.least_cohort}, got {minimum}")
+    if threshold is not None and threshold < threshold_for(limits.least_cohort):
+        faults.append(f"secure_sum.threshold: expected at least {threshold_for(limits.least_cohort)}, got {threshold}")
     density = 1.0 if codec.name.startswith("dense-") else codec.density
     if density > limits.density:
         faults.append(f"codec: expected a density of at most {limits.density:g}, got {density:g} ({codec.name})")

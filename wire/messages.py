@@ -18,6 +18,7 @@ import msgspec
 
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import Sha256
+from wire.secure_sum.order import SumOrder
 
 MAX_CONTROL_BYTES = 16 * 1024
 """A larger control message is refused without parsing it."""
@@ -177,6 +178,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Kind of work; only a kind that the agent's check-in listed."""
     minimum: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
     """Fewest reports in a published mean."""
+    secure_sum: SumOrder | None = None
+    """How the updates are summed, if the coordinator learns only their sum; ``codec`` then only names the mask."""
     privacy: PrivacyTerms | None = None
     """The differential privacy of the task; None if it has none."""
     number: _Count = 0

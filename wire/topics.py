@@ -16,9 +16,11 @@ from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population, shard_of
 
 ROOT = "nightjar/1"
+SUM_ANSWER, SUM_QUESTION = "sum-answer", "sum-question"
+"""Kinds of the messages of :mod:`wire.secure_sum.messages`; only a masked update is sent in a report."""
 
-UP_KINDS = frozenset({"check-in", "report", "dropout", "query"})
-DOWN_KINDS = frozenset({"assignment", "rejection", "receipt", "missing"})
+UP_KINDS = frozenset({"check-in", "report", "dropout", "query", SUM_ANSWER})
+DOWN_KINDS = frozenset({"assignment", "rejection", "receipt", "missing", SUM_QUESTION})
 
 
 class UpTopic(msgspec.Struct, frozen=True):

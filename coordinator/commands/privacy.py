@@ -9,15 +9,12 @@ import click
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, opened, show
 from coordinator.learning.privacy.ledger import Ledger, explain
+from coordinator.tasks.privacy import explained
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings, noise_terms
 from coordinator.tasks.task import Task
 from wire.errors import ConfigError
-
-UNPROTECTED = (
-    "nothing is added to the updates: whoever reads a report or compares two versions can tell many of the words typed "
-    "(docs/privacy.md)"
-)
+from wire.secure_sum.terms import threshold_for
 
 
 def planned(settings: TaskSettings) -> Ledger | None:
@@ -47,8 +44,10 @@ def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
     if record is None and wanted != config.task.name:
         msg = f"there is no task {wanted}; 'task list' shows them"
         raise ConfigError(msg)
-    ledger = planned(config.task.settings()) if record is None else record.ledger()
-    lines = [UNPROTECTED] if ledger is None else explain(ledger)
+    settings = config.task.settings() if record is None else record.settings
+    ledger = planned(settings) if record is None else record.ledger()
+    revealed = explained(settings.privacy, settings.minimum, threshold_for(settings.minimum))
+    lines = revealed if ledger is None else explain(ledger)
     show(
         {"task": wanted, "ledger": ledger, "explained": lines}, (wanted,), [(line,) for line in lines], as_json=as_json
     )

@@ -23,12 +23,13 @@ from coordinator.engine.jobs import (
     Job,
     ReportFile,
     Result,
+    SummedReports,
     TooFewReadable,
     VersionMetrics,
 )
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.fedavg import Averaged, ClientUpdate, TooFewReadableError, federated_average
 from coordinator.learning.privacy.noised_mean import noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import (
@@ -39,17 +40,21 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
+from coordinator.learning.summed import average_of_sum
 from coordinator.ports import BlobStore, PrivateStore
 from coordinator.tasks.settings import CodecConfig
+from host.primitives import LibraryPrimitives
 from models.manifest import Artifact, Manifest
 from wire import frame
 from wire.codec import MASKED, Codec, codec_for
 from wire.codec.masks import choose_mask, mask_from_bytes, mask_to_bytes
+from wire.codec.quantize import Ints
 from wire.codec.sparsify import count_for
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+from wire.secure_sum.messages import MaskedUpdate, decode_up
 
 RANDOM_SHARE = 0.2
 """Share of a mask's coordinates drawn at random: a coordinate that is never sent cannot show that it matters."""
@@ -114,18 +119,21 @@ def _aggregate(
     else:
         aggregate = noised_mean(noise, job.step)
     try:
-        averaged = federated_average(
-            weights,
-            state,
-            updates,
-            codec,
-            layout,
-            optimizer,
-            job.clip_norm if noise is None else noise.clip_norm,
-            job.minimum,
-            aggregate,
-            equal=noise is not None,
-        )
+        if job.summed is not None:
+            averaged = _average_of_sum(job, job.summed, manifest, weights, state, optimizer, artifacts, private)
+        else:
+            averaged = federated_average(
+                weights,
+                state,
+                updates,
+                codec,
+                layout,
+                optimizer,
+                job.clip_norm if noise is None else noise.clip_norm,
+                job.minimum,
+                aggregate,
+                equal=noise is not None,
+            )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
     rng = np.random.default_rng([job.seed, job.round])
@@ -152,6 +160,26 @@ def _aggregate(
         mask=next_mask(job.codec, change, layout, rng, artifacts),
         federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
     )
+
+
+def _average_of_sum(
+    job: AggregationJob,
+    summed: SummedReports,
+    manifest: Manifest,
+    weights: Vector,
+    state: State,
+    optimizer: ServerOptimizer,
+    artifacts: BlobStore,
+    private: PrivateStore,
+) -> Averaged:
+    def updates() -> Iterator[bytes]:
+        for stored in job.reports:
+            update = decode_up(_read(job, stored, private).payload)
+            if isinstance(update, MaskedUpdate):
+                yield update.values
+
+    mask = _mask_of(manifest, artifacts)
+    return average_of_sum(weights, state, summed.plan, updates(), summed.order, mask, optimizer, LibraryPrimitives())
 
 
 def next_mask(
@@ -192,7 +220,14 @@ def asked_codec(codec: CodecChoice, manifest: Manifest, artifacts: BlobStore) ->
     """
     if codec.name not in MASKED or manifest.mask is None:
         return codec_for(codec)
-    return codec_for(codec, mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout))
+    return codec_for(codec, _mask_of(manifest, artifacts))
+
+
+def _mask_of(manifest: Manifest, artifacts: BlobStore) -> Ints:
+    if manifest.mask is None:
+        msg = f"version {manifest.version} has no mask"
+        raise IntegrityError(msg)
+    return mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout)
 
 
 def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:

@@ -44,7 +44,14 @@ import structlog
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.administration import operate
 from coordinator.engine.effect_runner import EffectRunner
-from coordinator.engine.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
+from coordinator.engine.effects import (
+    AnnounceModel,
+    ClearRetained,
+    EvaluateVersion,
+    PendingEffect,
+    SendMissing,
+    SendSumQuestion,
+)
 from coordinator.engine.inbox import (
     ArtifactServed,
     BrokerConnected,
@@ -64,6 +71,7 @@ from coordinator.engine.message_handler import MessageHandler
 from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.round_context import RoundContexts
+from coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
 from coordinator.engine.task_creation import TaskCreator, take_stock
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import (
@@ -76,6 +84,7 @@ from coordinator.ports import (
     Worker,
 )
 from coordinator.rounds.events import RejectCheckIn, SendReceipt, StartAggregation
+from host.primitives import LibraryPrimitives
 from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
 from wire.errors import UnavailableError
 from wire.messages import Succession
@@ -86,9 +95,10 @@ LISTEN_S = 2.0
 """For this long after a reconnect to the broker no deadline expires: reports may be waiting in its queue."""
 ANNOUNCED_AGAIN_S = 86400.0
 """Interval between repeats of the announcement, whose signature is valid for a month."""
-ANSWERS = (SendReceipt, SendMissing, RejectCheckIn, ClearRetained)
+ANSWERS = (SendReceipt, SendMissing, SendSumQuestion, RejectCheckIn, ClearRetained)
 """Effects that need no storage: devices repeat a report, a query or a check-in until it is answered, and the broker
-sends retained messages again on each subscription. Storing these effects would add a fifth to the time of a burst."""
+sends retained messages again on each subscription; a secure sum asks again after a restart. Storing these effects would
+add a fifth to the time of a burst."""
 WORK = (StartAggregation, EvaluateVersion)
 """Effects that no device waits for; they are carried out after the messages that devices wait for."""
 MOST_EVENTS = 256
@@ -112,6 +122,7 @@ class Driver:
         generator: source of the jitter of retry times.
         signer: signs orders to devices; None if orders are not signed.
         turned: heartbeat for a watchdog, called several times a second while the loop runs.
+        enrolled: finds the keys of devices, for secure sums.
 
     Raises:
         LocalProtocolError: the database holds no version of the configuration's task.
@@ -128,6 +139,7 @@ class Driver:
         generator: np.random.Generator,
         signer: Signer | None = None,
         turned: Callable[[], None] = lambda: None,
+        enrolled: EnrolledKeyOf = lambda _device: None,
     ) -> None:
         self._config = config
         self._turned = turned
@@ -150,7 +162,8 @@ class Driver:
         self._releases = ReleaseService(config.rollout)
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
-        self._intake = MessageHandler(config.population, contexts)
+        self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
+        self._intake = MessageHandler(config.population, contexts, self._sums)
         self._execution = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
 
     def post(self, event: Inbox) -> None:
@@ -285,7 +298,8 @@ class Driver:
 
     def _begin(self, tx: Transaction) -> UnitOfWork:
         name, seed = self._config.task.name, self._config.seed
-        return UnitOfWork(tx, self._clock.now_s(), self._snapshot, name, seed, self._rollouts.note_trial)
+        now_s, judge, follow = self._clock.now_s(), self._rollouts.note_trial, self._sums.follow
+        return UnitOfWork(tx, now_s, self._snapshot, name, seed, judge, follow)
 
     def _adopt(self, unit: UnitOfWork) -> None:
         self._snapshot = unit.snapshot
@@ -319,6 +333,7 @@ class Driver:
                 since_s = self._listening_since_s
                 if since_s is not None and unit.now_s >= since_s + LISTEN_S:
                     unit.tick()
+                    self._sums.tick(unit)
                     self._releases.tick(unit)
                 if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
                     self._listening_since_s = unit.now_s - LISTEN_S
@@ -326,6 +341,7 @@ class Driver:
             case BrokerConnected():
                 self._listening_since_s = unit.now_s
                 unit.effects.append(AnnounceModel())
+                self._sums.reconnected(unit)
             case BrokerDisconnected():
                 self._listening_since_s = None
             case JobEnded(result):

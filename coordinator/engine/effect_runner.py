@@ -7,10 +7,18 @@ Each effect may be carried out twice. Nothing is decided here; when a device sho
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig
-from coordinator.engine.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
-from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationText, FiguresJob, ReportFile
+from coordinator.engine.effects import (
+    AnnounceModel,
+    ClearRetained,
+    EvaluateVersion,
+    PendingEffect,
+    SendMissing,
+    SendSumQuestion,
+)
+from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationText, FiguresJob, ReportFile, SummedReports
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
@@ -103,6 +111,8 @@ class EffectRunner:
                 self._send_receipt(effect, snapshot)
             case SendMissing(device, round_number, attempt, chunks):
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
+            case SendSumQuestion(device, question):
+                self._transport.publish(topics.down(self._population, device, topics.SUM_QUESTION), question)
             case AnnounceModel():
                 self._announce(snapshot)
             case ClearRetained(topic):
@@ -150,6 +160,7 @@ class EffectRunner:
     def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
         settings, version = snapshot.tasks[current.task].settings, snapshot.versions[current.task]
         task = snapshot.tasks[current.task].state
+        summed = snapshot.sums.get(current.number)
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
             earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
@@ -173,6 +184,7 @@ class EffectRunner:
             committed=task.committed,
             noise=task.noise,
             step=len(task.noised),
+            summed=None if summed is None or summed.plan is None else SummedReports(summed.order, summed.plan),
         )
 
     def _evaluate(self, number: int) -> bool:
@@ -194,7 +206,12 @@ class EffectRunner:
         remaining_s = current.deadline_s - self._clock.now_s()
         if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
             return
-        record = snapshot.tasks[current.task]
+        if current.rules.summed and current.number not in snapshot.sums:
+            return
+        record, summed = snapshot.tasks[current.task], snapshot.sums.get(current.number)
+        plan = record.settings.plan.plan(record.settings.strategy.name)
+        if current.rules.summed:
+            plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
         context = self._contexts.of_round(record, snapshot.bases[current.number], current)
         signed_s = self._signing_s(snapshot)
         self._send(
@@ -206,10 +223,11 @@ class EffectRunner:
                 version=current.base_version,
                 manifest=Sha256(context.version.manifest),
                 codec=record.settings.codec.choice(context.manifest.mask),
-                plan=record.settings.plan.plan(record.settings.strategy.name),
+                plan=plan,
                 report_deadline_s=remaining_s,
                 work=context.gate.kind,
-                minimum=record.settings.minimum,
+                minimum=record.settings.minimum if summed is None else current.rules.minimum,
+                secure_sum=None if summed is None else summed.order,
                 privacy=record.terms(),
                 number=snapshot.number,
                 signed_s=signed_s,

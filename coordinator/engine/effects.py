@@ -31,6 +31,13 @@ class SendMissing(msgspec.Struct, frozen=True, tag=True):
     chunks: tuple[int, ...]
 
 
+class SendSumQuestion(msgspec.Struct, frozen=True, tag=True):
+    """Send a device a message of a secure sum."""
+
+    device: DeviceId
+    question: bytes
+
+
 class ClearRetained(msgspec.Struct, frozen=True, tag=True):
     """Clear the message that the broker retains on a topic."""
 
@@ -42,6 +49,7 @@ PendingEffect = (
     | RejectCheckIn
     | SendReceipt
     | SendMissing
+    | SendSumQuestion
     | StartAggregation
     | AnnounceModel
     | EvaluateVersion

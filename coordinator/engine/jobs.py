@@ -7,9 +7,11 @@ import msgspec
 from coordinator.learning.device_metrics import Tally
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import StrategyChoice
+from coordinator.rounds.secure_sum import Unmask
 from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
+from wire.secure_sum.order import SumOrder
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -58,6 +60,18 @@ class ReportFile(msgspec.Struct, frozen=True):
     num_examples: int
 
 
+class SummedReports(msgspec.Struct, frozen=True):
+    """The reports are masked updates.
+
+    Attributes:
+        order: what the devices were asked to give.
+        plan: which masks to remove from their sum.
+    """
+
+    order: SumOrder
+    plan: Unmask
+
+
 class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     """Average the reports of a round and measure the result.
 
@@ -75,6 +89,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         seed: seed for the next mask and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: text to measure the result on; None skips the evaluation.
+        summed: how to unmask the sum of the reports; None if each can be read.
         noise: how the sum is noised; None without differential privacy.
         step: number of noised rounds before this one.
     """
@@ -92,6 +107,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     bases: tuple[str, ...] = ()
     seed: int = 0
     committed: int = 0
+    summed: SummedReports | None = None
     noise: NoiseTerms | None = None
     step: int = 0
 

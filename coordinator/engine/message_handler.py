@@ -17,6 +17,7 @@ import structlog
 from coordinator.engine.effects import ClearRetained, SendMissing
 from coordinator.engine.inbox import MessageArrived
 from coordinator.engine.round_context import RoundContext, RoundContexts
+from coordinator.engine.secure_sums import SecureSums
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import StoredChunk, StoredReport
 from coordinator.rounds import lease as leases
@@ -55,11 +56,13 @@ class MessageHandler:
     Args:
         population: the population whose messages are handled.
         contexts: provides the base version, codec and requirements of a round.
+        sums: the secure sums of rounds.
     """
 
-    def __init__(self, population: str, contexts: RoundContexts) -> None:
+    def __init__(self, population: str, contexts: RoundContexts, sums: SecureSums) -> None:
         self._population = Population(population)
         self._contexts = contexts
+        self._sums = sums
 
         self.not_enforced: set[str] = set()
         """Names from :data:`LIMITS` that the broker failed to enforce: a violating message arrived."""
@@ -94,12 +97,18 @@ class MessageHandler:
                     raise RemoteProtocolError(msg, code="retained")
                 if kind == "report":
                     self._take_frame(device, arrived, unit)
+                elif kind == topics.SUM_ANSWER:
+                    _hear(device, unit)
+                    self._sums.take(device, arrived.payload, unit)
                 else:
                     self._take_control(device, messages.decode(kind, arrived.payload), unit)
             case topics.StatusTopic(population=where, device=device) if where == self._population:
                 message = messages.decode("status", arrived.payload)
                 if isinstance(message, messages.Status):
+                    lease = unit.tx.lease(device)
                     _take_status(device, message, unit, retained=arrived.retained)
+                    if message.online and (lease is None or not lease.online):
+                        self._sums.ask_again(unit, device=device)
             case _:
                 msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
                 raise RemoteProtocolError(msg, code="topic")
@@ -197,6 +206,8 @@ class MessageHandler:
         if len(payload) > context.largest_report_bytes:
             return _too_large(len(payload), context)
         asked = Asked(context.codec, context.manifest.layout, meant.base_version)
+        if meant.rules.summed:
+            return self._sums.take_report(device, report, asked, meant, unit)
         return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
 
     def _context(self, state: Round, unit: UnitOfWork) -> RoundContext:

@@ -59,7 +59,9 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
         _hold_if_beyond(tx, record, config, now_s)
     rounds = {state.task: state for state in tx.open_rounds()}
     records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
-    snapshot = Snapshot({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
+    snapshot = Snapshot(
+        {record.name: record for record in records}, rounds, sums=tx.sums(), number=tx.draw_number(now_s)
+    )
     for name in {settings.name, *(record.name for record in records if record.settings.kind is Work.TRAIN)}:
         version = tx.current_version(name)
         if version is None:
@@ -96,6 +98,7 @@ class TaskCreator:
         self._seed = config.seed
         self._limits = config.limits
         self._measured = config.task.evaluation_text is not None
+        self._enrolled = config.tls
         self._artifacts = artifacts
 
     def forbids(self, settings: TaskSettings) -> str:
@@ -114,7 +117,7 @@ class TaskCreator:
             return OperationRefused(
                 f"there is a task {settings.name} already, perhaps one that is over; take another name"
             )
-        faults = task_faults(settings, self._limits, measured=self._measured)
+        faults = task_faults(settings, self._limits, measured=self._measured, enrolled=self._enrolled)
         if faults:
             return OperationRefused("; ".join(faults))
         slot = _slot(unit.tx, settings, None)

@@ -14,7 +14,8 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.ports import StoredReport, Transaction, VersionRecord
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import (
     AggregationFailed,
@@ -58,6 +59,7 @@ class Snapshot:
         rounds: the open round of each task that has one.
         versions: the current version of each training task.
         bases: base version of each open round, by number of the round.
+        sums: secure sum of each open round that has one, by number of the round.
         number: sequence number of orders to devices; a new one is drawn whenever the devices' version changes.
     """
 
@@ -65,11 +67,14 @@ class Snapshot:
     rounds: dict[str, Round] = field(default_factory=dict)
     versions: dict[str, VersionRecord] = field(default_factory=dict)
     bases: dict[int, VersionRecord] = field(default_factory=dict)
+    sums: dict[int, StoredSum] = field(default_factory=dict)
     number: int = 0
 
     def copy(self) -> Snapshot:
         """A copy that can be changed without changing the original."""
-        return Snapshot(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
+        return Snapshot(
+            dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), dict(self.sums), self.number
+        )
 
     def round(self, number: int) -> Round | None:
         """The open round with this number; None if there is none."""
@@ -90,6 +95,7 @@ class UnitOfWork:
         first: name of the configuration's task.
         seed: seed for sampling devices.
         judge: called with each round that has ended, before the next one is opened.
+        follow: called after each step of a round, with the round before and after it.
 
     Attributes:
         snapshot: open tasks, rounds and versions after the changes so far.
@@ -106,6 +112,7 @@ class UnitOfWork:
         first: str,
         seed: int,
         judge: Callable[[Round, UnitOfWork], None],
+        follow: Callable[[Round, Round, UnitOfWork], None],
     ) -> None:
         self.tx = tx
         self.now_s = now_s
@@ -115,6 +122,7 @@ class UnitOfWork:
         self.first = first
         self._seed = seed
         self._judge = judge
+        self._follow = follow
 
     def step(self, task: str, event: Event, report: Report | None = None) -> None:
         """Apply an event to a task's open round; does nothing if the task has no open round.
@@ -136,9 +144,12 @@ class UnitOfWork:
             self.snapshot.rounds[task] = after
             self._note_changes(before, after, event)
         self._take_over(after, effects, report)
+        self._follow(before, after, self)
         if after.phase in TERMINAL:
             self.tx.drop_frames(after.number)
             self.tx.drop_chunks(after.number)
+            if self.snapshot.sums.pop(after.number, None) is not None:
+                self.tx.drop_sum(after.number)
             del self.snapshot.rounds[task]
             del self.snapshot.bases[after.number]
             on_trial = self.tx.canary_version(task) is not None
@@ -168,6 +179,11 @@ class UnitOfWork:
     def call_off(self, task: str, reason: str) -> None:
         """Abandon a task's round, unless its devices are already training: then it runs to its end."""
         self.step(task, CalledOff(reason, self.now_s))
+
+    def keep_sum(self, number: int, held: StoredSum) -> None:
+        """Store the secure sum of a round."""
+        self.tx.save_sum(number, held)
+        self.snapshot.sums[number] = held
 
     def note_check_in(self) -> None:
         """Count a check-in for pace steering."""
@@ -250,7 +266,8 @@ class UnitOfWork:
         state, settings = record.state, record.settings
         if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
             return
-        canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN else None
+        readable = settings.privacy is not Privacy.SECURE_SUM  # a trial reads each device's report
+        canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
         if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
             return  # its privacy is spent, though an operator decided about a trial and not all rounds were counted
         base = canary or self.base_of(record)
@@ -311,6 +328,8 @@ class UnitOfWork:
                     self.answer(effect)
                 case RejectCheckIn():
                     self.effects.append(replace(effect, task=state.task))
+                case StartAggregation(number) if number in self.snapshot.sums:
+                    pass  # once the sum can be unmasked
                 case _:
                     self.effects.append(effect)
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import structs
 
+from coordinator.enrolment.authority import requested_key
 from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
 from coordinator.enrolment.standing import Standing
 from coordinator.rounds.lease import MOST_LABELS, Lease, joined
@@ -190,6 +192,14 @@ class Register:
             msg = f"the key {key[:16]} is gone"
             raise LookupError(msg)
         return held
+
+    def enrolled_key(self, device: DeviceId) -> bytes | None:
+        """The newest certified public key of a device, compressed; None if it has none."""
+        live = sa.and_(credentials.c.device == device, credentials.c.standing.in_(_LIVE))
+        newest = sa.select(credentials.c.csr).where(live).order_by(credentials.c.requested_s.desc()).limit(1)
+        with self._database.connection() as tx:
+            csr = tx.scalar(newest)
+        return None if csr is None else requested_key(csr).public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
 
     def seen(self, serial: str, now_s: float) -> DeviceId | None:
         """The device of a certificate that grants access now: issued, not revoked, and its device not blocked.

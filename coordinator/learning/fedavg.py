@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,7 +180,7 @@ def federated_average(
     combined = (aggregate or streamed_mean)(contributions(), layout.size)
     following, state = optimizer.apply(weights, combined.mean, state)
     if clip_norm is not None and not equal:
-        clip_norm = next_clip_norm(clip_norm, norms)
+        clip_norm = next_clip_norm(clip_norm, sum(norm <= clip_norm for norm in norms) / len(norms))
     return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
 
@@ -291,11 +291,10 @@ def first_clip_norm(norms: Iterable[float]) -> float | None:
     return statistics.median_low(moving) if moving else None
 
 
-def next_clip_norm(clip_norm: float, norms: Sequence[float]) -> float:
-    """Clip norm of the next cohort, after a cohort with these norms.
+def next_clip_norm(clip_norm: float, within: float) -> float:
+    """Clip norm of the next cohort, after a cohort with this share of updates within the clip norm.
 
-    >>> round(next_clip_norm(4.0, [1.0, 2.0]), 3), round(next_clip_norm(4.0, [5.0, 6.0]), 3)
+    >>> round(next_clip_norm(4.0, 1.0), 3), round(next_clip_norm(4.0, 0.0), 3)
     (3.619, 4.421)
     """
-    within = sum(norm <= clip_norm for norm in norms) / len(norms)
     return clip_norm * math.exp(-ETA * (within - GAMMA))

@@ -34,7 +34,7 @@ _SBIN = "/usr/sbin:/usr/local/sbin"
 _PBKDF2_ROUNDS = 101_000
 MAX_QUEUED_BYTES = 512 * 2**20
 """Maximum bytes of messages queued in mosquitto for one session of the coordinator. The same amount is allowed for all
-else: with packets of maximum size, it holds what 600 devices could leave on each of their topics."""
+else: with packets of maximum size, it holds what 500 devices could leave on each of their topics."""
 
 
 SERVICE_USER = "@coordinator"

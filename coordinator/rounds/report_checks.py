@@ -16,6 +16,7 @@ and go back to the device in an INVALID receipt:
 ``payload``    the bytes cannot be the values of an update (and other codes of wire.codec)
 ``not-finite`` a value is infinite or not a number
 ``figures``    the requested evaluation is missing, or the report also holds an update
+``secure-sum`` the masked update is not what the secure sum awaits
 ============== =====================================================================
 """
 
@@ -27,8 +28,9 @@ import msgspec
 
 from wire.codec import Codec
 from wire.errors import RemoteProtocolError
-from wire.frame import NO_UPDATE, Report
+from wire.frame import MASKED_UPDATE, NO_UPDATE, Report
 from wire.parameters import ParameterLayout
+from wire.secure_sum.messages import MaskedUpdate, decode_up
 
 REPORT_SLACK_BYTES = 4096
 """Maximum size of a report's headers, counts and scales, in addition to its values."""
@@ -77,7 +79,9 @@ def max_report_bytes(layout: ParameterLayout) -> int:
 
 def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
     """Check the content of a report with an update."""
-    fault = _header_fault(report, asked)
+    fault = _header_fault(report, asked.layout, asked.version, asked.codec.wire_id, asked.codec.name)
+    if fault is None and report.num_examples < 1:
+        fault = Invalid("examples", "expected at least 1 training example behind the update, got 0")
     if fault is not None:
         return fault
     try:
@@ -100,13 +104,23 @@ def check_figures(report: Report, asked: Asked) -> Accepted | Invalid:
     return Accepted(0.0)
 
 
-def _header_fault(report: Report, asked: Asked) -> Invalid | None:
-    if report.codec != asked.codec.wire_id:
-        return Invalid("codec", f"expected codec {asked.codec.wire_id} ({asked.codec.name}), got {report.codec}")
-    if report.layout != asked.layout.fingerprint:
-        return Invalid("layout", f"expected layout {asked.layout.fingerprint}, got {report.layout}")
-    if report.version != asked.version:
-        return Invalid("version", f"expected a delta against version {asked.version}, got {report.version}")
-    if report.num_examples < 1:
-        return Invalid("examples", "expected at least 1 training example behind the update, got 0")
+def check_masked(report: Report, asked: Asked) -> MaskedUpdate | Invalid:
+    """Check the content of a report that must hold a masked update; the session checks the update itself."""
+    fault = _header_fault(report, asked.layout, asked.version, MASKED_UPDATE, "a masked update")
+    if fault is not None:
+        return fault
+    try:
+        update = decode_up(report.payload)
+    except RemoteProtocolError as error:
+        return Invalid(error.code, str(error))
+    return update if isinstance(update, MaskedUpdate) else Invalid("payload", "expected a masked update")
+
+
+def _header_fault(report: Report, layout: ParameterLayout, version: int, codec: int, name: str) -> Invalid | None:
+    if report.codec != codec:
+        return Invalid("codec", f"expected codec {codec} ({name}), got {report.codec}")
+    if report.layout != layout.fingerprint:
+        return Invalid("layout", f"expected layout {layout.fingerprint}, got {report.layout}")
+    if report.version != version:
+        return Invalid("version", f"expected a delta against version {version}, got {report.version}")
     return None

@@ -21,6 +21,9 @@ In COMMITTING the reports are averaged. The round ends COMMITTED or, if averagin
 Both phases are terminal: they only answer repeated or late reports. Reports that prove unreadable are refused after
 all; if too few remain, the round returns to REPORTING and their seats are given to other devices.
 
+If the coordinator learns only the sum of the reports (:mod:`coordinator.engine.secure_sums`), no seat is filled again,
+and a round whose sum fails is ABANDONED.
+
 Every phase has a deadline, and a deadline is never further away than its phase is long, so a clock that is set back
 does not prolong a round. :mod:`coordinator.rounds.rules` gives the durations.
 
@@ -37,6 +40,7 @@ Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -88,6 +92,7 @@ def _rows() -> Iterable[Row[Step]]:
         row(Phase.REPORTING, ReportReceived, _take_report, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.REPORTING, ClockTicked, _watch_reporting, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.REPORTING, CalledOff, _ignore, Phase.REPORTING),
+        row(Phase.REPORTING, AggregationFailed, _fail, Phase.ABANDONED),
         row(Phase.COMMITTING, DeviceCheckedIn, _turn_away, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceLost, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceReturned, _ignore, Phase.COMMITTING),
@@ -561,6 +566,8 @@ def _bounded(state: Round, latest_s: float) -> Round:
 
 
 def _replacement_ends_s(state: Round) -> float:
+    if state.rules.summed:  # devices share their masks at the beginning
+        return -math.inf
     return state.deadline_s - (1 - REPLACEMENT_SHARE) * state.rules.report_deadline_s
 
 

@@ -49,6 +49,7 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         report_deadline_s: longest time of REPORTING.
         lost_grace_s: how long a selected device may be disconnected before its seat counts as dropped.
         commit_deadline_s: longest time of COMMITTING.
+        summed: the coordinator learns only the sum of the reports, so a seat that is freed stays empty.
     """
 
     goal: int
@@ -59,6 +60,7 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     report_deadline_s: float
     lost_grace_s: float
     commit_deadline_s: float = SHORTEST_COMMIT_S
+    summed: bool = False
 
     @property
     def cohort(self) -> int:
@@ -97,6 +99,7 @@ def rules_for(
     report_deadline_s: float,
     selection_window_s: float | None = None,
     lost_grace_s: float | None = None,
+    summed: bool = False,
 ) -> RoundRules:
     """The rules that follow from the operator's settings.
 
@@ -112,6 +115,7 @@ def rules_for(
         report_deadline_s: how long training and reporting may take.
         selection_window_s: None to derive it.
         lost_grace_s: None to derive it.
+        summed: whether the coordinator learns only the sum of the reports.
     """
     window_s = WINDOW_SHARE * selection_deadline_s if selection_window_s is None else selection_window_s
     grace_s = min(LONGEST_GRACE_S, GRACE_SHARE * report_deadline_s) if lost_grace_s is None else lost_grace_s
@@ -124,4 +128,5 @@ def rules_for(
         report_deadline_s=report_deadline_s,
         lost_grace_s=grace_s,
         commit_deadline_s=max(SHORTEST_COMMIT_S, COMMIT_SHARE * report_deadline_s),
+        summed=summed,
     )

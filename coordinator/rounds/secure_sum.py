@@ -37,8 +37,8 @@ from wire.secure_sum.messages import (
     Deliveries,
     Disclosure,
     Down,
-    Keys,
     MaskedUpdate,
+    MemberKeys,
     Roster,
     Shares,
     Survivors,
@@ -51,23 +51,25 @@ from wire.secure_sum.terms import Terms
 def _rows() -> Iterable[Row[Step]]:
     """The legal (phase, event) pairs; any other pair raises IllegalEvent."""
     return (
-        row(Phase.KEYS, Keys, _take_keys, Phase.KEYS, Phase.SHARES),
-        row(Phase.KEYS, TimeUp, _close_keys, Phase.SHARES, Phase.ABANDONED),
-        row(Phase.SHARES, Shares, _take_shares, Phase.SHARES, Phase.REPORTS),
-        row(Phase.SHARES, TimeUp, _close_shares, Phase.REPORTS, Phase.ABANDONED),
-        row(Phase.REPORTS, MaskedUpdate, _take_report, Phase.REPORTS, Phase.CONFIRMATIONS),
-        row(Phase.REPORTS, TimeUp, _close_reports, Phase.CONFIRMATIONS, Phase.ABANDONED),
-        row(Phase.CONFIRMATIONS, Confirmation, _take_confirmation, Phase.CONFIRMATIONS, Phase.DISCLOSURES),
-        row(Phase.CONFIRMATIONS, TimeUp, _close_confirmations, Phase.DISCLOSURES, Phase.ABANDONED),
-        row(Phase.DISCLOSURES, Disclosure, _take_disclosure, Phase.DISCLOSURES, Phase.DONE, Phase.ABANDONED),
-        row(Phase.DISCLOSURES, TimeUp, _close_disclosures, Phase.DONE, Phase.ABANDONED),
-        *(row(phase, Nudged, _ask_again, phase) for phase in _ASKING),
+        row(SumPhase.KEYS, MemberKeys, _take_keys, SumPhase.KEYS, SumPhase.SHARES),
+        row(SumPhase.KEYS, TimeUp, _close_keys, SumPhase.SHARES, SumPhase.ABANDONED),
+        row(SumPhase.SHARES, Shares, _take_shares, SumPhase.SHARES, SumPhase.REPORTS),
+        row(SumPhase.SHARES, TimeUp, _close_shares, SumPhase.REPORTS, SumPhase.ABANDONED),
+        row(SumPhase.REPORTS, MaskedUpdate, _take_report, SumPhase.REPORTS, SumPhase.CONFIRMATIONS),
+        row(SumPhase.REPORTS, TimeUp, _close_reports, SumPhase.CONFIRMATIONS, SumPhase.ABANDONED),
+        row(SumPhase.CONFIRMATIONS, Confirmation, _take_confirmation, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES),
+        row(SumPhase.CONFIRMATIONS, TimeUp, _close_confirmations, SumPhase.DISCLOSURES, SumPhase.ABANDONED),
+        row(
+            SumPhase.DISCLOSURES, Disclosure, _take_disclosure, SumPhase.DISCLOSURES, SumPhase.DONE, SumPhase.ABANDONED
+        ),
+        row(SumPhase.DISCLOSURES, TimeUp, _close_disclosures, SumPhase.DONE, SumPhase.ABANDONED),
+        *(row(phase, MessagesLost, _ask_again, phase) for phase in _ASKING),
         # Late, repeated or too early: of no use, and no defect of ours.
-        *(row(phase, kind, _stay, phase) for phase in Phase for kind in _KINDS if _AWAITED.get(phase) is not kind),
+        *(row(phase, kind, _stay, phase) for phase in SumPhase for kind in _KINDS if _AWAITED.get(phase) is not kind),
     )
 
 
-class Phase(enum.Enum):
+class SumPhase(enum.Enum):
     """What a session waits for."""
 
     KEYS = "keys"
@@ -79,14 +81,14 @@ class Phase(enum.Enum):
     ABANDONED = "abandoned"
 
 
-_KINDS: tuple[type[Up], ...] = (Keys, Shares, MaskedUpdate, Confirmation, Disclosure)
-_ASKING = (Phase.SHARES, Phase.REPORTS, Phase.CONFIRMATIONS, Phase.DISCLOSURES)
+_KINDS: tuple[type[Up], ...] = (MemberKeys, Shares, MaskedUpdate, Confirmation, Disclosure)
+_ASKING = (SumPhase.SHARES, SumPhase.REPORTS, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES)
 """Phases in which devices have something to answer."""
-_AWAITED = dict(zip(Phase, _KINDS, strict=False))
+_AWAITED = dict(zip(SumPhase, _KINDS, strict=False))
 _ANY_PRIVATE_KEY = b"\x01" * KEY_BYTES
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class SumSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session.
 
     Attributes:
@@ -104,8 +106,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     terms: Terms
     invited: tuple[bytes, ...]
-    phase: Phase = Phase.KEYS
-    keys: Mapping[bytes, Keys] = {}
+    phase: SumPhase = SumPhase.KEYS
+    keys: Mapping[bytes, MemberKeys] = {}
     roster: tuple[bytes, ...] = ()
     shares: Mapping[int, bytes] = {}
     reports: Mapping[int, bytes] = {}
@@ -146,11 +148,11 @@ class TimeUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Nudged:
+class MessagesLost:
     """Messages may have been lost."""
 
 
-Event = Up | TimeUp | Nudged
+Event = Up | TimeUp | MessagesLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +212,10 @@ class Unmask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Effect = Send | Refuse | KeepValues | Unmask
-Step = tuple[Session, tuple[Effect, ...]]
+Step = tuple[SumSession, tuple[Effect, ...]]
 
 
-def open_session(terms: Terms, invited: Iterable[bytes]) -> Session:
+def open_session(terms: Terms, invited: Iterable[bytes]) -> SumSession:
     """Open a session.
 
     Raises:
@@ -223,10 +225,10 @@ def open_session(terms: Terms, invited: Iterable[bytes]) -> Session:
     if not terms.minimum <= len(roster) <= terms.largest_cohort:
         msg = f"the terms allow {terms.minimum} to {terms.largest_cohort} devices, got {len(roster)}"
         raise LocalProtocolError(msg)
-    return Session(terms=terms, invited=roster)
+    return SumSession(terms=terms, invited=roster)
 
 
-def step(session: Session, event: Event, given: Given) -> Step:
+def step(session: SumSession, event: Event, given: Given) -> Step:
     """Make one transition.
 
     Raises:
@@ -234,7 +236,7 @@ def step(session: Session, event: Event, given: Given) -> Step:
     """
     matched = find_row(TABLE, session.phase, type(event), lambda: f"secure sum, {session.phase.value}")
     try:
-        if not isinstance(event, TimeUp | Nudged) and event.session != session.terms.session:
+        if not isinstance(event, TimeUp | MessagesLost) and event.session != session.terms.session:
             msg = "a message of another session"
             raise _refusal(msg)
         return matched.handle(session, event, given)
@@ -246,15 +248,15 @@ def _refusal(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, code="secure-sum")
 
 
-def _stay(session: Session, _event: Event, _given: Given) -> Step:
+def _stay(session: SumSession, _event: Event, _given: Given) -> Step:
     return session, ()
 
 
-def _abandon(session: Session, reason: str) -> Step:
-    return replace(session, phase=Phase.ABANDONED, reason=reason), ()
+def _abandon(session: SumSession, reason: str) -> Step:
+    return replace(session, phase=SumPhase.ABANDONED, reason=reason), ()
 
 
-def _member(session: Session, sender: bytes, allowed: Iterable[int]) -> int:
+def _member(session: SumSession, sender: bytes, allowed: Iterable[int]) -> int:
     """The sender's place in the roster.
 
     Raises:
@@ -270,39 +272,39 @@ def _member(session: Session, sender: bytes, allowed: Iterable[int]) -> int:
 # --- asking ---
 
 
-def _asked(session: Session) -> list[int]:
+def _asked(session: SumSession) -> list[int]:
     """Members that have not answered in this phase."""
     asked, answered = {
-        Phase.SHARES: (range(len(session.roster)), session.shares),
-        Phase.REPORTS: (session.shares, session.reports),
-        Phase.CONFIRMATIONS: (session.reports, session.confirmations),
-        Phase.DISCLOSURES: (session.confirmations, session.disclosures),
+        SumPhase.SHARES: (range(len(session.roster)), session.shares),
+        SumPhase.REPORTS: (session.shares, session.reports),
+        SumPhase.CONFIRMATIONS: (session.reports, session.confirmations),
+        SumPhase.DISCLOSURES: (session.confirmations, session.disclosures),
     }[session.phase]
     return [member for member in sorted(asked) if member not in answered]
 
 
-def _ask(session: Session) -> tuple[Send, ...]:
-    questions: Mapping[Phase, Callable[[Session, int], Down]] = {
-        Phase.SHARES: _roster_for,
-        Phase.REPORTS: _deliveries_for,
-        Phase.CONFIRMATIONS: _survivors_for,
-        Phase.DISCLOSURES: _confirmations_for,
+def _ask(session: SumSession) -> tuple[Send, ...]:
+    questions: Mapping[SumPhase, Callable[[SumSession, int], Down]] = {
+        SumPhase.SHARES: _roster_for,
+        SumPhase.REPORTS: _deliveries_for,
+        SumPhase.CONFIRMATIONS: _survivors_for,
+        SumPhase.DISCLOSURES: _confirmations_for,
     }
     question = questions[session.phase]
     return tuple(Send(session.roster[member], question(session, member)) for member in _asked(session))
 
 
-def _ask_again(session: Session, _event: Nudged, _given: Given) -> Step:
+def _ask_again(session: SumSession, _event: MessagesLost, _given: Given) -> Step:
     return session, _ask(session)
 
 
-def _roster_for(session: Session, member: int) -> Roster:
+def _roster_for(session: SumSession, member: int) -> Roster:
     peers = [session.keys[session.roster[other]] for other in session.neighbours(member)]
     cut = b"".join(peer.channel + peer.mask + peer.signature for peer in peers)
     return Roster(session.terms.session, b"".join(session.roster), cut)
 
 
-def _deliveries_for(session: Session, member: int) -> Deliveries:
+def _deliveries_for(session: SumSession, member: int) -> Deliveries:
     sealed = []
     for other in session.sharing_neighbours(member):
         sent = messages.parts(session.shares[other], messages.SEALED_SHARES_BYTES)
@@ -310,12 +312,12 @@ def _deliveries_for(session: Session, member: int) -> Deliveries:
     return Deliveries(session.terms.session, session.sharers, b"".join(sealed))
 
 
-def _survivors_for(session: Session, member: int) -> Survivors:
+def _survivors_for(session: SumSession, member: int) -> Survivors:
     signatures = [session.reports[other] for other in session.neighbours(member) if other in session.reports]
     return Survivors(session.terms.session, session.survivors, b"".join(signatures))
 
 
-def _confirmations_for(session: Session, _member: int) -> Confirmations:
+def _confirmations_for(session: SumSession, _member: int) -> Confirmations:
     signers = sorted(session.confirmations)[: session.terms.quorum(len(session.roster))]
     signatures = b"".join(session.confirmations[signer] for signer in signers)
     return Confirmations(session.terms.session, messages.bitmap(signers, len(session.roster)), signatures)
@@ -324,7 +326,7 @@ def _confirmations_for(session: Session, _member: int) -> Confirmations:
 # --- answers ---
 
 
-def _take_keys(session: Session, keys: Keys, given: Given) -> Step:
+def _take_keys(session: SumSession, keys: MemberKeys, given: Given) -> Step:
     if given.sender not in session.invited:
         msg = "the sender was not invited"
         raise _refusal(msg)
@@ -340,14 +342,14 @@ def _take_keys(session: Session, keys: Keys, given: Given) -> Step:
     return _close_keys(session) if len(session.keys) == len(session.invited) else (session, ())
 
 
-def _close_keys(session: Session, *_: object) -> Step:
+def _close_keys(session: SumSession, *_: object) -> Step:
     if len(session.keys) < session.terms.minimum:
         return _abandon(session, f"{len(session.keys)} of {len(session.invited)} devices sent keys")
-    session = replace(session, phase=Phase.SHARES, roster=in_order(session.terms.session, session.keys))
+    session = replace(session, phase=SumPhase.SHARES, roster=in_order(session.terms.session, session.keys))
     return session, _ask(session)
 
 
-def _take_shares(session: Session, shares: Shares, given: Given) -> Step:
+def _take_shares(session: SumSession, shares: Shares, given: Given) -> Step:
     member = _member(session, given.sender, range(len(session.roster)))
     messages.parts(shares.sealed, messages.SEALED_SHARES_BYTES, len(session.neighbours(member)))
     if member in session.shares:
@@ -356,14 +358,14 @@ def _take_shares(session: Session, shares: Shares, given: Given) -> Step:
     return (session, ()) if _asked(session) else _close_shares(session)
 
 
-def _close_shares(session: Session, *_: object) -> Step:
+def _close_shares(session: SumSession, *_: object) -> Step:
     if len(session.shares) < session.terms.minimum:
         return _abandon(session, f"{len(session.shares)} of {len(session.roster)} devices sent shares")
-    session = replace(session, phase=Phase.REPORTS)
+    session = replace(session, phase=SumPhase.REPORTS)
     return session, _ask(session)
 
 
-def _take_report(session: Session, report: MaskedUpdate, given: Given) -> Step:
+def _take_report(session: SumSession, report: MaskedUpdate, given: Given) -> Step:
     member = _member(session, given.sender, session.shares)
     if len(report.values) != masks.packed_bytes(session.terms):
         msg = f"expected a masked update of {masks.packed_bytes(session.terms)} bytes, got {len(report.values)}"
@@ -379,14 +381,14 @@ def _take_report(session: Session, report: MaskedUpdate, given: Given) -> Step:
     return following, (KeepValues(member, report.values), *effects)
 
 
-def _close_reports(session: Session, *_: object) -> Step:
+def _close_reports(session: SumSession, *_: object) -> Step:
     if len(session.reports) < session.terms.minimum:
         return _abandon(session, f"{len(session.reports)} of {len(session.roster)} devices reported")
-    session = replace(session, phase=Phase.CONFIRMATIONS)
+    session = replace(session, phase=SumPhase.CONFIRMATIONS)
     return session, _ask(session)
 
 
-def _take_confirmation(session: Session, confirmation: Confirmation, given: Given) -> Step:
+def _take_confirmation(session: SumSession, confirmation: Confirmation, given: Given) -> Step:
     member = _member(session, given.sender, session.reports)
     statement = messages.survivors_statement(session.digest, session.sharers, session.survivors)
     if not given.primitives.verify(given.sender, confirmation.signature, statement):
@@ -396,33 +398,33 @@ def _take_confirmation(session: Session, confirmation: Confirmation, given: Give
     return (session, ()) if _asked(session) else _close_confirmations(session)
 
 
-def _close_confirmations(session: Session, *_: object) -> Step:
+def _close_confirmations(session: SumSession, *_: object) -> Step:
     quorum = session.terms.quorum(len(session.roster))
     if len(session.confirmations) < quorum:
         return _abandon(session, f"{len(session.confirmations)} devices confirmed, {quorum} are needed")
-    session = replace(session, phase=Phase.DISCLOSURES)
+    session = replace(session, phase=SumPhase.DISCLOSURES)
     return session, _ask(session)
 
 
-def _take_disclosure(session: Session, disclosure: Disclosure, given: Given) -> Step:
+def _take_disclosure(session: SumSession, disclosure: Disclosure, given: Given) -> Step:
     member = _member(session, given.sender, session.confirmations)
     messages.parts(disclosure.shares, shamir.SHARE_BYTES, len(session.sharing_neighbours(member)))
     session = replace(session, disclosures={**session.disclosures, member: disclosure.shares})
     return (session, ()) if _asked(session) else _close_disclosures(session, TimeUp(), given)
 
 
-def _close_disclosures(session: Session, _event: TimeUp, given: Given) -> Step:
+def _close_disclosures(session: SumSession, _event: TimeUp, given: Given) -> Step:
     try:
         plan = _plan(session, given.primitives)
     except RemoteProtocolError as error:
         return _abandon(session, str(error))
-    return replace(session, phase=Phase.DONE), (plan,)
+    return replace(session, phase=SumPhase.DONE), (plan,)
 
 
 # --- seeds ---
 
 
-def _plan(session: Session, primitives: Primitives) -> Unmask:
+def _plan(session: SumSession, primitives: Primitives) -> Unmask:
     """Which masks to remove.
 
     Raises:
@@ -449,7 +451,7 @@ def _plan(session: Session, primitives: Primitives) -> Unmask:
     return Unmask(terms=session.terms, members=survivors, self_seeds=self_seeds, dropped=dropped)
 
 
-def _seed(session: Session, member: int, shares: Mapping[int, bytes], primitives: Primitives) -> bytes:
+def _seed(session: SumSession, member: int, shares: Mapping[int, bytes], primitives: Primitives) -> bytes:
     """The disclosed seed of a member: of its self mask if it has reported, else of its mask key.
 
     Wrong shares are noticed, because the seed must fit what the member sent first. So as many sets of shares are tried

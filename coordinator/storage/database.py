@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import effects as effect_json
 from coordinator.engine.effects import PendingEffect
-from coordinator.ports import StoredChunk, StoredReport
+from coordinator.ports import StoredChunk, StoredReport, StoredSum
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
@@ -45,6 +45,7 @@ from coordinator.storage.tables import (
     reports,
     round_summaries,
     rounds,
+    secure_sums,
     tasks,
     tokens,
     upsert,
@@ -72,6 +73,7 @@ IN_MEMORY = "sqlite://"
 
 _Fact = TypeVar("_Fact")
 _ROUND = msgspec.json.Decoder(Round)
+_SUM = msgspec.msgpack.Decoder(StoredSum)
 _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
 
 
@@ -189,6 +191,7 @@ class DatabaseView(VersionQueries, Reading):
         self._effect_numbers = effect_numbers
         self._rounds: dict[int, Round] = {}
         self._closed_rounds: dict[int, Round] = {}
+        self._sums: dict[int, StoredSum] = {}
         self._leases: dict[DeviceId, Lease] = {}
         self._changed_leases: set[DeviceId] = set()
         self._reports: list[tuple[StoredReport, bytes]] = []
@@ -204,6 +207,10 @@ class DatabaseView(VersionQueries, Reading):
             self._put(rounds, [_round_row(state) for state in self._rounds.values()])
             over = [state for state in self._rounds.values() if state.phase in TERMINAL]
             self._rounds.clear()
+        if self._sums:
+            kept = [{"round": number, "state": msgspec.msgpack.encode(held)} for number, held in self._sums.items()]
+            self._put(secure_sums, kept)
+            self._sums.clear()
         if self._reports:
             self._connection.execute(_ADD_REPORTS, [structs.asdict(report) for report, _ in self._reports])
             self._connection.execute(
@@ -292,6 +299,23 @@ class DatabaseView(VersionQueries, Reading):
 
     def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
         return [_ROUND.decode(state) for state in self._connection.scalars(query)]
+
+    # Secure sums
+
+    def sums(self) -> dict[int, StoredSum]:
+        """The secure sums of open rounds, by number of the round."""
+        self.flush()
+        rows = self._connection.execute(sa.select(secure_sums.c.round, secure_sums.c.state))
+        return {number: _SUM.decode(state) for number, state in rows}
+
+    def save_sum(self, round_number: int, held: StoredSum) -> None:
+        """Insert or replace the secure sum of a round."""
+        self._sums[round_number] = held
+
+    def drop_sum(self, round_number: int) -> None:
+        """Delete the secure sum of a round."""
+        self._sums.pop(round_number, None)
+        self._connection.execute(sa.delete(secure_sums).where(secure_sums.c.round == round_number))
 
     # Reports and chunks
 

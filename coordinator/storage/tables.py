@@ -82,6 +82,13 @@ round_summaries = Table(
     Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary; written when the round ends
 )
 
+secure_sums = Table(
+    "secure_sums",  # deleted with the end of their round
+    METADATA,
+    Column("round", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+    Column("state", LargeBinary, nullable=False),  # msgpack of coordinator.ports.StoredSum
+)
+
 reports = Table(
     "reports",
     METADATA,

@@ -22,6 +22,7 @@ from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
+from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -165,6 +166,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: under another name the file's task starts anew.
+        privacy: none, dp for differential privacy, or secure-sum: the coordinator learns only sums.
         kind: train or evaluate.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
@@ -174,7 +176,6 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
         target_top1: recall on held-out text that ends the task.
         no_progress_rounds: committed rounds without better recall that end the task.
-        privacy: none, or dp for differential privacy.
     """
 
     name: Name = "keyboard"  # as in the demo
@@ -197,7 +198,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     eligibility: Eligibility = Eligibility()
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
-    privacy: Privacy = Privacy.NONE  # dp takes tens of thousands of devices (docs/learning.md)
+    privacy: Privacy = Privacy.NONE  # a household is too few for sums; dp takes a large fleet (docs/learning.md)
     dp: DpConfig = DpConfig()
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
@@ -211,6 +212,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             selection_deadline_s=self.selection_deadline_s,
             report_deadline_s=self.report_deadline_s,
             selection_window_s=self.selection_window_s,
+            summed=self.privacy is Privacy.SECURE_SUM and not trial,
         )
 
     def stop_rule(self) -> StopRule:
@@ -231,7 +233,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
     """The settings of a task that ``[limits]`` of the configuration forbid."""
     epsilon = task.dp.epsilon if task.privacy is Privacy.DP else None
-    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, epsilon)
+    threshold = threshold_for(task.minimum) if task.privacy is Privacy.SECURE_SUM else None
+    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, epsilon, threshold)
 
 
 def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
@@ -254,13 +257,14 @@ def promise(task: TaskSettings) -> tuple[object, ...] | None:
     return (task.dp, task.rounds, task.goal, task.minimum_separation) if task.privacy is Privacy.DP else None
 
 
-def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[str]:
+def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled: bool) -> list[str]:
     """Faults in the settings of a task: values that contradict each other or are not allowed.
 
     Args:
         task: settings of the task.
         limits: ``[limits]`` of the configuration.
         measured: whether versions are measured on held-out text.
+        enrolled: whether devices have keys that the coordinator certified.
     """
     faults = beyond_limits(task, limits)
     if task.minimum > task.goal:
@@ -288,4 +292,27 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
         )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
+    if task.privacy is Privacy.SECURE_SUM:
+        faults.extend(f"privacy: with secure-sum, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
+    return faults
+
+
+def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
+    """What a task asks for that needs more than the sum of the reports."""
+    faults, cohort, codec = [], task.rules().cohort, task.codec.choice()
+    if not enrolled:
+        faults.append("transport must be tls, because devices sign with their enrolled keys")
+    if task.kind is not Work.TRAIN or task.plan.evaluation_share:
+        faults.append("kind must be train and plan.evaluation_share 0, because evaluations come from single devices")
+    if codec.name not in MASKED:
+        masked = " or ".join(sorted(MASKED))
+        faults.append(f"codec.name must be {masked}, because all devices must send the same coordinates")
+    if codec.error_feedback:
+        faults.append("codec.error_feedback must be off: whether a report counts is known only after its receipt")
+    if task.strategy.aggregation is not Aggregation.MEAN:
+        faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
+    if task.minimum < (least := least_minimum(cohort)):
+        faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
+    if cohort > MOST_MEMBERS:
+        faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")
     return faults

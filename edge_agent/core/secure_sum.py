@@ -38,8 +38,8 @@ from wire.secure_sum.messages import (
     Confirmations,
     Deliveries,
     Disclosure,
-    Keys,
     MaskedUpdate,
+    MemberKeys,
     Roster,
     Shares,
     Survivors,
@@ -67,12 +67,12 @@ def _rows() -> Iterable[Row[Result]]:
         row(Ready, Confirmations, _left_out, Aborted),
         row(Masked, Roster, _stay, Masked),
         row(Masked, Deliveries, _same_deliveries, Masked, Aborted),
-        row(Masked, Survivors, _confirm, Confirmed, Aborted),
+        row(Masked, Survivors, _confirm, ListConfirmed, Aborted),
         row(Masked, Confirmations, _left_out, Aborted),
-        row(Confirmed, Roster, _stay, Confirmed),
-        row(Confirmed, Deliveries, _stay, Confirmed),
-        row(Confirmed, Survivors, _confirm_again, Confirmed, Aborted),
-        row(Confirmed, Confirmations, _disclose, Disclosed, Aborted),
+        row(ListConfirmed, Roster, _stay, ListConfirmed),
+        row(ListConfirmed, Deliveries, _stay, ListConfirmed),
+        row(ListConfirmed, Survivors, _confirm_again, ListConfirmed, Aborted),
+        row(ListConfirmed, Confirmations, _disclose, Disclosed, Aborted),
         row(Disclosed, Roster, _stay, Disclosed),
         row(Disclosed, Deliveries, _stay, Disclosed),
         row(Disclosed, Survivors, _stay, Disclosed),
@@ -98,7 +98,7 @@ class Tools:
     sign: Callable[[bytes], bytes]
 
 
-class Place(msgspec.Struct, frozen=True):
+class Membership(msgspec.Struct, frozen=True):
     """A device's place in a session.
 
     Attributes:
@@ -129,11 +129,11 @@ class Place(msgspec.Struct, frozen=True):
         return neighbours(self.member, self.cohort, self.terms.degree(self.cohort))
 
     @property
-    def peers(self) -> dict[int, Peer]:
+    def peers(self) -> dict[int, NeighbourKeys]:
         """The neighbours' keys."""
         cut = messages.parts(self.roster.peers, messages.PEER_BYTES, len(self.neighbours))
         return {
-            member: Peer(part[:KEY_BYTES], part[KEY_BYTES : 2 * KEY_BYTES], part[2 * KEY_BYTES :])
+            member: NeighbourKeys(part[:KEY_BYTES], part[KEY_BYTES : 2 * KEY_BYTES], part[2 * KEY_BYTES :])
             for member, part in zip(self.neighbours, cut, strict=True)
         }
 
@@ -144,7 +144,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class NeighbourKeys:
     """A neighbour's keys and its signature of them."""
 
     channel: bytes
@@ -169,28 +169,28 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
 class Sharing(msgspec.Struct, frozen=True, tag="sharing"):
     """The shares of its seeds were sent."""
 
-    place: Place
+    place: Membership
     answer: Shares
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Shares of other devices' seeds have come; the update may be masked."""
 
-    place: Place
+    place: Membership
     deliveries: Deliveries
 
 
 class Masked(msgspec.Struct, frozen=True, tag="masked"):
     """The masked update is in the outbox."""
 
-    place: Place
+    place: Membership
     deliveries: Deliveries
 
 
-class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
+class ListConfirmed(msgspec.Struct, frozen=True, tag="confirmed"):
     """The list of those that have reported was signed."""
 
-    place: Place
+    place: Membership
     deliveries: Deliveries
     survivors: bytes
     answer: Confirmation
@@ -208,7 +208,7 @@ class Aborted(msgspec.Struct, frozen=True, tag="aborted"):
     reason: str
 
 
-State = Joined | Sharing | Ready | Masked | Confirmed | Disclosed | Aborted
+State = Joined | Sharing | Ready | Masked | ListConfirmed | Disclosed | Aborted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +239,7 @@ def join(terms: Terms, seed: bytes, enrolled: bytes, tools: Tools) -> tuple[Join
     mask = tools.primitives.public_key(_mask_key(terms, seed, tools))
     signature = tools.sign(messages.keys_statement(terms, channel, mask))
     commitment = masks.commitment(_self_seed(terms, seed, tools), tools.primitives)
-    return Joined(terms, seed, enrolled), (Keys(terms.session, channel, mask, signature, commitment),)
+    return Joined(terms, seed, enrolled), (MemberKeys(terms.session, channel, mask, signature, commitment),)
 
 
 def step(state: State, event: Event, tools: Tools) -> Result:
@@ -281,7 +281,7 @@ def _share(state: Joined, roster: Roster, tools: Tools) -> Result:
     )
     _expect(enrolled == in_order(terms.session, enrolled), "the roster is not in the session's order")
     _expect(state.enrolled in enrolled, "this device is not in the roster")
-    place = Place(terms, state.seed, roster, enrolled.index(state.enrolled))
+    place = Membership(terms, state.seed, roster, enrolled.index(state.enrolled))
     for member, peer in place.peers.items():
         statement = messages.keys_statement(terms, peer.channel, peer.mask)
         signed = tools.primitives.verify(enrolled[member], peer.signature, statement)
@@ -290,7 +290,7 @@ def _share(state: Joined, roster: Roster, tools: Tools) -> Result:
     return Sharing(place, answer), (answer,)
 
 
-def _sealed_shares(place: Place, tools: Tools) -> Iterable[bytes]:
+def _sealed_shares(place: Membership, tools: Tools) -> Iterable[bytes]:
     terms, seed = place.terms, place.seed
     points = [shamir.point_of(member) for member in place.neighbours]
     both = []
@@ -302,7 +302,7 @@ def _sealed_shares(place: Place, tools: Tools) -> Iterable[bytes]:
         yield tools.primitives.seal(_seal_key(place, place.member, member, peer, tools), ofmask + ofself)
 
 
-def _seal_key(place: Place, sender: int, receiver: int, peer: Peer, tools: Tools) -> bytes:
+def _seal_key(place: Membership, sender: int, receiver: int, peer: NeighbourKeys, tools: Tools) -> bytes:
     """The key of the one text that goes from one to the other."""
     secret = tools.primitives.agree(_channel_key(place.terms, place.seed, tools), peer.channel)
     ends = sender.to_bytes(2, "little") + receiver.to_bytes(2, "little")
@@ -327,7 +327,7 @@ def _take_shares(state: Sharing, deliveries: Deliveries, _tools: Tools) -> Resul
     return Ready(place, deliveries), ()
 
 
-def _sharing_neighbours(place: Place, deliveries: Deliveries) -> list[int]:
+def _sharing_neighbours(place: Membership, deliveries: Deliveries) -> list[int]:
     sharers = set(messages.members_of(deliveries.sharers, place.cohort))
     return [member for member in place.neighbours if member in sharers]
 
@@ -372,15 +372,15 @@ def _confirm(state: Masked, event: Survivors, tools: Tools) -> Result:
     answer = Confirmation(
         place.terms.session, tools.sign(messages.survivors_statement(place.digest, sharers, event.survivors))
     )
-    return Confirmed(place, state.deliveries, event.survivors, answer), (answer,)
+    return ListConfirmed(place, state.deliveries, event.survivors, answer), (answer,)
 
 
-def _confirm_again(state: Confirmed, event: Survivors, _tools: Tools) -> Result:
+def _confirm_again(state: ListConfirmed, event: Survivors, _tools: Tools) -> Result:
     _expect(event.survivors == state.survivors, "two different lists of survivors came")
     return state, (state.answer,)
 
 
-def _disclose(state: Confirmed, event: Confirmations, tools: Tools) -> Result:
+def _disclose(state: ListConfirmed, event: Confirmations, tools: Tools) -> Result:
     place, quorum = state.place, state.place.terms.quorum(state.place.cohort)
     _expect(event.session == place.terms.session, "confirmations of another session came")
     signers = messages.members_of(event.signers, place.cohort)
@@ -400,7 +400,7 @@ def _disclose(state: Confirmed, event: Confirmations, tools: Tools) -> Result:
 
 
 def _disclosed_shares(
-    place: Place, deliveries: Deliveries, survivors: tuple[int, ...], tools: Tools
+    place: Membership, deliveries: Deliveries, survivors: tuple[int, ...], tools: Tools
 ) -> Iterable[bytes]:
     peers = place.peers
     sealed = messages.parts(deliveries.sealed, messages.SEALED_SHARES_BYTES)

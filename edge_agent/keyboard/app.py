@@ -116,6 +116,7 @@ class AgentInfo:
         last_report_bytes: size of the last report; None if there was none.
         reports_sent: number of reports that the coordinator accepted.
         bytes_sent: total size of the accepted reports.
+        last_report_summed: whether the coordinator could learn only a sum that the last report is in.
     """
 
     device: str
@@ -126,6 +127,7 @@ class AgentInfo:
     last_report_bytes: int | None = None
     reports_sent: int = 0
     bytes_sent: int = 0
+    last_report_summed: bool = False
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]

@@ -25,7 +25,8 @@ from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered
+from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, SumState
+from edge_agent.summing import over
 from host.files import private_file
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
@@ -41,6 +42,7 @@ CREATE TABLE outbox (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NO
 CREATE TABLE residual (only INTEGER PRIMARY KEY CHECK (only = 1), layout TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
                        cause TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE summing (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE ledger (task TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTEGER NOT NULL, typed_at_s REAL NOT NULL);
@@ -60,7 +62,9 @@ MOST_RECALL_ROWS = 2_000
 _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
 _WIPES = "wipes"
+_SUMMED = "last_report_summed"
 _STATE = msgspec.json.Decoder(State)
+_SUMMING = msgspec.msgpack.Decoder(SumState)
 _ENTRY = msgspec.json.Decoder(LedgerEntry)
 
 
@@ -73,12 +77,14 @@ class AgentTally:
         bytes_sent: total size of the accepted reports.
         last_report_bytes: size of the newest report; None if there was none.
         last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
+        last_report_summed: whether the coordinator learned only a sum that the newest report is in.
     """
 
     reports_sent: int = 0
     bytes_sent: int = 0
     last_report_bytes: int | None = None
     last_trained_at_s: float | None = None
+    last_report_summed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +231,9 @@ class Database:
         with self._transaction() as connection:
             for table in ("examples", "own_words", "recall", "outbox", "residual"):
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            for (kept,) in connection.execute("SELECT state FROM summing").fetchall():
+                rest = msgspec.msgpack.encode(over(_SUMMING.decode(kept)))  # which session it was, to join no more
+                connection.execute("UPDATE summing SET state = ?", (rest,))
         with self._lock:
             try:
                 # The log still holds the old pages; a checkpoint alone would leave them in the file.
@@ -292,12 +301,14 @@ class Database:
         """The state that the last process left."""
         states = self._rows("SELECT state FROM lifecycle")
         parcels = self._rows("SELECT round, attempt, parts FROM outbox")
+        sums = self._rows("SELECT state FROM summing")
         try:
             lifecycle = _STATE.decode(states[0][0]) if states else None
         except msgspec.MsgspecError:
             # Written by another version of the agent; what must survive a restart is in the outbox.
             lifecycle = None
-        return Remembered(lifecycle, Parcel(*parcels[0]) if parcels else None, int(self.fact(_DEATHS) or 0))
+        parcel, summing = Parcel(*parcels[0]) if parcels else None, _SUMMING.decode(sums[0][0]) if sums else None
+        return Remembered(lifecycle, parcel, int(self.fact(_DEATHS) or 0), summing)
 
     def commit(self, change: Change) -> None:
         """Write a change atomically.
@@ -329,6 +340,10 @@ class Database:
                 )
                 self._remember(connection, "last_report_bytes", str(len(new.frame)))
                 self._remember(connection, "last_trained_at_s", str(self._clock.wall_s()))
+                self._remember(connection, _SUMMED, str(int(change.summing is not None)))
+            if change.summing is not None:
+                kept = msgspec.msgpack.encode(change.summing)
+                connection.execute("INSERT OR REPLACE INTO summing VALUES (1, ?)", (kept,))
             if change.charged is not None:
                 row = (change.charged.task, msgspec.json.encode(change.charged))
                 connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?)", row)
@@ -384,6 +399,7 @@ class Database:
             bytes_sent=int(facts.get("bytes_sent", 0)),
             last_report_bytes=None if size is None else int(size),
             last_trained_at_s=None if when is None else float(when),
+            last_report_summed=facts.get(_SUMMED) == "1",
         )
 
     # --- small facts ---

@@ -146,6 +146,7 @@ def run(
     executor: Executor,
     progress: Callable[[int, Point], None] = lambda _round, _point: None,
     measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
+    aggregate: Callable[[int], Aggregate] | None = None,
 ) -> list[Point]:
     """Train, from the last checkpoint on if there is one.
 
@@ -154,6 +155,7 @@ def run(
         executor: trains the devices.
         progress: is told after each round its number and the newest point of the curve.
         measured_so_far: is given the curve at the beginning and after each measurement.
+        aggregate: round number -> how its updates are combined; None takes the strategy's way.
 
     Returns:
         The whole curve.
@@ -195,7 +197,7 @@ def run(
             layout,
             optimizer_for(choice, number - 1),
             state.clip_norm,
-            aggregate=_aggregate(prepared, number),
+            aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
             equal=private,
         )
         rounding = seeded(prepared.seed, "downlink", number)

@@ -13,11 +13,12 @@ import click
 import msgspec
 from rich.console import Console
 
+from coordinator.learning.privacy.ledger import Privacy
 from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
 from simulation.rounds.hunt import complaints, hunt
 from simulation.rounds.result import bag_of, result_of, table_of
-from simulation.rounds.world import CODECS, OTHER_TASKS, Settings, simulate
+from simulation.rounds.world import CODECS, OTHER_TASKS, SUMMED_CODEC, Settings, simulate
 from wire.errors import ConfigError
 
 WRONG = 1
@@ -52,6 +53,13 @@ INTERRUPTED = 130
     type=click.IntRange(1, 1 + len(OTHER_TASKS)),
     help="Concurrent tasks on the same phones: the second is open to all, the next two are variants that divide them.",
 )
+@click.option(
+    "--privacy",
+    default=Privacy.NONE.value,
+    show_default=True,
+    type=click.Choice([each.value for each in Privacy]),
+    help="With secure-sum the coordinator learns only sums; the codec is mask-8.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.option(
     "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Search for defects with this many seeds."
@@ -68,6 +76,7 @@ def rounds(
     codec: str,
     steering: bool,
     tasks: int,
+    privacy: str,
     as_json: bool,
     seeds: int,
     plot: Path | None,
@@ -75,7 +84,9 @@ def rounds(
     """Simulate rounds of a fleet under a virtual clock, with the real coordinator and agents and seeded faults."""
     if plot is not None:
         _expect_writable(plot, seeds)
-    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks)
+    learned = Privacy(privacy)
+    codec = codec if learned is Privacy.NONE else SUMMED_CODEC
+    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks, learned)
     console = Console(stderr=True)
     try:
         if seeds:

@@ -33,6 +33,7 @@ from host.retrying import STORE_AGAIN
 from models.manifest import Manifest
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
+from simulation.rounds.ports import enrolled_key
 from simulation.rounds.storage import MemoryBlobs, MemoryRepository
 from simulation.rounds.timeline import Timeline
 from wire import messages
@@ -166,6 +167,7 @@ class CoordinatorHost:
                 _Worker(self._submit),
                 _WallClock(self.now_s),
                 self._generator,
+                enrolled=lambda device: enrolled_key(int(device.rsplit("-", 1)[1])).public,
             )
             self._driver = driver
             driver.resume()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement
+from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
@@ -35,6 +35,7 @@ class MemoryJournal:
         "_report",
         "_residual",
         "_state",
+        "_summing",
         "produced",
         "touched",
     )
@@ -48,11 +49,12 @@ class MemoryJournal:
         self._dropouts: tuple[PendingDropout, ...] = ()
         self._ledger: dict[str, LedgerEntry] = {}
         self._deaths = 0
+        self._summing: SumState | None = None
         self._number = 0
 
     def load(self) -> Remembered:
         """The state that the last process left."""
-        return Remembered(self._state, self._parcel(), self._deaths)
+        return Remembered(self._state, self._parcel(), self._deaths, self._summing)
 
     def ledger(self) -> list[LedgerEntry]:
         """What the phone has spent of its privacy, by task."""
@@ -76,6 +78,8 @@ class MemoryJournal:
             self._ledger[change.charged.task] = change.charged
         if change.deaths is not None:
             self._deaths = change.deaths
+        if change.summing is not None:
+            self._summing = change.summing
         self.touched()
 
     def _settle(self, report: NewReport, settlement: Settlement) -> None:

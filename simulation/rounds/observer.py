@@ -2,9 +2,9 @@
 
 It sees the reports that phones stored, the messages that the coordinator published, and the input of each aggregation.
 From these it decides whether an accepted report was lost or counted twice, and whether the new weights equal the base
-plus the weighted mean of the phones' updates, bit for bit. It does not use the coordinator's counters. With several
-tasks, it also checks the open rounds at every assignment: a device works in one round at a time, and never for two
-variants of one experiment.
+plus the weighted mean of the phones' updates, bit for bit; with secure sums, the mean in the sum of what they gave. It
+does not use the coordinator's counters. With several tasks, it also checks the open rounds at every assignment: a
+device works in one round at a time, and never for two variants of one experiment.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
 from wire import frame, messages, topics
 from wire.codec import codec_for
+from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, Receipt, Verdict
-from wire.parameters import weights_from_bytes
+from wire.parameters import Vector, weights_from_bytes
+from wire.secure_sum.masks import Words
+from wire.secure_sum.order import SumOrder, read_sum
 
 Wide = npt.NDArray[np.float64]
 Key = tuple[int, DeviceId, int]
@@ -67,13 +70,14 @@ class Observer:
         now_s: Callable[[], float],
         experiments: Mapping[str, str],
     ) -> None:
-        self._codec = codec_for(task.codec.choice())
+        self._codec = task.codec.choice()
         self._artifacts = artifacts
         self._view = view
         self._now_s = now_s
         self._experiments = experiments
         self._variant_of: dict[tuple[DeviceId, str], str] = {}
         self._produced: dict[Key, bytes] = {}
+        self._contributed: dict[Key, Words] = {}
         self._of: dict[int, tuple[str, int]] = {}  # round -> task and base version
         self._ended: dict[str, list[int]] = defaultdict(list)
         self._accepted: dict[int, set[Key]] = {}
@@ -104,6 +108,10 @@ class Observer:
     def produced(self, device: DeviceId, report: NewReport) -> None:
         """Note that a phone stored a report in its outbox."""
         self._produced[(report.parcel.round, device, report.parcel.attempt)] = report.frame
+
+    def contributed(self, device: DeviceId, report: NewReport, words: Words) -> None:
+        """Note what a phone would give to a secure sum before it is masked."""
+        self._contributed[(report.parcel.round, device, report.parcel.attempt)] = words
 
     def published(self, topic: str, payload: bytes) -> None:
         """Note a message that the coordinator published."""
@@ -170,8 +178,9 @@ class Observer:
         del of_task[:-_FORGET_AFTER]
         for number in old:
             self._averaged.pop(number, None)
-        for key in [key for key in self._produced if key[0] in old]:
-            del self._produced[key]
+        for kept in (self._produced, self._contributed):
+            for key in [key for key in kept if key[0] in old]:
+                del kept[key]
 
     def finish(self) -> None:
         """Collect the lost reports of all ended rounds; may be called again after the simulation continued."""
@@ -206,6 +215,9 @@ class Observer:
         weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
         if any(key not in self._produced for key in keys):
             return False
+        if job.summed is not None:
+            found = self._in_the_sum(keys, job.summed.order, base)
+            return bool(np.array_equal((weights.astype(np.float64) + found).astype(np.float32), self._made(done)))
         sent = [self._decode(self._produced[key]) for key in keys]
         norms = sorted(norm for _, _, norm in sent if norm > 0)
         clip_norm = (norms[(len(norms) - 1) // 2] if norms else math.inf) if job.clip_norm is None else job.clip_norm
@@ -217,7 +229,19 @@ class Observer:
             total += weight * (clip_norm / norm if norm > clip_norm else 1.0) * update
             weight_sum += weight
         expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)
-        return bool(np.array_equal(expected, weights_from_bytes(self._artifacts.get(done.weights), LAYOUT)))
+        return bool(np.array_equal(expected, self._made(done)))
+
+    def _made(self, done: AggregationDone) -> Vector:
+        return weights_from_bytes(self._artifacts.get(done.weights), LAYOUT)
+
+    def _in_the_sum(self, keys: list[Key], order: SumOrder, base: Manifest) -> Wide:
+        """The mean in the sum of what the phones gave, (n,) float64."""
+        total = np.sum([self._contributed[key] for key in keys], axis=0, dtype=np.uint64)
+        words = (total % 2 ** order.grid.bits(order.cohort)).astype(np.uint32)
+        mean = np.zeros(LAYOUT.size, np.float64)
+        if base.mask is not None:
+            mean[mask_from_bytes(self._artifacts.get(base.mask.sha256), LAYOUT)] = read_sum(words, order).mean
+        return mean
 
     def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
         """Number of examples, dense update and its norm."""
@@ -225,7 +249,7 @@ class Observer:
         if not isinstance(report, frame.Report):
             msg = "a report of this model fits one message"
             raise RemoteProtocolError(msg)
-        update = self._codec.decode(report.payload, LAYOUT)
+        update = codec_for(self._codec).decode(report.payload, LAYOUT)
         dense = np.zeros(LAYOUT.size, np.float64)
         dense[update.indices] = update.values
         return report.num_examples, dense, math.sqrt(np.square(update.values.astype(np.float64)).sum())

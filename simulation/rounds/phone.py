@@ -21,9 +21,10 @@ import numpy as np
 from edge_agent.core import lifecycle
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
+from edge_agent.core.training import TrainingStopped
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
-from edge_agent.session import Desk, in_this_process
+from edge_agent.session import Desk, Produced, SessionTask, in_this_process
 from edge_agent.shell.http import Patience
 from edge_agent.uplink import AgentIdentity
 from simulation.rounds.availability import Availability
@@ -37,6 +38,7 @@ from simulation.rounds.ports import (
     SimulatedArtifacts,
     SimulatedClock,
     SimulatedConditions,
+    SimulatedSums,
     SimulatedTransport,
     SimulatedWorker,
 )
@@ -46,6 +48,7 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Status
 from wire.parameters import Vector
+from wire.secure_sum.masks import Words
 
 PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
 """The agent's defaults."""
@@ -107,6 +110,7 @@ class Surroundings:
         coordinator_up: whether artifacts can be fetched now.
         fetched: called with the size of each fetched artifact.
         produced: called with each report that a phone stored, and the phone's name.
+        contributed: called with what a phone would give to a secure sum before it is masked.
         free_changed: called with +1 when a phone becomes free to train, and with -1 when it no longer is.
         generator: generator of jitter and durations.
         population: population of the phones.
@@ -121,6 +125,7 @@ class Surroundings:
     coordinator_up: Callable[[], bool]
     fetched: Callable[[int], None]
     produced: Callable[[DeviceId, NewReport], None]
+    contributed: Callable[[DeviceId, NewReport, Words], None]
     free_changed: Callable[[int], None]
     generator: np.random.Generator
     population: Population
@@ -435,6 +440,12 @@ class Phone:
     def _load_program(self, model: Model) -> LeastSquares:
         return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum())
 
+    def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
+        done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
+        if isinstance(done, Produced) and done.words is not None:
+            self._around.contributed(self.device, done.report, done.words)
+        return done
+
     def optimum(self) -> Vector:
         """The optimum of this phone's examples, (n,) float32."""
         generator = np.random.default_rng([self._around.seed, self.number])
@@ -466,8 +477,9 @@ class Phone:
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
-            desk=Desk(examples, journal.residual, in_this_process(self._load_program, self._monotonic_s)),
+            desk=Desk(examples, journal.residual, self._train),
             trust=AnyCoordinator(),
+            sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         return Driver(identity, PACE, ports, inbox)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from edge_agent.core.eligibility import Readings
+from edge_agent.core.secure_sum import Tools
+from edge_agent.core.summing import SumRequest, SumStep, advance
 from edge_agent.ports import Job, Model
+from host.primitives import EnrolledKey, LibraryPrimitives
 from wire.identifiers import Sha256
 
 
@@ -79,6 +85,30 @@ class SimulatedArtifacts:
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model."""
         return self.bring(manifest, should_stop)
+
+
+@functools.cache
+def enrolled_key(number: int) -> EnrolledKey:
+    """The key with which a phone would be enrolled."""
+    return EnrolledKey(ec.derive_private_key(1000 + number, ec.SECP256R1()))
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSums:
+    """Implements :class:`edge_agent.ports.SumMachine` with the real machine.
+
+    Attributes:
+        number: number of the phone.
+        draw_seed: returns 32 random bytes.
+    """
+
+    number: int
+    draw_seed: Callable[[], bytes]
+
+    def __call__(self, request: SumRequest) -> SumStep:
+        """Make a step."""
+        key = enrolled_key(self.number)
+        return advance(request, Tools(LibraryPrimitives(), key.sign), key.public, self.draw_seed)
 
 
 class AnyCoordinator:

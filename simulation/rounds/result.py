@@ -37,6 +37,7 @@ def result_of(outcome: SimulationResult) -> dict[str, Any]:
         "codec": settings.codec,
         "pace_steering": settings.steered,
         "tasks": settings.tasks,
+        "privacy": settings.privacy.value,
         "rounds_committed": len(committed),
         "rounds_abandoned": len(abandoned),
         "rounds_committed_by_task": _counted(Counter(state.task for state in committed)),

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
 from coordinator.learning.device_metrics import Tally
-from coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from coordinator.ports import StoredChunk, StoredReport, StoredSum, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Round
@@ -86,6 +86,7 @@ class MemoryView:
         self._tasks: dict[str, TaskRecord] = {}
         self._rounds: dict[int, Round] = {}
         self._open: dict[int, Round] = {}
+        self._sums: dict[int, StoredSum] = {}
         self._reports: dict[int, dict[tuple[DeviceId, int], StoredReport]] = {}
         self._frames: dict[int, dict[tuple[DeviceId, int], bytes]] = {}
         self._chunks: dict[tuple[int, DeviceId, int, int], tuple[StoredChunk, bytes]] = {}
@@ -168,6 +169,20 @@ class MemoryView:
             self._put(self._open, state.number, state)
         if state.number > self.last_round_number():
             self._put(self._last, "round", state.number)
+
+    # Secure sums
+
+    def sums(self) -> dict[int, StoredSum]:
+        """The secure sums of open rounds."""
+        return dict(self._sums)
+
+    def save_sum(self, round_number: int, held: StoredSum) -> None:
+        """Insert or replace a secure sum."""
+        self._put(self._sums, round_number, held)
+
+    def drop_sum(self, round_number: int) -> None:
+        """Delete a secure sum."""
+        self._remove(self._sums, round_number)
 
     # Reports and chunks
 

@@ -15,7 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.engine.aggregation import with_mask
 from coordinator.engine.inbox import Operated
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.round import Round
 from coordinator.tasks.operations import CreateTask
@@ -32,6 +34,7 @@ from simulation.rounds.storage import MemoryBlobs
 from simulation.rounds.timeline import Timeline
 from wire.identifiers import DeviceId, Population
 from wire.limits import NONE as NO_LIMITS
+from wire.secure_sum.terms import least_minimum
 
 POPULATION = Population("simulation")
 LIMIT_S = 60 * 86_400.0
@@ -40,6 +43,9 @@ GOAL_SHARE = 0.025
 """Goal of a round as a share of the phones: a quarter of the 9 % that are free on average."""
 MOST_GOAL = 200
 """Hard et al. 2018 and later Gboard papers average a few hundred phones per round; more help little."""
+SUMMED_CODEC = "mask-8"
+SUMMED_GOAL = 8
+"""Smallest goal with secure sums: fewer devices could not spare two."""
 SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
 """A session on a phone ends after 585 s."""
@@ -77,6 +83,7 @@ class Settings:
         codec: codec of the reports.
         steered: whether pace steering is on; otherwise every phone is told to return after the same time.
         tasks: number of concurrent tasks on the same phones.
+        privacy: what the coordinator can learn from the phones.
     """
 
     devices: int
@@ -88,6 +95,7 @@ class Settings:
     codec: str = CODECS[0]
     steered: bool = True
     tasks: int = 1
+    privacy: Privacy = Privacy.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +154,10 @@ def generator_for(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
-def task_for(devices: int, codec: str, tasks: int = 1) -> TaskConfig:
+def task_for(devices: int, codec: str, tasks: int = 1, privacy: Privacy = Privacy.NONE) -> TaskConfig:
     """The first task for a fleet of this size; its goal is divided by the number of tasks."""
     goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices / tasks)))
-    return TaskConfig(
+    task = TaskConfig(
         model=Path("not-a-folder"),
         goal=goal,
         minimum=max(2, goal // 2),
@@ -158,6 +166,10 @@ def task_for(devices: int, codec: str, tasks: int = 1) -> TaskConfig:
         codec=CodecConfig(name=codec, density=0.1, error_feedback=True),
         plan=PlanConfig(learning_rate=0.2, clip_norm=100.0, local_epochs=STEPS, max_steps=STEPS),
     )
+    if privacy is Privacy.NONE:
+        return task
+    task = replace(task, privacy=privacy, goal=max(SUMMED_GOAL, goal), plan=replace(task.plan, evaluation_share=0.0))
+    return replace(task, minimum=least_minimum(task.rules().cohort), codec=CodecConfig(name=SUMMED_CODEC, density=0.1))
 
 
 def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:
@@ -182,8 +194,9 @@ class World:
         self.timeline = Timeline()
         self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
         self.artifacts = MemoryBlobs()
-        manifest = first_manifest(self.artifacts)
-        task = task_for(settings.devices, settings.codec, settings.tasks)
+        task = task_for(settings.devices, settings.codec, settings.tasks, settings.privacy)
+        manifest = with_mask(first_manifest(self.artifacts), task.codec, seed, self.artifacts)
+        self.artifacts.put(manifest.encode())
         config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS)
         self._others = other_tasks(task, settings.tasks)
         self.observer = Observer(
@@ -217,6 +230,7 @@ class World:
             coordinator_up=lambda: self.coordinator.up,
             fetched=self.coordinator.served,
             produced=self.observer.produced,
+            contributed=self.observer.contributed,
             free_changed=self._free_changed,
             generator=generator_for(seed, "phones"),
             population=POPULATION,

@@ -30,6 +30,7 @@ from wire.identifiers import DeviceId, Population
 from wire.limits import NONE as NO_LIMITS
 from wire.limits import Limits
 from wire.messages import Assignment, CheckIn, Message
+from wire.secure_sum.messages import decode_down
 
 POPULATION = Population("demo")
 NO_TRIAL = TrialPolicy()
@@ -184,7 +185,8 @@ class FakeTransport:
         self.on_touch()
         if payload:
             kind = topic.rsplit("/", 1)[1]
-            self.sent.append((topic, messages.decode(kind, payload), retain))
+            message = decode_down(payload) if kind == topics.SUM_QUESTION else messages.decode(kind, payload)
+            self.sent.append((topic, message, retain))
         else:
             assert retain, "an empty message is for what the broker retained"
             self.cleared.append(topic)
@@ -243,11 +245,13 @@ class World:
         rollout: TrialPolicy = NO_TRIAL,
         signer: Signer | None = None,
         limits: Limits = NO_LIMITS,
+        enrolled: Callable[[str], bytes | None] = lambda _device: None,
         **task,
     ) -> None:
         self.manifest = manifest
         self.config = CoordinatorConfig(task=task_config(folder, **task), rollout=rollout, limits=limits)
         self.signer = signer
+        self.enrolled = enrolled
         self.measured = VersionMetrics(0.1, 0.2, 3.0)
         self.clock = FakeClock()
         memory = FragileDatabase()
@@ -279,6 +283,7 @@ class World:
             self.clock,
             np.random.default_rng(5),
             signer=self.signer,
+            enrolled=self.enrolled,
         )
         self.driver.resume()
         self.driver.handle(BrokerConnected())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import queue
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,12 +22,14 @@ from edge_agent.uplink import AgentIdentity
 from models.configurations import lstm_layout
 from models.manifest import Artifact, LexiconFile, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
+from simulation.rounds.ports import SimulatedSums
 from wire import messages, topics
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.limits import NONE as NO_LIMITS
 from wire.messages import Announcement, Assignment, CodecChoice, TrainingPlan
 from wire.parameters import weights_to_bytes
+from wire.secure_sum.messages import decode_up
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat")
 VOCABULARY = Vocabulary(WORDS)
@@ -80,6 +83,8 @@ class FakeTransport:
         match topics.parse(topic):
             case topics.UpTopic(_, _, _, "report"):
                 self.sent.append(("report", payload))
+            case topics.UpTopic(_, _, _, topics.SUM_ANSWER):
+                self.sent.append((topics.SUM_ANSWER, decode_up(payload)))
             case topics.UpTopic(_, _, _, kind):
                 self.sent.append((kind, messages.decode(kind, payload)))
             case topics.StatusTopic():
@@ -244,6 +249,7 @@ class Phone:
         self.artifacts = FakeArtifacts(self.model)
         self.trust = FakeTrust()
         self.losses = losses
+        self.seeds = itertools.count()
         self.shown: list[int] | None = [] if keyboard else None
         self.releases = None
         self.start()
@@ -276,6 +282,7 @@ class Phone:
                 worker=self.worker,
                 desk=Desk(self.database, self.database.residual, in_this_process(load, self.clock.monotonic_s)),
                 trust=self.trust,
+                sums=SimulatedSums(0, lambda: bytes(31) + bytes([next(self.seeds)])),
                 limits=self.limits,
                 show_model=show,
                 releases=self.releases,

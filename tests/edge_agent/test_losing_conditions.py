@@ -11,6 +11,7 @@ from edge_agent.device import assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.session import Desk, in_this_process
 from edge_agent.uplink import AgentIdentity
+from simulation.rounds.ports import SimulatedSums
 from tests.edge_agent.fakes import FakeProgram, FakeTransport, FakeTrust, Phone, assignment
 from tests.edge_agent.losses import LOSSES, lose, whole_device
 from wire.identifiers import DeviceId, Population
@@ -74,6 +75,7 @@ class ProbedPhone(Phone):
                     in_this_process(lambda _model: Program(), self.clock.monotonic_s),
                 ),
                 trust=FakeTrust(),
+                sums=SimulatedSums(0, lambda: bytes(32)),
             ),
             queue.SimpleQueue(),
         )

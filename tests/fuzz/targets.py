@@ -88,7 +88,7 @@ def targets() -> list[Target]:
         found.append(Target(kind, [json.dumps(seed).encode()], partial(_read_message, kind)))
     found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
     for name, seed, read in (
-        ("secure-sum-up", secure_sum.Keys(*map(bytes, (32, 32, 32, 64, 16))), secure_sum.decode_up),
+        ("secure-sum-up", secure_sum.MemberKeys(*map(bytes, (32, 32, 32, 64, 16))), secure_sum.decode_up),
         ("secure-sum-down", secure_sum.Roster(*map(bytes, (32, 66, 128))), secure_sum.decode_down),
     ):
         found.append(Target(name, [secure_sum.encode(seed)], read))

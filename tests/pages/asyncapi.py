@@ -15,7 +15,15 @@ POPULATION, DEVICE = Population("POPULATION"), DeviceId("DEVICE")
 REPORT = "report"
 SCHEMA = "./control-messages.schema.json#/$defs/"
 RETAINED = frozenset({"announce", "status"})
-ORDER = ("announce", "status", "check-in", "assignment", "rejection", REPORT, "query", "missing", "dropout", "receipt")
+BINARY = {
+    REPORT: "Device to coordinator: an update, or a chunk of one, as a frame (docs/wire-format.md).",
+    topics.SUM_QUESTION: "Coordinator to device: a message of a secure sum, as msgpack (docs/wire-format.md).",
+    topics.SUM_ANSWER: "Device to coordinator: a message of a secure sum, as msgpack (docs/wire-format.md).",
+}
+ORDER = (
+    "announce", "status", "check-in", "assignment", "rejection", REPORT, "query", "missing", "dropout", "receipt",
+    topics.SUM_QUESTION, topics.SUM_ANSWER,
+)  # fmt: skip
 """As a round goes."""
 
 
@@ -58,10 +66,10 @@ def operation(kind: str) -> dict[str, object]:
 
 def message(kind: str) -> dict[str, object]:
     """Its payload."""
-    if kind == REPORT:
+    if kind in BINARY:
         return {
             "name": kind,
-            "summary": "Device to coordinator: an update, or a chunk of one, as a frame (docs/wire-format.md).",
+            "summary": BINARY[kind],
             "contentType": "application/octet-stream",
             "payload": {"type": "string", "format": "binary", "maxLength": frame.MAX_PUBLISH_BYTES},
         }

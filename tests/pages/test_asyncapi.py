@@ -61,7 +61,7 @@ def test_every_reference_leads_somewhere():
 
 def test_every_kind_of_message_has_its_channel_and_its_operation():
     kinds = topics.UP_KINDS | topics.DOWN_KINDS | {"announce", "status"}
-    assert kinds == set(messages.TYPES) | {"report"}
+    assert kinds == set(messages.TYPES) | {"report", topics.SUM_ANSWER, topics.SUM_QUESTION}
     for part in (DOCUMENT["channels"], DOCUMENT["operations"], DOCUMENT["components"]["messages"]):
         assert part.keys() == kinds
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.rounds.secure_sum import Phase
+from coordinator.rounds.secure_sum import SumPhase
 from edge_agent.core.secure_sum import Aborted, Disclosed, Masked, Ready, Sharing, Tools, UpdateEncoded, join, step
 from simulation.secure_sum import Silent, run
 from tests.secure_sums import PRIMITIVES, cohort, terms
@@ -44,7 +44,7 @@ def expected(members, included, agreed=TERMS):
 def check(result, members, agreed=TERMS):
     """The sum is exact, or there is none and nobody has disclosed anything from which there could be one."""
     if result.total is None:
-        assert result.session.phase is Phase.ABANDONED
+        assert result.session.phase is SumPhase.ABANDONED
         return
     assert len(result.included) >= agreed.minimum
     np.testing.assert_array_equal(result.total, expected(members, result.included, agreed))
@@ -59,7 +59,7 @@ def test_the_sum_is_exact_for_every_dropout_pattern_or_there_is_none(silent):
     stayed = sum(each is Silent.NEVER for each in silent)
     reported = sum(each > Silent.REPORT for each in silent)
     if stayed >= TERMS.minimum:
-        assert result.session.phase is Phase.DONE
+        assert result.session.phase is SumPhase.DONE
     if reported < TERMS.minimum:
         assert result.total is None
         assert not any(isinstance(message, Disclosure) for sent in result.up.values() for message in sent)

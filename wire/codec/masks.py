@@ -3,9 +3,8 @@
 Positions that a device chose itself reveal which words were typed on it. A mask reveals nothing and gives every report
 the same length. It is an artifact like the model's: named by its sha256 and fetched once per round.
 
-The values are not yet suitable for secure aggregation: each device scales by its own largest value, and the levels of
-``mask-4`` are logarithmic, so levels of two devices cannot be added. Secure aggregation needs one linear grid for all
-devices of a round, which the coordinator would have to choose along with the mask.
+Each device scales by its own largest value, so levels of two devices cannot be added. In a secure sum they are on one
+grid for all devices (:mod:`wire.secure_sum.order`), and only the mask is used.
 
 A mask holds the largest coordinates of the last committed update and a share of random others. The random ones are
 needed because the next update may have other large coordinates, and one that was never in a mask could not show that

@@ -1,4 +1,4 @@
-"""Secure sums: what both sides of the protocol agree on. Nothing in the product uses it yet (docs/adr/0037).
+"""Secure sums: what both sides of the protocol agree on (docs/adr/0037), and how a round asks for one (0038).
 
 The coordinator learns the sum of the updates of at least ``minimum`` devices, and nothing else about any of them, even
 together with ``threshold - 1`` of the devices. Devices may drop out at any step. Each adds two kinds of random numbers

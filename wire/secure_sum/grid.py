@@ -10,6 +10,7 @@ Negative numbers are taken modulo 2**bits. The sum of a cohort cannot wrap aroun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -39,6 +40,64 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         15
         """
         return (2 * self.most * cohort).bit_length()
+
+    @classmethod
+    def of(cls, bits: int, cohort: int) -> Grid:
+        """The finest grid, in units of a group's spread, whose sum over a cohort fits so many bits.
+
+        >>> Grid.of(11, 100)
+        Grid(step=0.5, most=10)
+
+        Raises:
+            LocalProtocolError: the cohort is too large for these bits.
+        """
+        most = min(((1 << bits) - 1) // (2 * cohort), 1 << 15)
+        if most < 1:
+            msg = f"a sum of {cohort} devices does not fit {bits} bits"
+            raise LocalProtocolError(msg)
+        return cls(step=REACH / most, most=most)
+
+
+REACH = 5.0
+"""Largest magnitude of a value, in units of its group's spread: values have long tails, and few may be clipped."""
+FIRST_SPREAD = 0.01
+"""Spread of a group before the first round. It grows to at most ``REACH`` times itself in a round."""
+_FALL, _LEAST_SPREAD = np.float32(0.1), np.float32(1e-9)
+"""It falls to no less than this share of itself in a round, and to no less than this: a silent group has none."""
+
+
+def spread_out(values: Vector, sizes: Sequence[int], spread: Vector) -> Vector:
+    """Values in units of their group's spread, and then the group's own root mean square in the same unit.
+
+    The sum of the latter tells the next round's spread, and no device's. One step for all groups would clip the large
+    ones or round the small ones to nothing.
+
+    Args:
+        values: (k,) float32.
+        sizes: number of values in each of g groups, with k as their sum.
+        spread: (g,) float32, of the round.
+
+    Returns:
+        (k + g,) float32.
+    """
+    scaled = values / np.repeat(spread, np.asarray(sizes, np.intp))
+    means = np.add.reduceat(np.square(scaled), np.cumsum([0, *sizes[:-1]])) / sizes
+    return np.append(scaled, np.sqrt(means)).astype(np.float32)
+
+
+def spread_in(mean: Vector, sizes: Sequence[int], spread: Vector) -> tuple[Vector, Vector]:
+    """Inverse of :func:`spread_out` for a mean over devices.
+
+    >>> spread = np.array([2, 1], np.float32)
+    >>> values, following = spread_in(np.array([1, -1, 1, 1, 0], np.float32), [2, 1], spread)
+    >>> values.tolist(), [round(each, 3) for each in following.tolist()]
+    ([2.0, -2.0, 1.0], [2.0, 0.1])
+
+    Returns:
+        The values (k,), and the spread (g,) of the next round.
+    """
+    values = mean[: -len(sizes)] * np.repeat(spread, np.asarray(sizes, np.intp))
+    return values, np.maximum(spread * np.maximum(mean[-len(sizes) :], _FALL), _LEAST_SPREAD)
 
 
 def to_words(update: Vector, weight: float, grid: Grid, bits: int, rng: np.random.Generator) -> Words:

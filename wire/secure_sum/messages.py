@@ -30,7 +30,7 @@ _Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNAT
 _Members = Annotated[bytes, Meta(min_length=1, max_length=MOST_MEMBERS // 8)]
 
 
-class Keys(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
+class MemberKeys(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
     """Device to coordinator: I take part.
 
     Attributes:
@@ -155,7 +155,7 @@ class Disclosure(msgspec.Struct, frozen=True, array_like=True, tag=9, forbid_unk
     shares: Annotated[bytes, Meta(max_length=SHARE_BYTES * MOST_MEMBERS)]
 
 
-Up = Keys | Shares | MaskedUpdate | Confirmation | Disclosure
+Up = MemberKeys | Shares | MaskedUpdate | Confirmation | Disclosure
 Down = Roster | Deliveries | Survivors | Confirmations
 
 MessageT = TypeVar("MessageT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Annotated
 
 import msgspec
@@ -12,6 +13,24 @@ MOST_MEMBERS = 1000
 SESSION_BYTES = 32
 
 _VERSION = b"nightjar secure sum 1\n"
+
+
+def threshold_for(minimum: int) -> int:
+    """The threshold of a task with this minimum: with a third, half as many devices again as the minimum may take part.
+
+    >>> threshold_for(3), threshold_for(60)
+    (2, 20)
+    """
+    return max(2, minimum // 3)
+
+
+def least_minimum(cohort: int) -> int:
+    """The smallest minimum of a task that selects so many devices: with fewer, one round could have two sums.
+
+    >>> least_minimum(5), least_minimum(26), least_minimum(100)
+    (4, 16, 60)
+    """
+    return next(minimum for minimum in itertools.count(3) if 2 * minimum - threshold_for(minimum) >= cohort)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ class Privacy(enum.Enum):
     NONE = "none"
     DP = "dp"
     """Differential privacy of each device: clipped updates, and noise in each mean."""
+    SECURE_SUM = "secure-sum"
+    """The coordinator learns only the sum of the reports (docs/adr/0038)."""
 
 
 ASSUMPTIONS = (

@@ -68,6 +68,9 @@ export class Panel {
     set("own-words", counted(about.own_words, "word"));
     set("last-trained", trained === null ? "not yet" : WHEN.format(trained * 1000));
     set("last-report", report === null ? "none yet" : size(report));
+    set("who-learns", report === null ? "" : about.last_report_summed
+      ? "The coordinator could not read your last one: it learns only the sum of those of many devices."
+      : "The coordinator can read yours.");
     set("bytes-sent", `${size(about.bytes_sent)} in ${counted(about.reports_sent, "report")}`);
     element("pause").checked = about.paused;
     for (const label of document.querySelectorAll("[data-emulated]")) label.hidden = !about.emulated;

@@ -62,7 +62,7 @@ def test_what_a_private_task_promises_is_said_before_it_is_created_and_shown_aft
 
 def test_the_privacy_of_a_task_is_explained_even_before_the_service_ran(run, site, ask, tmp_path):
     assert ask("privacy", "explain")["ledger"] is None
-    assert "nothing is added to the updates" in ask("privacy", "explain", "keyboard")["explained"][0]
+    assert "reads each device's report" in ask("privacy", "explain", "keyboard")["explained"][0]
     settings = 'rounds = 500\nminimum_separation = 100\nprivacy = "dp"\ndp.epsilon = 8.9\nplan.evaluation_share = 0.0\n'
     fresh = site.config.with_name("fresh.toml")
     fresh.write_text(site.config.read_text().replace('"data"', '"none"') + settings)

@@ -10,11 +10,11 @@ from coordinator.rounds.secure_sum import (
     TABLE,
     Given,
     KeepValues,
-    Nudged,
-    Phase,
+    MessagesLost,
     Refuse,
     Send,
-    Session,
+    SumPhase,
+    SumSession,
     TimeUp,
     Unmask,
     open_session,
@@ -24,12 +24,12 @@ from simulation.secure_sum import Silent, run
 from tests.secure_sums import PRIMITIVES, cohort, enrolled_key, terms
 from wire.errors import IllegalEvent, LocalProtocolError
 from wire.secure_sum import messages
-from wire.secure_sum.messages import Confirmation, Disclosure, Keys, MaskedUpdate, Shares
+from wire.secure_sum.messages import Confirmation, Disclosure, MaskedUpdate, MemberKeys, Shares
 
 TERMS = terms()
 MEMBERS = cohort(TERMS)
-KINDS = (Keys, Shares, MaskedUpdate, Confirmation, Disclosure)
-AWAITED = dict(zip(Phase, KINDS, strict=False))
+KINDS = (MemberKeys, Shares, MaskedUpdate, Confirmation, Disclosure)
+AWAITED = dict(zip(SumPhase, KINDS, strict=False))
 TIME_UP = (TimeUp(), Given(PRIMITIVES))
 
 
@@ -63,7 +63,7 @@ def before(phase):
     return until(phase, silent=range(10))
 
 
-@pytest.mark.parametrize(("phase", "kind"), list(itertools.product(Phase, (*KINDS, TimeUp, Nudged))))
+@pytest.mark.parametrize(("phase", "kind"), list(itertools.product(SumPhase, (*KINDS, TimeUp, MessagesLost))))
 def test_a_pair_is_in_the_table_or_illegal(phase, kind):
     state = msgspec.structs.replace(before(phase), phase=phase)
     event, given = said(0, kind) if kind in KINDS else (kind(), Given(PRIMITIVES))
@@ -90,32 +90,34 @@ def test_when_the_last_answer_comes_the_next_question_goes_to_all_that_answered(
     assert state.phase is phase
     following, effects = step(state, *said(9, AWAITED[phase]))
     asked = {effect.receiver for effect in effects if isinstance(effect, Send)}
-    if phase is Phase.DISCLOSURES:
-        assert following.phase is Phase.DONE
+    if phase is SumPhase.DISCLOSURES:
+        assert following.phase is SumPhase.DONE
         assert isinstance(effects[-1], Unmask)
     else:
-        assert following.phase is list(Phase)[list(Phase).index(phase) + 1]
+        assert following.phase is list(SumPhase)[list(SumPhase).index(phase) + 1]
         assert asked == {member.enrolled for member in MEMBERS}
 
 
 @pytest.mark.parametrize("phase", AWAITED)
 def test_when_time_is_up_the_session_goes_on_with_the_minimum(phase):
     state, effects = step(until(phase, silent=[1, 2, 3]), *TIME_UP)
-    assert state.phase is list(Phase)[list(Phase).index(phase) + 1]
-    assert len([effect for effect in effects if isinstance(effect, Send)]) == (0 if phase is Phase.DISCLOSURES else 7)
+    assert state.phase is list(SumPhase)[list(SumPhase).index(phase) + 1]
+    assert len([effect for effect in effects if isinstance(effect, Send)]) == (
+        0 if phase is SumPhase.DISCLOSURES else 7
+    )
 
 
 @pytest.mark.parametrize("phase", AWAITED)
 def test_with_fewer_it_is_abandoned_and_nothing_is_sent(phase):
-    silent = range(1, 9) if phase is Phase.DISCLOSURES else range(1, 5)
+    silent = range(1, 9) if phase is SumPhase.DISCLOSURES else range(1, 5)
     state, effects = step(until(phase, silent), *TIME_UP)
-    assert (state.phase, effects) == (Phase.ABANDONED, ())
+    assert (state.phase, effects) == (SumPhase.ABANDONED, ())
     assert state.reason
 
 
 @pytest.mark.parametrize("phase", list(AWAITED)[1:])
 def test_a_nudge_asks_only_those_that_have_not_answered(phase):
-    state, effects = step(until(phase, silent=[4, 6]), Nudged(), Given(PRIMITIVES))
+    state, effects = step(until(phase, silent=[4, 6]), MessagesLost(), Given(PRIMITIVES))
     assert {effect.receiver for effect in effects} == {MEMBERS[4].enrolled, MEMBERS[6].enrolled}
     assert state == until(phase, silent=[4, 6])
 
@@ -127,30 +129,30 @@ def test_a_message_twice_counts_once(phase):
     assert (following, effects) == (state, ())
 
 
-@pytest.mark.parametrize(("phase", "kind"), list(itertools.product(Phase, KINDS)))
+@pytest.mark.parametrize(("phase", "kind"), list(itertools.product(SumPhase, KINDS)))
 def test_a_message_of_another_phase_changes_nothing(phase, kind):
     if AWAITED.get(phase) is not kind:
-        state = before(phase) if phase in AWAITED else msgspec.structs.replace(before(Phase.DONE), phase=phase)
+        state = before(phase) if phase in AWAITED else msgspec.structs.replace(before(SumPhase.DONE), phase=phase)
         assert step(state, *said(0, kind)) == (state, ())
 
 
 @pytest.mark.parametrize("phase", AWAITED)
 def test_killed_in_any_phase_it_goes_on_as_if_nothing_had_happened(phase):
     state = until(phase, silent=[9])
-    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=Session)
+    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=SumSession)
     assert restored == state
     assert step(restored, *said(9, AWAITED[phase])) == step(state, *said(9, AWAITED[phase]))
 
 
 BAD = [
-    (Phase.KEYS, {"signature": bytes(64)}, "not signed"),
-    (Phase.KEYS, {"channel": bytes(32)}, "not signed"),
-    (Phase.KEYS, {"session": b"x" * 32}, "another session"),
-    (Phase.SHARES, {"sealed": bytes(50)}, "parts of 50 bytes"),
-    (Phase.REPORTS, {"signature": bytes(64)}, "not signed"),
-    (Phase.REPORTS, {"values": bytes(39)}, "40 bytes"),
-    (Phase.CONFIRMATIONS, {"signature": bytes(64)}, "not signed"),
-    (Phase.DISCLOSURES, {"shares": bytes(17)}, "parts of 17 bytes"),
+    (SumPhase.KEYS, {"signature": bytes(64)}, "not signed"),
+    (SumPhase.KEYS, {"channel": bytes(32)}, "not signed"),
+    (SumPhase.KEYS, {"session": b"x" * 32}, "another session"),
+    (SumPhase.SHARES, {"sealed": bytes(50)}, "parts of 50 bytes"),
+    (SumPhase.REPORTS, {"signature": bytes(64)}, "not signed"),
+    (SumPhase.REPORTS, {"values": bytes(39)}, "40 bytes"),
+    (SumPhase.CONFIRMATIONS, {"signature": bytes(64)}, "not signed"),
+    (SumPhase.DISCLOSURES, {"shares": bytes(17)}, "parts of 17 bytes"),
 ]
 
 
@@ -167,10 +169,10 @@ def test_a_bad_message_is_refused_and_may_come_again_right(phase, change, reason
 
 @pytest.mark.parametrize("keys", [(bytes(32), b"\x09" + bytes(31)), (b"\x09" + bytes(31), bytes(32))])
 def test_keys_that_would_make_the_neighbours_abort_are_refused_though_signed(keys):
-    message, given = said(0, Keys)
+    message, given = said(0, MemberKeys)
     signature = MEMBERS[0].sign(messages.keys_statement(TERMS, *keys))
-    bad = Keys(message.session, *keys, signature, message.commitment)
-    state = before(Phase.KEYS)
+    bad = MemberKeys(message.session, *keys, signature, message.commitment)
+    state = before(SumPhase.KEYS)
     following, (refusal,) = step(state, bad, given)
     assert following == state
     assert "small order" in refusal.reason
@@ -182,15 +184,15 @@ def test_a_stranger_and_a_device_that_dropped_out_are_refused(phase):
     stranger = Given(PRIMITIVES, enrolled_key(77).public)
     _, (refusal,) = step(before(phase), message, stranger)
     assert isinstance(refusal, Refuse)
-    if phase not in {Phase.KEYS, Phase.SHARES}:
-        previous = list(Phase)[list(Phase).index(phase) - 1]
+    if phase not in {SumPhase.KEYS, SumPhase.SHARES}:
+        previous = list(SumPhase)[list(SumPhase).index(phase) - 1]
         without, _ = step(until(previous, silent=[0]), *TIME_UP)
         _, (refusal,) = step(without, *said(0, AWAITED[phase]))
         assert "dropped out" in refusal.reason
 
 
 def test_values_are_kept_before_anything_follows_from_them():
-    state = until(Phase.REPORTS, silent=[9])
+    state = until(SumPhase.REPORTS, silent=[9])
     _, (kept, *others) = step(state, *said(9, MaskedUpdate))
     assert isinstance(kept, KeepValues)
     assert kept.values == said(9, MaskedUpdate)[0].values
@@ -204,18 +206,18 @@ def test_wrong_shares_of_one_device_are_left_out(liar):
     place = session.roster.index(key)
     count = len(messages.parts(session.disclosures[place], 17))
     lied = {**session.disclosures, place: b"".join(bytes([7 * number + 1]) * 17 for number in range(count))}
-    state = msgspec.structs.replace(session, phase=Phase.DISCLOSURES, disclosures=lied)
+    state = msgspec.structs.replace(session, phase=SumPhase.DISCLOSURES, disclosures=lied)
     following, (plan,) = step(state, *TIME_UP)
-    assert following.phase is Phase.DONE
+    assert following.phase is SumPhase.DONE
     honest = step(msgspec.structs.replace(state, disclosures=session.disclosures), *TIME_UP)[1][0]
     assert plan == honest
 
 
 def test_more_wrong_shares_than_can_be_left_out_abandon_the_session():
-    state = before(Phase.DISCLOSURES)
+    state = before(SumPhase.DISCLOSURES)
     for number in range(10):
         message, given = said(number, Disclosure)
         state, effects = step(state, Disclosure(message.session, b"\x01" * len(message.shares)), given)
-    assert state.phase is Phase.ABANDONED
+    assert state.phase is SumPhase.ABANDONED
     assert effects == ()
     assert "seed of member" in state.reason

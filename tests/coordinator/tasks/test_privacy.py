@@ -22,7 +22,7 @@ PRIVATE = TaskSettings(privacy=Privacy.DP, rounds=500, minimum_separation=100, p
 
 
 def test_a_private_task_with_an_end_and_a_mean_is_possible():
-    assert task_faults(PRIVATE, Limits(), measured=True) == []
+    assert task_faults(PRIVATE, Limits(), measured=True, enrolled=True) == []
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,11 @@ def test_a_private_task_with_an_end_and_a_mean_is_possible():
     ],
 )
 def test_what_contradicts_it_is_refused_with_the_reason(changes, why):
-    assert any(why in fault for fault in task_faults(replace(PRIVATE, **changes), Limits(), measured=True))
+    assert any(
+        why in fault for fault in task_faults(replace(PRIVATE, **changes), Limits(), measured=True, enrolled=True)
+    )
     without = replace(PRIVATE, privacy=Privacy.NONE, **changes)
-    assert task_faults(without, Limits(), measured=True) == []
+    assert task_faults(without, Limits(), measured=True, enrolled=True) == []
 
 
 def test_the_noise_is_calibrated_to_the_settings():

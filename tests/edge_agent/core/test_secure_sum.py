@@ -11,9 +11,9 @@ from edge_agent.core import secure_sum
 from edge_agent.core.secure_sum import (
     TABLE,
     Aborted,
-    Confirmed,
     Disclosed,
     Joined,
+    ListConfirmed,
     Masked,
     Ready,
     Sharing,
@@ -76,10 +76,10 @@ def aborted(stage, event):
 
 def test_a_session_leads_through_all_stages_and_each_message_is_answered_once():
     assert [stage.__name__ for stage in states()] == [
-        "Joined", "Sharing", "Ready", "Masked", "Confirmed", "Disclosed", "Aborted",
+        "Joined", "Sharing", "Ready", "Masked", "ListConfirmed", "Disclosed", "Aborted",
     ]  # fmt: skip
     answers = [[type(message).__name__ for message in sent] for _, sent in states().values()]
-    assert answers == [["Keys"], ["Shares"], [], ["MaskedUpdate"], ["Confirmation"], ["Disclosure"], []]
+    assert answers == [["MemberKeys"], ["Shares"], [], ["MaskedUpdate"], ["Confirmation"], ["Disclosure"], []]
 
 
 @pytest.mark.parametrize(("stage", "kind"), list(itertools.product(states(), (*MESSAGES, UpdateEncoded))))
@@ -106,7 +106,7 @@ def test_killed_in_any_stage_it_goes_on_as_if_nothing_had_happened(stage):
             assert step(restored, event, TOOLS) == step(state, event, TOOLS)
 
 
-@pytest.mark.parametrize(("stage", "place"), [(Sharing, 0), (Confirmed, 2), (Disclosed, 3)])
+@pytest.mark.parametrize(("stage", "place"), [(Sharing, 0), (ListConfirmed, 2), (Disclosed, 3)])
 def test_the_same_message_again_gets_the_same_answer(stage, place):
     state, answer = states()[stage]
     assert step(state, said()[place], TOOLS) == (state, answer)
@@ -114,7 +114,16 @@ def test_the_same_message_again_gets_the_same_answer(stage, place):
 
 @pytest.mark.parametrize(
     ("stage", "place"),
-    [(Ready, 0), (Masked, 0), (Confirmed, 0), (Disclosed, 0), (Ready, 1), (Masked, 1), (Confirmed, 1), (Disclosed, 2)],
+    [
+        (Ready, 0),
+        (Masked, 0),
+        (ListConfirmed, 0),
+        (Disclosed, 0),
+        (Ready, 1),
+        (Masked, 1),
+        (ListConfirmed, 1),
+        (Disclosed, 2),
+    ],
 )
 def test_an_old_message_changes_nothing(stage, place):
     state, _ = states()[stage]
@@ -230,7 +239,7 @@ CONFIRMATIONS = {
 
 @pytest.mark.parametrize("reason", CONFIRMATIONS)
 def test_confirmations_of_anything_else_end_the_session(reason):
-    assert reason in aborted(Confirmed, CONFIRMATIONS[reason](said()[3]))
+    assert reason in aborted(ListConfirmed, CONFIRMATIONS[reason](said()[3]))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +248,7 @@ def test_confirmations_of_anything_else_end_the_session(reason):
         (Sharing, spoilt(said()[0], peers=b"")),
         (Ready, spoilt(said()[1], sealed=b"")),
         (Masked, spoilt(said()[1], sealed=b"")),
-        (Confirmed, spoilt(said()[2], survivors=bitmap(OTHERS, 10))),
+        (ListConfirmed, spoilt(said()[2], survivors=bitmap(OTHERS, 10))),
     ],
 )
 def test_a_second_list_in_place_of_the_first_ends_the_session(stage, event):
@@ -247,7 +256,7 @@ def test_a_second_list_in_place_of_the_first_ends_the_session(stage, event):
 
 
 def test_a_share_that_cannot_be_opened_is_said_to_be_missing_and_the_others_are_disclosed():
-    confirmed = states()[Confirmed][0]
+    confirmed = states()[ListConfirmed][0]
     sealed = bytes(50) + confirmed.deliveries.sealed[50:]
     damaged = msgspec.structs.replace(confirmed, deliveries=spoilt(confirmed.deliveries, sealed=sealed))
     (good,), (sent,) = states()[Disclosed][1], step(damaged, said()[3], TOOLS)[1]

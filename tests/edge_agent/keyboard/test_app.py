@@ -163,6 +163,7 @@ def test_about_tells_what_the_panel_shows(client, bench):
         "last_report_bytes": 12_345,
         "reports_sent": 0,
         "bytes_sent": 0,
+        "last_report_summed": False,
         "version": 7,
         "stored": 1,
         "stored_bytes": 25,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edge_agent.keyboard.server import serve
@@ -400,6 +402,13 @@ def test_real_device_is_not_called_emulated(open_page, bench):
     assert screen.page.inner_text("#state") == "Not training now"
     assert not screen.page.get_by_text("emulated").first.is_visible()
     assert screen.page.inner_text("#last-report") == "none yet"
+
+
+@pytest.mark.parametrize(("summed", "said"), [(False, "can read yours"), (True, "learns only the sum")])
+def test_panel_says_what_the_coordinator_can_learn(open_page, bench, summed, said):
+    bench.train()
+    bench.about = replace(bench.about, last_report_summed=summed)
+    open_page().page.get_by_text(said).wait_for()
 
 
 def test_panel_shows_how_good_the_model_is_on_these_words(open_page):

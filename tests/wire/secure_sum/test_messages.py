@@ -6,7 +6,7 @@ from wire.secure_sum import messages
 
 S = bytes(32)
 UP = [
-    messages.Keys(S, bytes(32), bytes(32), bytes(64), bytes(16)),
+    messages.MemberKeys(S, bytes(32), bytes(32), bytes(64), bytes(16)),
     messages.Shares(S, bytes(50)),
     messages.MaskedUpdate(S, bytes(64), b"values"),
     messages.Confirmation(S, bytes(64)),

@@ -60,6 +60,11 @@ def upgrade() -> None:
         sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_table(
+        "secure_sums",
+        sa.Column("round", sa.BigInteger, sa.ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+        sa.Column("state", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
         "reports",
         sa.Column("round", sa.BigInteger, sa.ForeignKey("rounds.number"), nullable=False),
         sa.Column("device", sa.String(64), nullable=False),

@@ -1,0 +1,240 @@
+"""Runs the secure sums of rounds: passes events between a round, its session and the devices.
+
+:mod:`coordinator.rounds.round` decides which devices take part, and when enough have reported;
+:mod:`coordinator.rounds.secure_sum` runs the protocol beside it. A session is opened with REPORTING. While devices
+train, it collects keys and shares; a device that sends none in time loses its seat, and nobody gets it. Masked updates
+come as reports. In COMMITTING the devices confirm and disclose, and only then the worker averages. The session is
+stored in the round's transaction, and deleted with the end of the round; so are the masked updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import structlog
+from msgspec.structs import replace
+
+from coordinator.engine.effects import SendSumQuestion
+from coordinator.engine.round_context import RoundContexts
+from coordinator.engine.unit_of_work import UnitOfWork
+from coordinator.learning.summed import sum_order
+from coordinator.ports import StoredSum
+from coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
+from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
+from coordinator.rounds.round import Phase, Round
+from coordinator.rounds.seats import SeatState
+from coordinator.rounds.secure_sum import (
+    Effect,
+    Event,
+    Given,
+    KeepValues,
+    MessagesLost,
+    Refuse,
+    Send,
+    SumPhase,
+    TimeUp,
+    Unmask,
+    open_session,
+    step,
+)
+from wire.codec.sparsify import count_for
+from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from wire.frame import Report
+from wire.identifiers import DeviceId, Population
+from wire.messages import DropoutCause, Verdict
+from wire.secure_sum.messages import MaskedUpdate, decode_up, encode
+from wire.secure_sum.order import terms_of
+from wire.secure_sum.primitives import Primitives
+
+PHASE_S = 30.0
+"""Longest wait for keys, shares, confirmations or disclosures: some phones have to fetch the model first."""
+PHASE_SHARE = 0.25
+"""The same as a share of the report deadline: keys and shares leave half of a short round for the training."""
+
+EnrolledKeyOf = Callable[[DeviceId], bytes | None]
+"""Returns a device's enrolled key, public and compressed; None if it has none."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class SecureSums:
+    """The secure sums of all open rounds.
+
+    Args:
+        population: the population.
+        contexts: provides the base version of a round.
+        enrolled: finds the keys of devices.
+        primitives: the cryptography.
+    """
+
+    def __init__(
+        self, population: str, contexts: RoundContexts, enrolled: EnrolledKeyOf, primitives: Primitives
+    ) -> None:
+        self._population = Population(population)
+        self._contexts = contexts
+        self._enrolled = enrolled
+        self._primitives = primitives
+
+    def follow(self, before: Round, after: Round, unit: UnitOfWork) -> None:
+        """Do what follows from a step of a round."""
+        if not after.rules.summed or after.phase is before.phase:
+            return
+        if after.phase is Phase.REPORTING:
+            self._open(after, unit)
+        elif after.phase is Phase.COMMITTING and unit.snapshot.sums[after.number].session.phase is SumPhase.REPORTS:
+            self._apply(after.number, TimeUp(), unit)
+
+    def tick(self, unit: UnitOfWork) -> None:
+        """Check the deadlines of the phases; half-way through one, ask again those that have not answered."""
+        for number, held, phase_s in self._timed(unit):
+            if unit.now_s >= held.until_s:
+                self._apply(number, TimeUp(), unit)
+            elif held.until_s > unit.now_s + phase_s:  # the clock was set back
+                unit.keep_sum(number, replace(held, until_s=unit.now_s + phase_s))
+            elif not held.asked_again and unit.now_s >= held.until_s - phase_s / 2:
+                unit.keep_sum(number, replace(held, asked_again=True))
+                self.ask_again(unit, number)
+
+    def reconnected(self, unit: UnitOfWork) -> None:
+        """Begin to wait anew: while we were away, devices could neither hear nor answer."""
+        for number, held, phase_s in self._timed(unit):
+            unit.keep_sum(number, replace(held, until_s=unit.now_s + phase_s))
+        self.ask_again(unit)
+
+    def _timed(self, unit: UnitOfWork) -> Iterator[tuple[int, StoredSum, float]]:
+        """The sums that wait until a deadline of their own, each with the length of its phase."""
+        for number, held in list(unit.snapshot.sums.items()):
+            state = unit.snapshot.round(number)
+            if state is not None and held.until_s != math.inf:
+                yield number, held, _phase_s(state)
+
+    def take(self, device: DeviceId, payload: bytes, unit: UnitOfWork) -> None:
+        """Handle a device's message, unless its session is over.
+
+        Raises:
+            RemoteProtocolError: it is none.
+        """
+        message = decode_up(payload)
+        if isinstance(message, MaskedUpdate):
+            msg = "a masked update comes in a report"
+            raise RemoteProtocolError(msg, code="kind")
+        for number, held in unit.snapshot.sums.items():
+            if held.session.terms.session == message.session:
+                self._apply(number, message, unit, held.key_of(device))
+                return
+
+    def take_report(
+        self, device: DeviceId, report: Report, asked: Asked, meant: Round, unit: UnitOfWork
+    ) -> Accepted | Invalid:
+        """Check a masked update that its round awaits, and count it in the session."""
+        update = check_masked(report, asked)
+        held = unit.snapshot.sums.get(meant.number)
+        if isinstance(update, Invalid) or held is None:
+            return update if isinstance(update, Invalid) else Invalid("secure-sum", "the secure sum is over")
+        for effect in self._apply(meant.number, update, unit, held.key_of(device)):
+            match effect:
+                case KeepValues():
+                    return Accepted(0.0)
+                case Refuse(_, reason):
+                    return Invalid("secure-sum", reason)
+                case _:
+                    pass
+        return Invalid("secure-sum", f"the secure sum awaits {held.session.phase.value}, not a masked update")
+
+    def ask_again(self, unit: UnitOfWork, number: int | None = None, device: DeviceId | None = None) -> None:
+        """Ask devices again that have not answered: their connection or ours was lost.
+
+        Args:
+            unit: the unit of work.
+            number: only those of this round.
+            device: only this one.
+        """
+        for each, held in list(unit.snapshot.sums.items()):
+            if number in {None, each} and held.session.phase in _ASKING and device in {None, *held.devices.values()}:
+                _, effects = step(held.session, MessagesLost(), Given(self._primitives))
+                _ask(effects, held, unit, device)
+
+    def _open(self, state: Round, unit: UnitOfWork) -> None:
+        record, base = unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number]
+        plan = record.settings.plan
+        devices = {key: device for device in state.seats if (key := self._enrolled(device)) is not None}
+        try:
+            layout = self._contexts.of_round(record, base, state).manifest.layout
+            order = sum_order(
+                unit.tx.draw_number(unit.now_s),
+                state.rules.minimum,
+                state.rules.cohort,
+                count_for(record.settings.codec.density, layout.size),
+                # Before the first sum: the longest way of a single step.
+                plan.learning_rate * plan.clip_norm if base.clip_norm is None else base.clip_norm,
+            )
+            terms = terms_of(order, state.rules.minimum, self._population, state.task, state.number)
+            session = open_session(terms, devices)
+        except NightjarError as error:
+            unit.step(state.task, AggregationFailed(f"the secure sum cannot begin: {error}", unit.now_s))
+            return
+        until_s = unit.now_s + _phase_s(state)
+        unit.keep_sum(state.number, StoredSum(order=order, session=session, devices=devices, until_s=until_s))
+        self._leave_out(state.number, devices.values(), unit)
+
+    def _apply(self, number: int, event: Event, unit: UnitOfWork, sender: bytes = b"") -> tuple[Effect, ...]:
+        """Apply an event to a session, and do what follows; returns its effects."""
+        before, state = unit.snapshot.sums[number], unit.snapshot.round(number)
+        if state is None:
+            msg = f"there is a secure sum of round {number}, which is not open"
+            raise LocalProtocolError(msg)
+        session, effects = step(before.session, event, Given(self._primitives, sender))
+        held = replace(before, session=session)
+        if session.phase is not before.session.phase:
+            waits = session.phase in _TIMED
+            held = replace(held, until_s=unit.now_s + _phase_s(state) if waits else math.inf, asked_again=False)
+        for effect in effects:
+            match effect:
+                case Unmask():
+                    held = replace(held, plan=effect)
+                    unit.effects.append(StartAggregation(number))
+                case Refuse(key, reason):
+                    unit.tx.count("sum_messages_refused")
+                    _log.info("sum_message_refused", round=number, device=before.devices.get(key), reason=reason[:200])
+                case _:
+                    pass
+        if held != before:
+            unit.keep_sum(number, held)
+        _ask(effects, held, unit)
+        match session.phase:
+            case SumPhase.ABANDONED:
+                for device in state.devices(SeatState.WORKING):  # it need not wait for the shares of others
+                    unit.effects.append(SendReceipt(device, number, state.seats[device].attempt, Verdict.LATE))
+                unit.step(state.task, AggregationFailed(f"the secure sum: {session.reason}", unit.now_s))
+            case SumPhase.SHARES:
+                self._leave_out(number, [held.devices[key] for key in session.roster], unit)
+            case SumPhase.REPORTS if before.session.phase is SumPhase.SHARES:
+                self._leave_out(number, [held.devices[session.roster[member]] for member in session.shares], unit)
+            case _:
+                pass
+        return effects
+
+    def _leave_out(self, number: int, members: Iterable[DeviceId], unit: UnitOfWork) -> None:
+        """Take the seats of all other devices."""
+        stay = frozenset(members)
+        state = unit.snapshot.round(number)
+        for device in [] if state is None else state.devices(SeatState.WORKING):
+            if device not in stay and state is not None:
+                dropped = DeviceDroppedOut(device, state.seats[device].attempt, DropoutCause.SILENT, unit.now_s)
+                unit.step(state.task, dropped)
+
+
+_TIMED = frozenset({SumPhase.KEYS, SumPhase.SHARES, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES})
+"""Phases that end by their own deadline; reports end with the round's."""
+_ASKING = frozenset({SumPhase.SHARES, SumPhase.REPORTS, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES})
+
+
+def _phase_s(state: Round) -> float:
+    return min(PHASE_S, PHASE_SHARE * state.rules.report_deadline_s)
+
+
+def _ask(effects: Iterable[Effect], held: StoredSum, unit: UnitOfWork, device: DeviceId | None = None) -> None:
+    for effect in effects:
+        if isinstance(effect, Send) and device in {None, held.devices[effect.receiver]}:
+            unit.effects.append(SendSumQuestion(held.devices[effect.receiver], encode(effect.message)))

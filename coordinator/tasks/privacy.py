@@ -1,0 +1,78 @@
+"""What a task lets the coordinator learn from devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.learning.privacy.ledger import Privacy
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What the attack benchmark found out (docs/privacy.md has the table and the command).
+
+    Attributes:
+        recall: share of the words typed that an attacker names.
+        guess: the same by naming as many of the commonest words.
+        membership: area under the curve for "did this device take part?"; 0.5 is a coin.
+    """
+
+    recall: float
+    guess: float
+    membership: float
+
+
+REPORT = Exposure(0.74, 0.41, 0.99)
+MASKED_REPORT = Exposure(0.44, 0.44, 0.50)
+VERSIONS: Mapping[int, Exposure] = {
+    2: Exposure(0.75, 0.46, 0.92),
+    5: Exposure(0.74, 0.52, 0.65),
+    20: Exposure(0.82, 0.67, 0.54),
+    100: Exposure(0.96, 0.93, 0.47),
+}
+"""Difference of two versions, by size of the cohort."""
+SUMS: Mapping[int, Exposure] = {
+    2: Exposure(0.97, 0.55, 0.94),
+    5: Exposure(0.98, 0.62, 0.72),
+    20: Exposure(0.98, 0.74, 0.57),
+    100: Exposure(1.00, 1.00, 0.48),
+}
+"""A sum of dense updates, by size of the cohort."""
+
+
+def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
+    """Who can learn what, in sentences.
+
+    Args:
+        privacy: of the task.
+        minimum: fewest reports of a round.
+        threshold: of its secure sums.
+    """
+    if privacy is not Privacy.SECURE_SUM:
+        return [
+            f"The coordinator, and whoever reads its database or the broker's traffic during a round, reads each "
+            f"device's report: {_in_words(REPORT)}.",
+            f"Whoever holds two published versions, such as every device, knows the mean of a round of {minimum} or "
+            f"more: {_of_cohort(VERSIONS, minimum)}.",
+            "Nobody gets typed text; how much was typed, and how well words were predicted, is in each report.",
+        ]
+    return [
+        f"The coordinator, even together with {threshold - 1} of the devices, learns the sum of {minimum} or more "
+        f"reports and nothing else about one: {_of_cohort(SUMS, minimum)}.",
+        f"A single report, as the coordinator, its database and the broker have it: {_in_words(MASKED_REPORT)}, "
+        "no more than a guess.",
+        "Whoever holds two published versions knows that sum, too. It says which words were typed, not by whom.",
+        "The coordinator knows which devices take part, and when. It certifies their keys, so one that invents devices "
+        "of its own is not covered. Nobody can check a single report, so one device can spoil a round.",
+    ]
+
+
+def _of_cohort(found: Mapping[int, Exposure], minimum: int) -> str:
+    size = max((each for each in found if each <= minimum), default=min(found))
+    return f"of {size} devices, {_in_words(found[size])}"
+
+
+def _in_words(found: Exposure) -> str:
+    words = f"names {100 * found.recall:.0f} % of the words typed (guessing common ones: {100 * found.guess:.0f} %)"
+    return f"an attack {words} and tells who took part with an AUC of {found.membership:.2f} (a coin: 0.50)"

@@ -1,0 +1,90 @@
+"""Makes the steps of secure sums in a short-lived process, because the cryptography takes eight megabytes of memory.
+
+A round has four steps. The driver waits for each: a second on a phone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from edge_agent.core.secure_sum import Tools
+from edge_agent.core.summing import SumRequest, SumStep, advance
+from edge_agent.enrolment.identity import CREDENTIAL, FOLDER
+from wire.errors import UnavailableError
+
+TIMEOUT_S = 120.0
+"""A busy board takes some seconds to load the library from its SD card."""
+SEED_BYTES = 32
+
+_REQUEST: msgspec.msgpack.Decoder[SumRequest] = msgspec.msgpack.Decoder(SumRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class SumInProcess:
+    """Implements :class:`edge_agent.ports.SumMachine` in this process, for emulated phones.
+
+    Attributes:
+        data_dir: the device's folder, which holds its enrolled key.
+    """
+
+    data_dir: Path
+
+    def __call__(self, request: SumRequest) -> SumStep:
+        """Make a step.
+
+        Raises:
+            UnavailableError: the device has no enrolled key.
+        """
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        from host.primitives import EnrolledKey, LibraryPrimitives
+
+        path = self.data_dir / FOLDER / CREDENTIAL
+        try:
+            private = load_pem_private_key(path.read_bytes(), None)
+        except (OSError, ValueError) as error:
+            msg = f"a secure sum needs the key of an enrolled device, in {path}: {error}"
+            raise UnavailableError(msg) from error
+        if not isinstance(private, ec.EllipticCurvePrivateKey):
+            msg = f"{path}: expected the key of an enrolled device"
+            raise UnavailableError(msg)
+        key = EnrolledKey(private)
+        tools = Tools(LibraryPrimitives(), key.sign)
+        return advance(request, tools, key.public, lambda: secrets.token_bytes(SEED_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class SumProcess:
+    """Implements :class:`edge_agent.ports.SumMachine` with a process for each step."""
+
+    data_dir: Path
+
+    def __call__(self, request: SumRequest) -> SumStep:
+        """Make a step.
+
+        Raises:
+            UnavailableError: the process failed or timed out.
+        """
+        command = [sys.executable, "-m", "edge_agent.shell.summing", str(self.data_dir)]
+        asked = msgspec.msgpack.encode(request)
+        try:
+            done = subprocess.run(command, input=asked, capture_output=True, timeout=TIMEOUT_S, check=True)  # noqa: S603 - our own module
+            return msgspec.msgpack.decode(done.stdout, type=SumStep)
+        except subprocess.CalledProcessError as error:
+            msg = f"a step of a secure sum failed: {error.stderr.decode(errors='replace').strip()[-300:]}"
+            raise UnavailableError(msg) from error
+        except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+            msg = f"a step of a secure sum could not be made: {error}"
+            raise UnavailableError(msg) from error
+
+
+if __name__ == "__main__":
+    step = SumInProcess(Path(sys.argv[1]))(_REQUEST.decode(sys.stdin.buffer.read()))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(step))

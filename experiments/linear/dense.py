@@ -1,0 +1,30 @@
+"""All coordinates, with few levels each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.linear.contract import Round, State
+from wire.parameters import ParameterLayout, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Implements :class:`~experiments.linear.contract.Compressor`: the identity, with one spread for each tensor."""
+
+    def begin(self, layout: ParameterLayout) -> State:
+        """Nothing is kept."""
+        del layout
+        return {}
+
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+        """The same in all rounds."""
+        del state, rng
+        return Round(tuple(tensor.size for tensor in layout.tensors), lambda update: update, lambda values: values)
+
+    def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
+        """The mean, as it is."""
+        del values
+        return decoded, state

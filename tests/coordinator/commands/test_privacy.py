@@ -1,0 +1,58 @@
+"""``privacy explain``: in words and figures, who can learn what."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.__main__ import cli
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.tasks.privacy import explained
+from tests.coordinator.model_folder import write_model
+
+SUMMED = """transport = "tls"
+[task]
+model = "model"
+goal = 20
+minimum = 16
+privacy = "secure-sum"
+codec = { name = "mask-8" }
+plan = { evaluation_share = 0.0 }
+"""
+READ = '[task]\nmodel = "model"\n'
+
+
+@pytest.fixture
+def asked(tmp_path):
+    write_model(tmp_path / "model")
+
+    def ask(text, *arguments):
+        path = tmp_path / "coordinator.toml"
+        path.write_text(text)
+        return CliRunner().invoke(cli, ["privacy", "explain", *arguments, "--config", str(path)])
+
+    return ask
+
+
+def test_it_says_that_reports_are_read(asked):
+    said = asked(READ)
+    assert said.exit_code == 0
+    assert "reads each device's report: an attack names 74 %" in " ".join(said.output.split())
+
+
+def test_it_says_that_only_sums_are_learned_and_what_they_reveal(asked):
+    answer = json.loads(asked(SUMMED, "--json").output)
+    assert (answer["task"], answer["ledger"]) == ("keyboard", None)
+    first = answer["explained"][0]
+    assert "together with 4 of the devices, learns the sum of 16 or more reports" in first
+    assert "of 5 devices, an attack names 98 %" in first, "the largest cohort that was measured and is not larger"
+
+
+def test_a_task_that_is_not_there_is_named(asked):
+    said = asked(READ, "nothing")
+    assert said.exit_code != 0
+
+
+@pytest.mark.parametrize("privacy", Privacy)
+def test_every_kind_of_privacy_is_explained(privacy):
+    assert len(explained(privacy, 2, 2)) >= 3

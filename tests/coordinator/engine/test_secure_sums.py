@@ -1,0 +1,360 @@
+"""Rounds whose coordinator learns only the sum: the real driver and database, devices with the real machine."""
+
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.engine.jobs import AggregationJob
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.rounds.round import Phase
+from coordinator.tasks.settings import CodecConfig, PlanConfig
+from edge_agent.core import secure_sum as device_side
+from edge_agent.core.secure_sum import Tools, UpdateEncoded
+from models.manifest import Manifest
+from simulation.rounds.ports import enrolled_key
+from tests.coordinator.fakes import Killed, World
+from tests.coordinator.model_folder import LAYOUT, write_model
+from tests.secure_sums import PRIMITIVES
+from wire import frame, topics
+from wire.codec.masks import mask_from_bytes
+from wire.messages import Assignment, DropoutCause, Receipt, Status, Verdict
+from wire.parameters import weights_from_bytes
+from wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
+from wire.secure_sum.order import contribution, read_sum, terms_of
+
+NAMES = ("d0", "d1", "d2", "d3", "d4")
+SUMMED = {
+    "privacy": Privacy.SECURE_SUM,
+    "goal": 5,
+    "minimum": 4,
+    "over_selection": 1.0,
+    "report_deadline_s": 400.0,
+    "codec": CodecConfig(name="mask-8", density=0.1),
+    "plan": PlanConfig(evaluation_share=0.0),
+}
+
+
+class SummedDevice:
+    """A device without a driver: it answers at once whatever it is asked, unless it is silent."""
+
+    def __init__(self, world, name) -> None:
+        self.world, self.name, self.number = world, name, int(name[1:])
+        self.key = enrolled_key(self.number)
+        self.tools = Tools(PRIMITIVES, self.key.sign)
+        self.words = self.state = self.report = None
+        self.silent = False
+        self.read = 0
+
+    def join(self) -> None:
+        assignment = self.world.assignment(self.name)
+        self.assignment, order = assignment, assignment.secure_sum
+        self.terms = terms_of(order, assignment.minimum, "demo", assignment.task, assignment.round)
+        update = np.full(order.coordinates, (self.number + 1) / 100, np.float32)
+        self.words = contribution(update, 100, order, np.random.default_rng(self.number))
+        self.state, sent = device_side.join(self.terms, bytes([self.number] * 32), self.key.public, self.tools)
+        self.send(sent)
+
+    def send(self, sent) -> None:
+        for message in sent:
+            if isinstance(message, MaskedUpdate):
+                self.report = masked(self.assignment, encode(message))
+                self.world.receive(self.name, "report", self.report)
+            else:
+                self.world.receive(self.name, topics.SUM_ANSWER, encode(message))
+
+    def answer(self) -> bool:
+        """Answer the next question; False if there is none."""
+        asked = [message for message in self.world.transport.to(self.name) if hasattr(message, "session")]
+        if self.silent or self.state is None or self.read >= len(asked):
+            return False
+        message = asked[self.read]
+        self.read += 1
+        before = self.state
+        self.state, sent = device_side.step(self.state, message, self.tools)
+        if isinstance(message, Deliveries) and self.state != before:
+            self.state, sent = device_side.step(self.state, UpdateEncoded(self.words), self.tools)
+        self.send(sent)
+        return True
+
+
+def masked(assignment, payload, **changes) -> bytes:
+    report = frame.Report(assignment.round, 1, frame.MASKED_UPDATE, LAYOUT.fingerprint, 0, 0, 0, 0.0, 0.0, payload)
+    return frame.encode_report(msgspec.structs.replace(report, **changes))
+
+
+class SummedWorld(World):
+    def __init__(self, folder, **task) -> None:
+        super().__init__(
+            write_model(folder), folder, enrolled=lambda name: enrolled_key(int(name[1:])).public, **(SUMMED | task)
+        )
+        self.devices = {name: SummedDevice(self, name) for name in NAMES}
+
+    def begin(self, *names) -> None:
+        self.listen()
+        self.check_in(*NAMES)
+        for name in names or NAMES:
+            self.devices[name].join()
+
+    def talk_once(self) -> None:
+        for device in self.devices.values():
+            device.answer()
+
+    def talk(self) -> None:
+        """Until nobody has anything to say."""
+        while sum(device.answer() for device in self.devices.values()):
+            pass
+
+    @property
+    def session(self):
+        with self.repository.transaction() as tx:
+            return tx.sums()[1].session
+
+    def rows(self, table) -> int:
+        with self.repository.transaction() as tx:
+            return tx._connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar()
+
+    def mean(self, version=1):
+        with self.repository.transaction() as tx:
+            manifest = Manifest.decode(self.artifacts.get(tx.version(version).manifest))
+        weights = weights_from_bytes(self.artifacts.get(manifest.weights.sha256), LAYOUT)
+        base = weights_from_bytes(self.artifacts.get(self.manifest.weights.sha256), LAYOUT)
+        return weights.astype(np.float64) - base
+
+
+@pytest.fixture
+def world(tmp_path):
+    return SummedWorld(tmp_path)
+
+
+def expected(world, *names):
+    devices = [world.devices[name] for name in names]
+    bits = devices[0].terms.bits
+    total = sum(each.words.astype(np.uint64) for each in devices) % 2**bits
+    return read_sum(total.astype(np.uint32), devices[0].assignment.secure_sum)
+
+
+def assert_is_the_mean(world, *names) -> None:
+    with world.repository.transaction() as tx:
+        base = Manifest.decode(world.artifacts.get(tx.version(0).manifest))
+    mask = mask_from_bytes(world.artifacts.get(base.mask.sha256), LAYOUT)
+    found = world.mean()
+    assert np.abs(found[mask] - expected(world, *names).mean).max() < 1e-6
+    assert not np.delete(found, mask).any()
+
+
+def test_a_round_commits_the_mean_of_a_sum_and_keeps_nothing(world):
+    world.begin()
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+    (job,) = world.worker.jobs
+    again = msgspec.json.decode(msgspec.json.encode(job), type=AggregationJob)
+    assert again == job, "it goes to the worker as JSON"
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert_is_the_mean(world, *NAMES)
+    assert (world.rows("secure_sums"), world.rows("report_frames")) == (0, 0)
+    assert all(world.transport.to(name, Receipt)[-1].verdict is Verdict.ACCEPTED for name in NAMES)
+
+
+def test_the_assignment_says_how_updates_are_summed_and_asks_for_no_more(world):
+    world.begin()
+    assignment = world.assignment("d0")
+    order = assignment.secure_sum
+    assert (order.threshold, order.cohort, assignment.minimum) == (2, 5, 4)
+    assert order.clip_norm == 1.0, "what one step of the plan can change"
+    assert (assignment.plan.keep_share, assignment.plan.evaluation_share) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("silent_from", range(5))
+def test_a_device_that_falls_silent_at_any_step_is_missing_at_most_from_the_sum(world, silent_from):
+    world.begin(*NAMES[: 4 if silent_from == 0 else 5])
+    for step in itertools.count(1):
+        world.devices["d4"].silent = step >= silent_from
+        if not sum(device.answer() for device in world.devices.values()):
+            break
+    for _ in range(5):
+        world.tick(31.0)
+        world.talk()
+    if world.phase_of(1) is Phase.REPORTING:
+        world.tick(400.0)
+        world.talk()
+        for _ in range(4):
+            world.tick(31.0)
+            world.talk()
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert_is_the_mean(world, *NAMES[: 4 if silent_from <= 2 else 5])
+
+
+def test_who_sends_no_keys_in_time_loses_the_seat_and_nobody_gets_it(world):
+    world.begin(*NAMES[:4])
+    world.tick(31.0)
+    with world.repository.transaction() as tx:
+        seats = tx.round(1).seats
+    assert seats["d4"].cause is DropoutCause.SILENT
+    world.check_in("d9")
+    assert not world.transport.to("d9", Assignment)
+
+
+def test_too_few_keys_abandon_the_round_and_delete_everything(world):
+    world.begin(*NAMES[:3])
+    world.tick(31.0)
+    with world.repository.transaction() as tx:
+        state = tx.round(1)
+    assert state.phase is Phase.ABANDONED
+    assert "3 of 5 devices sent keys" in state.reason
+    told = [world.transport.to(name, Receipt)[-1] for name in NAMES]
+    assert {(receipt.round, receipt.verdict) for receipt in told} == {(1, Verdict.LATE)}, "nobody works on in vain"
+    assert world.rows("secure_sums") == 0
+
+
+def test_too_few_confirmations_abandon_the_round_and_delete_the_masked_updates(world):
+    world.begin()
+    while world.phase_of(1) is Phase.REPORTING:
+        for device in world.devices.values():
+            device.answer()
+    for device in world.devices.values():
+        device.silent = True
+    assert world.rows("report_frames") == 5
+    world.tick(31.0)
+    with world.repository.transaction() as tx:
+        state = tx.round(1)
+    assert state.phase is Phase.ABANDONED
+    assert "secure sum" in state.reason
+    assert (world.rows("secure_sums"), world.rows("report_frames")) == (0, 0)
+
+
+def test_devices_are_asked_again_half_way_and_when_they_return(world):
+    world.begin()
+    asked = len(world.transport.to("d0"))
+    world.tick(16.0)
+    assert len(world.transport.to("d0")) == asked + 1
+    world.tick(1.0)
+    assert len(world.transport.to("d0")) == asked + 1, "once"
+    world.status("d0", Status(online=True, state="training"))
+    assert len(world.transport.to("d0")) == asked + 1, "it was not away"
+    world.status("d0", Status(online=False))
+    world.status("d0", Status(online=True, state="training"))
+    assert len(world.transport.to("d0")) == asked + 2
+    world.devices["d0"].answer()
+    world.status("d0", Status(online=False))
+    world.status("d0", Status(online=True, state="training"))
+    assert len(world.transport.to("d0")) == asked + 2
+
+
+def test_a_masked_update_that_is_none_is_refused_and_costs_its_sender_the_seat(world):
+    world.begin()
+    for device in world.devices.values():
+        device.answer()
+    session = world.devices["d1"].terms.session
+    bad = [
+        (masked(world.assignment("d0"), b"nonsense"), "secure-sum"),
+        (
+            masked(world.assignment("d1"), encode(MaskedUpdate(session, bytes(64), b""))),
+            "secure-sum",
+        ),
+        (masked(world.assignment("d2"), b"", version=7), "version"),
+        (masked(world.assignment("d3"), b"", codec=6), "codec"),
+    ]
+    for name, (data, code) in zip(NAMES, bad, strict=False):
+        world.receive(name, "report", data)
+        receipt = world.transport.to(name, Receipt)[-1]
+        assert (receipt.verdict, receipt.code) == (Verdict.INVALID, code)
+
+
+def test_a_late_report_is_late(world):
+    world.begin()
+    for device in world.devices.values():
+        device.answer()
+    world.devices["d4"].silent = True
+    world.talk()
+    world.tick(400.0)
+    assert world.phase_of(1) is Phase.COMMITTING
+    world.devices["d4"].silent = False
+    world.devices["d4"].answer()
+    assert world.transport.to("d4", Receipt)[-1].verdict is Verdict.LATE
+
+
+def test_messages_of_strangers_and_of_other_sessions_change_nothing(world):
+    world.begin()
+    before = world.session
+    keys = next(iter(before.keys.values()))
+    world.receive("d9", topics.SUM_ANSWER, encode(keys))
+    world.receive("d0", topics.SUM_ANSWER, encode(msgspec.structs.replace(keys, session=bytes(32))))
+    world.receive("d0", topics.SUM_ANSWER, b"nonsense")
+    assert world.session == before
+
+
+@pytest.mark.parametrize("touch", range(1, 104, 9))
+def test_killed_at_any_touch_the_sum_is_still_exact(tmp_path, touch):
+    world = SummedWorld(tmp_path)
+    world.begin()
+    count = itertools.count()
+
+    def die() -> None:
+        if next(count) == touch:
+            raise Killed
+
+    world.touch_with(die)
+    for _ in range(12):
+        try:
+            world.talk()
+            break
+        except Killed:
+            world.touch_with(lambda: None)
+            world.start()
+            world.listen()
+            for device in world.devices.values():  # a broker gives again what was not acknowledged
+                if device.report is not None:
+                    world.receive(device.name, "report", device.report)
+    assert next(count) > touch, "the process was killed"
+    world.touch_with(lambda: None)
+    for seconds in (16.0, 16.0, 31.0, 31.0, 31.0):
+        world.tick(seconds)
+        world.talk()
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert_is_the_mean(world, *_included(world))
+
+
+def _included(world):
+    with world.repository.transaction() as tx:
+        return {report.device for report in tx.reports(1)}
+
+
+def test_the_clip_norm_follows_from_the_sum(world):
+    world.begin()
+    world.talk()
+    world.work()
+    with world.repository.transaction() as tx:
+        assert tx.version(1).clip_norm == pytest.approx(1.0 * np.exp(-0.2 * (1.0 - 0.5)))
+
+
+def test_a_coordinator_that_was_away_waits_anew(world):
+    world.begin()
+    world.talk_once()
+    world.clock.time_s += 300.0
+    world.start()
+    world.listen()
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_a_phase(world):
+    world.tick(30.0)
+    world.begin(*NAMES[:4])
+    world.tick(-25.0)
+    world.tick(31.0)
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+
+
+def test_each_session_has_a_higher_number_than_all_before(world):
+    world.begin()
+    first = world.assignment("d0").secure_sum.number
+    world.talk()
+    world.work()
+    world.check_in(*NAMES)
+    assert world.assignment("d0").secure_sum.number > first

@@ -1,0 +1,53 @@
+"""What a task with secure sums may ask for."""
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.strategies import Aggregation
+from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, task_faults
+from wire.limits import Limits
+from wire.messages import Work
+
+SUMMED = TaskSettings(
+    privacy=Privacy.SECURE_SUM,
+    goal=20,
+    minimum=16,
+    codec=CodecConfig(name="mask-8"),
+    plan=PlanConfig(evaluation_share=0.0),
+)
+
+
+def faults(task, *, enrolled=True):
+    return task_faults(task, Limits(), measured=False, enrolled=enrolled)
+
+
+def test_a_task_with_secure_sums_can_be_made():
+    assert faults(SUMMED) == []
+    assert SUMMED.rules().summed
+    assert not SUMMED.rules(trial=True).summed
+    assert not TaskSettings().rules().summed
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"codec": CodecConfig()}, "same coordinates"),
+        ({"codec": CodecConfig(name="mask-8", error_feedback=True)}, "error_feedback must be off"),
+        ({"strategy": StrategyConfig(aggregation=Aggregation.MULTI_KRUM)}, "compares single reports"),
+        ({"plan": PlanConfig(evaluation_share=0.1)}, "evaluations come from single devices"),
+        ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),
+        ({"minimum": 15}, "minimum must be at least 16 of 26 devices"),
+        ({"goal": 900, "minimum": 800}, "at most 1000 devices, not 1170"),
+    ],
+)
+def test_what_needs_more_than_the_sum_is_refused_with_the_reason(changes, reason):
+    found = faults(replace(SUMMED, **changes))
+    assert any(reason in fault for fault in found), found
+    assert all(fault.startswith("privacy: with secure-sum, ") for fault in found if reason in fault)
+
+
+def test_devices_without_enrolled_keys_cannot_be_summed():
+    assert faults(SUMMED, enrolled=False) == [
+        "privacy: with secure-sum, transport must be tls, because devices sign with their enrolled keys"
+    ]

@@ -1,0 +1,44 @@
+"""Whole simulations of rounds with secure sums: whatever goes wrong, each committed version is the exact mean."""
+
+import pytest
+
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.rounds.round import Phase
+from simulation.rounds.faults import Fault, dangers
+from simulation.rounds.hunt import complaints
+from simulation.rounds.world import Settings, simulate
+
+pytestmark = pytest.mark.slow
+
+
+def run(faults, severity, *, rounds=3, settle=False):
+    settings = Settings(300, rounds, 1, dangers(faults), severity, privacy=Privacy.SECURE_SUM)
+    return simulate(settings, settle=settle)
+
+
+def committed(outcome):
+    return sum(state.phase is Phase.COMMITTED for state in outcome.observer.rounds)
+
+
+def test_without_faults_every_round_commits_an_exact_sum():
+    outcome = run("none", 1)
+    assert complaints(outcome) == []
+    assert committed(outcome) == 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.POWER_CUT, Fault.COORDINATOR_RESTART, Fault.BROKER_AMNESIA, Fault.CORRUPT],
+    ids=lambda fault: fault.value,
+)
+def test_each_fault_alone_makes_no_sum_wrong(fault):
+    outcome = run(fault.value, 10)
+    assert complaints(outcome) == []
+    assert sum(outcome.thrown.values()) > 0, "the fault never happened, so nothing was tested"
+    assert committed(outcome) >= 2
+
+
+def test_all_faults_together_make_no_sum_wrong_and_leave_no_report_unanswered():
+    outcome = run("all", 2, rounds=5, settle=True)
+    assert complaints(outcome) == []
+    assert committed(outcome) >= 3

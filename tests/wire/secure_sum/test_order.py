@@ -1,0 +1,58 @@
+"""What a device gives to a round's sum, and what stands in the sum."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from wire.errors import RemoteProtocolError
+from wire.secure_sum.grid import Grid
+from wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
+
+ORDER = SumOrder(
+    number=7,
+    threshold=3,
+    cohort=12,
+    coordinates=50,
+    grid=Grid(step=0.01, most=127),
+    clip_norm=2.0,
+    most_examples=100,
+)
+TERMS = terms_of(ORDER, 9, "demo", "keyboard", 4)
+
+
+def summed(*given):
+    rng = np.random.default_rng(0)
+    total = sum(contribution(update, count, ORDER, rng).astype(np.uint64) for update, count in given)
+    return read_sum((total % 2**TERMS.bits).astype(np.uint32), ORDER)
+
+
+def test_a_sum_gives_the_weighted_mean_and_how_many_were_within_the_clip_norm():
+    rng = np.random.default_rng(1)
+    updates = rng.uniform(-0.2, 0.2, (12, 50)).astype(np.float32)
+    found = summed(*((update, 10 * number + 10) for number, update in enumerate(updates)))
+    weights = np.minimum(np.arange(10, 130, 10), 100)
+    assert found.within == 12
+    assert np.abs(found.mean - np.average(updates, axis=0, weights=weights)).max() < ORDER.grid.step
+
+
+def test_an_update_is_clipped_to_the_norm_and_says_so():
+    large = np.full(50, 10.0, np.float32)
+    found = summed((large, 100), (large / 1000, 100))
+    assert found.within == 1
+    assert np.allclose(found.mean, (2.0 / np.sqrt(50) + 0.01) / 2, atol=ORDER.grid.step)
+
+
+def test_a_session_is_another_for_every_population_task_round_and_number():
+    others = [
+        terms_of(ORDER, 9, "other", "keyboard", 4),
+        terms_of(ORDER, 9, "demo", "other", 4),
+        terms_of(ORDER, 9, "demo", "keyboard", 5),
+        terms_of(msgspec.structs.replace(ORDER, number=8), 9, "demo", "keyboard", 4),
+    ]
+    assert len({each.session for each in [TERMS, *others]}) == 5
+    assert terms_of(ORDER, 9, "demo", "keyboard", 4) == TERMS
+
+
+def test_terms_that_contradict_each_other_are_the_senders_fault():
+    with pytest.raises(RemoteProtocolError, match="below the minimum"):
+        terms_of(ORDER, 3, "demo", "keyboard", 4)
