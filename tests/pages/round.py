@@ -18,11 +18,9 @@ HEAD = """# The state machines of a round
 
 Made by `python -m tests.pages` from the tables in the code; do not edit by hand.
 
-Each machine is one table: (state, event) → what happens. A pair that is not in the table raises `IllegalEvent` and
-changes nothing. The machines read no clock, draw no random number and send nothing: events carry their time, and
-effects come out. The drivers write state and effects in one transaction, then carry the effects out.
-
-The diagrams leave out events that do not change the state. Below each: what ends a state if nothing else happens.
+A (state, event) pair that is not in the table raises `IllegalEvent`. Events carry their time; drivers write state and
+effects in one transaction, then carry the effects out. The diagrams leave out events that do not change the state.
+Below each: what ends a state if nothing else happens.
 """
 
 
@@ -60,7 +58,6 @@ MACHINES = (
         task.TaskStatus.ACTIVE,
         {
             task.TaskStatus.ACTIVE: "its stop rule, if it has one",
-            task.TaskStatus.PAUSED: "an operator resumes or stops it",
             task.TaskStatus.FINISHED: "a changed stop rule of the configuration's task wakes it",
         },
     ),
@@ -72,11 +69,8 @@ MACHINES = (
         rollout.Stage.CANDIDATE,
         {
             rollout.Stage.CANDIDATE: "judged in the transaction that makes it",
-            rollout.Stage.REFUSED: "an operator promotes it",
             rollout.Stage.CANARY: "judged after each round of its trial, at the latest after `rollout.hours`",
             rollout.Stage.CURRENT: "the next version",
-            rollout.Stage.SUPERSEDED: "an operator promotes it",
-            rollout.Stage.ROLLED_BACK: "an operator promotes it",
         },
     ),
     Machine(
