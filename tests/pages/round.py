@@ -58,6 +58,7 @@ MACHINES = (
         task.TaskStatus.ACTIVE,
         {
             task.TaskStatus.ACTIVE: "its stop rule, if it has one",
+            task.TaskStatus.PAUSED: "an operator resumes or stops it",
             task.TaskStatus.FINISHED: "a changed stop rule of the configuration's task wakes it",
         },
     ),
@@ -69,8 +70,11 @@ MACHINES = (
         rollout.Stage.CANDIDATE,
         {
             rollout.Stage.CANDIDATE: "judged in the transaction that makes it",
+            rollout.Stage.REFUSED: "an operator promotes it",
             rollout.Stage.CANARY: "judged after each round of its trial, at the latest after `rollout.hours`",
             rollout.Stage.CURRENT: "the next version",
+            rollout.Stage.SUPERSEDED: "an operator promotes it",
+            rollout.Stage.ROLLED_BACK: "an operator promotes it",
         },
     ),
     Machine(
