@@ -6,6 +6,7 @@ Enrolment needs certificates; its routes are tried in ``tests/enrolment``.
 import pytest
 
 from coordinator.ports import VersionRecord
+from coordinator.versions.releases import Release
 from coordinator.versions.rollout import Rollout, Stage
 from coordinator.web.access import Role
 from tests.coordinator.web.test_api import Service
@@ -13,6 +14,7 @@ from tests.coordinator.web.test_roles import OURS, ROUTES
 
 V1 = "/api/v1"
 FORM = {"name": "third", "kind": "evaluate", "goal": "4", "minimum": "1", "rounds": "1"}
+ON_TRIAL = "canary, 5 % of all devices: 5 % of the devices try it"
 CHANGES = [
     ("POST", V1 + "/devices/a/block", {"reason": "odd"}, ("block-device", "a", "not blocked", "blocked: odd")),
     ("POST", V1 + "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
@@ -42,6 +44,18 @@ CHANGES = [
         {"reason": "c"},
         ("roll-back", "7", "current", "rolled back: c; version 0 instead"),
     ),
+    (
+        "POST",
+        V1 + "/releases/0.2.0",
+        {"action": "start", "reason": "d"},
+        ("start-release", "0.2.0", "candidate: ", ON_TRIAL),
+    ),
+    (
+        "POST",
+        "/releases/0.2.0",
+        {"action": "pause", "reason": "e"},
+        ("pause-release", "0.2.0", ON_TRIAL, ON_TRIAL.replace(",", ", paused,")),
+    ),
     ("POST", V1 + "/tokens", {"name": "new", "role": "viewer"}, ("create-token", "new", "none", "viewer")),
     ("DELETE", V1 + "/tokens/new", {}, ("revoke-token", "new", "viewer", "none")),
     ("POST", "/tokens", {"name": "newer", "role": "viewer"}, ("create-token", "newer", "none", "viewer")),
@@ -70,6 +84,7 @@ def service(tmp_path_factory):
     with made.database.transaction() as tx:
         first = tx.version(0)
         retired = Rollout(stage=Stage.SUPERSEDED, reason="by version 0")
+        tx.save_releases((Release(version="0.2.0"),))
         tx.add_version(VersionRecord(version=7, task=first.task, manifest=first.manifest, rollout=retired))
     yield made, made.token(Role.ADMIN, "anna")
     made.database.close()
