@@ -323,7 +323,7 @@ def test_a_device_says_why_it_did_not_train_in_the_last_week(site):
         tx.save_lease(Lease(device=B))
     page = site.client.get("/devices/a").text
     assert "not charging <b>10 min 0 s</b>" in page
-    assert "<svg" in page
+    assert '<div class="chart"><svg' in page
     assert "Its last week" not in site.client.get("/devices/b").text
     assert site.client.get("/api/v1/devices/a").json["last_week"][:2] == [
         {"doing": "not charging", "seconds": 600},
