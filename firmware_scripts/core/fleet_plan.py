@@ -166,12 +166,13 @@ def next_steps(plan: FleetPlan, folder: str) -> str:
     """The commands that lead from the folder to a card."""
     board = BOARDS[plan.board]
     first = plan.hostnames()[0]
+    serve = f"nightjar-coordinator serve --config {folder}/coordinator.toml"
     return (
         f"{folder} is ready. From here to a card:\n\n"
-        f"  nightjar-coordinator serve --config {folder}/coordinator.toml     # leave it running\n"
-        "  nightjar-firmware targets                                         # which disk is the card\n"
+        f"  {serve}   # leave it running\n"
+        f"  {'nightjar-firmware targets'.ljust(len(serve))}   # which disk is the card\n"
         f"  sudo $(which nightjar-firmware) flash {board.file} /dev/sdX --fleet {folder} --hostname {first}\n\n"
         f"{board.file}: {board.image}\n"
         f"Further cards: {', '.join(plan.hostnames()[1:4])}{', ...' if plan.devices > 4 else ''}; all at once: fill in "
-        f"{folder}/cards.csv, then flash --cards. Keep fleet.key and coordinator-recovery.pem off this machine."
+        f"{folder}/cards.csv, then flash --cards. Keep fleet.key, tuf/keys and coordinator-recovery.pem off this machine."
     )
