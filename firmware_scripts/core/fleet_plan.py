@@ -174,5 +174,5 @@ def next_steps(plan: FleetPlan, folder: str) -> str:
         f"  sudo $(which nightjar-firmware) flash {board.file} /dev/sdX --fleet {folder} --hostname {first}\n\n"
         f"{board.file}: {board.image}\n"
         f"Further cards: {', '.join(plan.hostnames()[1:4])}{', ...' if plan.devices > 4 else ''}; all at once: fill in "
-        f"{folder}/cards.csv, then flash --cards. Keep fleet.key, tuf/keys and coordinator-recovery.pem off this machine."
+        f"{folder}/cards.csv, then flash --cards. Keep fleet.key, tuf/keys and coordinator-recovery.pem elsewhere."
     )
