@@ -1,5 +1,6 @@
 """Makes docs/control-messages.schema.json: types, limits and defaults of every control message, from the code."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -19,6 +20,8 @@ def page() -> str:
     inner = [messages.TYPES[kind] for kind in sorted(messages.SIGNED)]
     references, definitions = msgspec.json.schema_components([*types, *inner], ref_template="#/$defs/{name}")
     references = references[: len(types)]
+    for each in definitions.values():
+        each["description"] = inspect.cleandoc(each.get("description", ""))  # as Python 3.13 keeps docstrings
     page = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Control messages of Nightjar, wire format 1",
