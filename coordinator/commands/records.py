@@ -210,8 +210,10 @@ def label_devices(
 ) -> None:
     """Give labels to devices, and take others away; a pattern such as 'pi-*' stands for all known devices like it."""
     config = configuration(config_path)
-    with opened(config) as database, database.transaction() as view:
-        known = [lease.device for lease in view.leases_after(_MOST_LABELLED, "")]
+    known: list[str] = []
+    if any("*" in name for name in names):
+        with opened(config) as database, database.transaction() as view:
+            known = [lease.device for lease in view.leases_after(_MOST_LABELLED, "")]
     chosen = [d for name in names for d in (fnmatch.filter(known, name) if "*" in name else [device_id(name)])]
     if not chosen:
         msg = f"no known device is like {', '.join(names)}; 'device list' shows the last ones"
