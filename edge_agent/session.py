@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -271,23 +271,17 @@ def train_and_encode(
         carried = Sparse(layout.size, indices, difference[indices])
     else:
         payload = codec.encode(trained.delta, layout, generator)
-    frame = encode_report(
-        Report(
-            round=assignment.round,
-            attempt=assignment.attempt,
-            codec=codec.wire_id,
-            layout=layout.fingerprint,
-            version=manifest.version,
-            num_examples=trained.num_examples,
-            steps=trained.steps,
-            loss=trained.loss,
-            seconds=trained.seconds,
-            payload=payload,
-            evaluation=looked,
-        )
+    report = _new_report(
+        task,
+        codec.wire_id,
+        payload,
+        num_examples=trained.num_examples,
+        steps=trained.steps,
+        loss=trained.loss,
+        seconds=trained.seconds,
+        evaluation=looked,
     )
-    parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
-    report = NewReport(parcel, frame, residual_of(assignment, model), following, carried)
+    report = replace(report, residual=following, carried=carried)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
 
 
@@ -299,21 +293,7 @@ def _contributed(task: SessionTask, trained: TrainedUpdate, generator: np.random
         msg = "a secure sum needs the mask of the round"
         raise RemoteProtocolError(msg, code="mask")
     words = contribution(trained.delta[mask], trained.num_examples, order, generator)
-    frame = encode_report(
-        Report(
-            round=assignment.round,
-            attempt=assignment.attempt,
-            codec=MASKED_UPDATE,
-            layout=model.manifest.layout.fingerprint,
-            version=model.manifest.version,
-            num_examples=0,
-            steps=0,
-            loss=0.0,
-            seconds=0.0,
-            payload=b"",
-        )
-    )
-    report = NewReport(Parcel(assignment.round, assignment.attempt, 1), frame, residual_of(assignment, model), None)
+    report = _new_report(task, MASKED_UPDATE)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, words=words)
 
 
@@ -325,35 +305,53 @@ def _try_only(
     now_s: Callable[[], float],
 ) -> Produced | TrainingStopped:
     """Evaluate the base model on held-out messages; the report carries no update."""
-    assignment, model = task.assignment, task.model
     if not tried.counted_targets:
         return TrainingStopped(
             DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on"
         )
     started_s = now_s()
-    outcome = try_out(load_program(model), tried, should_stop)
+    outcome = try_out(load_program(task.model), tried, should_stop)
     if isinstance(outcome, TrainingStopped):
         return outcome
     looked, seconds = _looked(outcome, outcome), now_s() - started_s
     if looked is None:
         return TrainingStopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
+    report = _new_report(
+        task, NO_UPDATE, num_examples=tried.targets, loss=looked.loss_before, seconds=seconds, evaluation=looked
+    )
+    return Produced(report, tried.targets, 0, looked.loss_before, seconds, looked)
+
+
+def _new_report(
+    task: SessionTask,
+    codec: int,
+    payload: bytes = b"",
+    *,
+    num_examples: int = 0,
+    steps: int = 0,
+    loss: float = 0.0,
+    seconds: float = 0.0,
+    evaluation: LocalEvaluation | None = None,
+) -> NewReport:
+    """A report of the session in its frame, which leaves no residual."""
+    assignment, model = task.assignment, task.model
     frame = encode_report(
         Report(
             round=assignment.round,
             attempt=assignment.attempt,
-            codec=NO_UPDATE,
+            codec=codec,
             layout=model.manifest.layout.fingerprint,
             version=model.manifest.version,
-            num_examples=tried.targets,
-            steps=0,
-            loss=looked.loss_before,
+            num_examples=num_examples,
+            steps=steps,
+            loss=loss,
             seconds=seconds,
-            payload=b"",
-            evaluation=looked,
+            payload=payload,
+            evaluation=evaluation,
         )
     )
-    report = NewReport(Parcel(assignment.round, assignment.attempt, 1), frame, residual_of(assignment, model), None)
-    return Produced(report, tried.targets, 0, looked.loss_before, seconds, looked)
+    parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
+    return NewReport(parcel, frame, residual_of(assignment, model), None)
 
 
 def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:
