@@ -37,7 +37,7 @@ SCALE = 2.0**16
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CpfedSetting:
     """The letters of the paper: T, tau, L, n, B, sigma, delta, r, and what a deployment would add to it."""
 
     rounds: int
@@ -54,13 +54,13 @@ class Setting:
     adaptive_on_device: bool = False
 
 
-def rho_of_paper(at: Setting, reporting: int | None = None) -> float:
+def rho_of_paper(at: CpfedSetting, reporting: int | None = None) -> float:
     """Rho of equation 5.11; with fewer of the r devices reporting, their noise is missing from the sum."""
     kept = 1.0 if reporting is None else reporting / at.cohort
     return 2 * at.rounds * at.steps * at.gradient_norm**2 / (at.devices * at.batch**2 * at.sigma**2 * kept)
 
 
-def rho_of_own_noise(at: Setting, joined: int) -> float:
+def rho_of_own_noise(at: CpfedSetting, joined: int) -> float:
     """Rho of a device that joined so many rounds: its local steps composed, with no noise but its own."""
     return joined * 2 * at.steps * at.gradient_norm**2 / (at.batch**2 * at.sigma**2)
 
@@ -74,7 +74,7 @@ def epsilon(rho: float, delta: float) -> float:
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
-def refusals(at: Setting, *, dropouts: bool) -> list[str]:
+def refusals(at: CpfedSetting, *, dropouts: bool) -> list[str]:
     """Why the theorem does not hold in a setting; C3 to C6 of the survey that the project began with.
 
     Args:
@@ -122,7 +122,7 @@ def to_values(words: Words) -> Wide:
     return words.view(np.int32).astype(np.float64) / SCALE
 
 
-def local_steps(theta: Wide, x: Wide, y: Wide, at: Setting, rate: float, rng: np.random.Generator) -> Wide:
+def local_steps(theta: Wide, x: Wide, y: Wide, at: CpfedSetting, rate: float, rng: np.random.Generator) -> Wide:
     """Tau steps of logistic regression on one device's examples: x (m, n), y (m,) of 0 and 1."""
     for _ in range(at.steps):
         chosen = rng.choice(len(x), at.batch, replace=False)
@@ -134,7 +134,7 @@ def local_steps(theta: Wide, x: Wide, y: Wide, at: Setting, rate: float, rng: np
     return theta
 
 
-def train(at: Setting, rate: float, seed: int, size: int = 10) -> float:
+def train(at: CpfedSetting, rate: float, seed: int, size: int = 10) -> float:
     """Accuracy after all rounds on made-up examples, 0 to 1.
 
     Raises:
@@ -164,7 +164,7 @@ def train(at: Setting, rate: float, seed: int, size: int = 10) -> float:
 def main() -> None:
     """Train with and without noise, and print both bounds."""
     for sigma in (0.0, 0.3, 1.0, 3.0):
-        at = Setting(rounds=100, steps=4, gradient_norm=1.0, devices=40, batch=16, sigma=sigma, delta=1e-5)
+        at = CpfedSetting(rounds=100, steps=4, gradient_norm=1.0, devices=40, batch=16, sigma=sigma, delta=1e-5)
         accuracy = train(at, rate=0.1, seed=7)
         line = f"sigma {sigma:g}: accuracy {accuracy:.3f}"
         if sigma:

@@ -8,10 +8,10 @@ import click
 from rich.console import Console
 
 from experiments.linear.picture import IMAGE, draw
-from experiments.linear.results import Trained, record, results
+from experiments.linear.results import TrainedRun, record, results
 from experiments.linear.screening import keep, rounds_of, screen
 from experiments.linear.training import trained
-from experiments.linear.variants import DENSE, VARIANTS, Variant
+from experiments.linear.variants import DENSE, VARIANTS, CompressorVariant
 from models import corpora
 from models.corpora import Corpus
 from simulation.laboratory.experiment import read_experiment
@@ -70,10 +70,12 @@ def main(
     draw(IMAGE)
 
 
-def _train(corpus: Corpus, model: str, start: str, variant: Variant, rounds: int, out: Path, commit: str) -> Trained:
+def _train(
+    corpus: Corpus, model: str, start: str, variant: CompressorVariant, rounds: int, out: Path, commit: str
+) -> TrainedRun:
     prepared = _prepared(corpus, model, start, variant.name, rounds, out)
     curve, report_bytes, bytes_down = trained(prepared, variant)
-    return Trained(
+    return TrainedRun(
         model=model,
         start=start,
         variant=variant.name,

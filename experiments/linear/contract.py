@@ -16,7 +16,7 @@ State = Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SummedRound:
     """The compressor of one round, the same on all devices.
 
     Attributes:
@@ -38,7 +38,7 @@ class Compressor(Protocol):
     def begin(self, layout: ParameterLayout) -> State:
         """The state before the first round."""
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """The compressor of a round; what it draws from the generator, devices draw, too."""
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:

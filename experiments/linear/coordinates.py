@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.linear.contract import Round, State
+from experiments.linear.contract import State, SummedRound
 from wire.codec.masks import choose_mask, mask_to_bytes
 from wire.codec.sparsify import count_for
 from wire.parameters import ParameterLayout, Vector
@@ -46,7 +46,7 @@ class Coordinates:
         """Nothing is known."""
         return {"known": np.zeros(layout.size, np.float32)}
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """Choose the coordinates; only those that depend on the sums so far are sent."""
         count, known, size = count_for(self.share, layout.size), state["known"], layout.size
         match self.choice:
@@ -71,7 +71,9 @@ class Coordinates:
         ends = np.searchsorted(chosen, [stop for _, _, stop in layout.spans()])
         sizes = tuple(each for each in np.diff(ends, prepend=0).tolist() if each)
         sent = self.choice in {Choice.LAST, Choice.MOMENTS}
-        return Round(sizes, lambda update: update[chosen], decode, len(mask_to_bytes(chosen, layout)) if sent else 0)
+        return SummedRound(
+            sizes, lambda update: update[chosen], decode, len(mask_to_bytes(chosen, layout)) if sent else 0
+        )
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
         """What is known: the last update, or the mean square of each coordinate when it was last seen."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.linear.contract import Round, State
+from experiments.linear.contract import State, SummedRound
 from wire.parameters import ParameterLayout, Vector
 
 
@@ -19,10 +19,12 @@ class Whole:
         del layout
         return {}
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """The same in all rounds."""
         del state, rng
-        return Round(tuple(tensor.size for tensor in layout.tensors), lambda update: update, lambda values: values)
+        return SummedRound(
+            tuple(tensor.size for tensor in layout.tensors), lambda update: update, lambda values: values
+        )
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
         """The mean, as it is."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from experiments.linear.contract import Round, State
+from experiments.linear.contract import State, SummedRound
 from wire.parameters import ParameterLayout, Vector
 from wire.secure_sum.low_rank import Rank, bases_of, decode, encode, group_sizes, next_average, to_bytes
 
@@ -22,11 +22,11 @@ class LowRank:
         """Nothing is known."""
         return {"average": np.zeros(layout.size, np.float32)}
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """Bases from the average; they are sent."""
         bases = bases_of(state["average"], layout, self.rank, rng)
         sizes = group_sizes(layout, self.rank)
-        return Round(
+        return SummedRound(
             sizes,
             partial(encode, layout=layout, bases=bases),
             partial(decode, layout=layout, bases=bases),

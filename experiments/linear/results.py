@@ -14,7 +14,7 @@ EARLY = 10
 """Rounds in which a model from random weights learns little but how frequent words are."""
 
 
-class Trained(msgspec.Struct, frozen=True, kw_only=True):
+class TrainedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A finished training.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
         return self.model, self.start, self.variant
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparedRun(msgspec.Struct, frozen=True):
     """A training beside that with dense updates.
 
     Attributes:
@@ -56,24 +56,24 @@ class Compared(msgspec.Struct, frozen=True):
         late_share: the same without dense's fall in the first ten rounds, most of which is word frequency.
     """
 
-    trained: Trained
+    trained: TrainedRun
     share: float
     late_share: float
 
 
-def results(path: Path = RESULTS) -> list[Trained]:
+def results(path: Path = RESULTS) -> list[TrainedRun]:
     """The finished trainings, by model and start."""
-    return msgspec.json.decode(path.read_bytes(), type=list[Trained]) if path.exists() else []
+    return msgspec.json.decode(path.read_bytes(), type=list[TrainedRun]) if path.exists() else []
 
 
-def record(trained: Trained, path: Path = RESULTS) -> None:
+def record(trained: TrainedRun, path: Path = RESULTS) -> None:
     """Add a finished training; one of the same key is replaced."""
     kept = [*(each for each in results(path) if each.key != trained.key), trained]
     kept.sort(key=lambda each: (each.model, each.start, each.report_bytes))
     replace_file(path, msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
 
 
-def compared(found: list[Trained]) -> list[Compared]:
+def compared(found: list[TrainedRun]) -> list[ComparedRun]:
     """Each training whose dense counterpart is known."""
     dense = {(each.model, each.start): each for each in found if each.variant == DENSE.name}
     rows = []
@@ -82,5 +82,5 @@ def compared(found: list[Trained]) -> list[Compared]:
         if best is not None:
             first, early, end = (best.losses[number] for number in (0, EARLY, each.rounds))
             fall = first - each.losses[each.rounds]
-            rows.append(Compared(each, fall / (first - end), (fall - first + early) / (early - end)))
+            rows.append(ComparedRun(each, fall / (first - end), (fall - first + early) / (early - end)))
     return rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.linear.contract import Round, State
+from experiments.linear.contract import State, SummedRound
 from wire.codec.sparsify import count_for
 from wire.parameters import ParameterLayout, Vector
 
@@ -26,7 +26,7 @@ class Rotated:
         del layout
         return {}
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """A new rotation and a new draw in each round; both follow from a seed."""
         del state
         length = 1 << (layout.size - 1).bit_length()
@@ -43,7 +43,7 @@ class Rotated:
             padded[chosen] = values
             return signs * hadamard(padded)[: layout.size]
 
-        return Round((chosen.size,), encode, decode)
+        return SummedRound((chosen.size,), encode, decode)
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
         """The projection, as it is."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from experiments.linear.contract import Round, State
+from experiments.linear.contract import State, SummedRound
 from wire.codec.sparsify import top_k
 from wire.parameters import ParameterLayout, Vector
 
@@ -37,10 +37,10 @@ class CountSketch:
             "size": np.array([layout.size], np.float32),
         }
 
-    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> Round:
+    def round(self, state: State, layout: ParameterLayout, rng: np.random.Generator) -> SummedRound:
         """The same hashes in all rounds, or what waits could not be added."""
         del state, rng
-        return Round((TABLES * self.columns,), self._sketch, lambda values: self._read(values, layout.size))
+        return SummedRound((TABLES * self.columns,), self._sketch, lambda values: self._read(values, layout.size))
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
         """Apply the largest of what waits and take them out of it."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator.learning.fedavg import Aggregate, Combined, Contribution
 from experiments.linear.contract import Compressor, State
-from experiments.linear.variants import COHORT, Variant
+from experiments.linear.variants import COHORT, CompressorVariant
 from simulation.laboratory.executor import InProcess, load
 from simulation.laboratory.training import Point, Prepared, run
 from simulation.warm_start import seeded
@@ -81,7 +81,7 @@ class Sums:
         return self._prepared.folder / f"compressor-{number}.npz"
 
 
-def trained(prepared: Prepared, variant: Variant) -> tuple[list[Point], int, int]:
+def trained(prepared: Prepared, variant: CompressorVariant) -> tuple[list[Point], int, int]:
     """Train with a compressor, from the last checkpoint on if there is one.
 
     Returns:

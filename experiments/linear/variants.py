@@ -17,7 +17,7 @@ COHORT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class CompressorVariant:
     """A compressor.
 
     Attributes:
@@ -31,30 +31,30 @@ class Variant:
     bits: int = 11
 
 
-def low_rank(rows: int, right: int, left: int, bits: int = 11) -> Variant:
+def low_rank(rows: int, right: int, left: int, bits: int = 11) -> CompressorVariant:
     """Low rank, named after its numbers.
 
     >>> low_rank(3000, 4, 8).name
     'low-rank-3000-4-8'
     """
     name = f"low-rank-{rows}-{right}-{left}" + ("" if bits == 11 else f"-{bits}-bits")
-    return Variant(name, LowRank(Rank(rows=rows, right=right, left=left)), bits)
+    return CompressorVariant(name, LowRank(Rank(rows=rows, right=right, left=left)), bits)
 
 
-def _coordinates(share: float, choice: Choice) -> Variant:
-    return Variant(f"{choice.value}-{100 * share:g}", Coordinates(share, choice))
+def _coordinates(share: float, choice: Choice) -> CompressorVariant:
+    return CompressorVariant(f"{choice.value}-{100 * share:g}", Coordinates(share, choice))
 
 
-DENSE = Variant("dense-f32", None)
+DENSE = CompressorVariant("dense-f32", None)
 TINY = (
     DENSE,
     low_rank(2000, 2, 8),
     low_rank(600, 4, 8),
     *(_coordinates(0.04, choice) for choice in Choice),
-    Variant("rotated-4", Rotated(0.04)),
-    Variant("sketch-4", CountSketch(round(0.04 * 185_728 / TABLES), applied=1_857)),
+    CompressorVariant("rotated-4", Rotated(0.04)),
+    CompressorVariant("sketch-4", CountSketch(round(0.04 * 185_728 / TABLES), applied=1_857)),
     low_rank(2000, 1, 4),
-    Variant("dense-8-bits", Whole(), 8),
+    CompressorVariant("dense-8-bits", Whole(), 8),
     low_rank(2000, 8, 16),
     low_rank(2000, 2, 8, 9),
 )

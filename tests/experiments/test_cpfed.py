@@ -8,7 +8,7 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 
 from experiments.cpfed import (
-    Setting,
+    CpfedSetting,
     epsilon,
     mask,
     refusals,
@@ -21,7 +21,7 @@ from experiments.cpfed import (
 
 
 def setting(rounds, steps, gradient_norm, devices, batch, sigma, delta):
-    return Setting(rounds, steps, gradient_norm, devices, batch, sigma, delta)
+    return CpfedSetting(rounds, steps, gradient_norm, devices, batch, sigma, delta)
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_fixed_point_keeps_sums_of_negative_numbers():
 
 
 def test_it_learns_with_a_little_noise():
-    at = Setting(rounds=40, steps=4, gradient_norm=1.0, devices=20, batch=16, sigma=0.1, delta=1e-5, cohort=5)
+    at = CpfedSetting(rounds=40, steps=4, gradient_norm=1.0, devices=20, batch=16, sigma=0.1, delta=1e-5, cohort=5)
     assert train(at, rate=0.2, seed=7) > 0.9

@@ -57,7 +57,7 @@ def _screened(each: Screened) -> str:
     return f"| {each.model} | {each.variant} | {sizes} | {each.cosine:.2f} | {each.next_cosine:.2f} |\n"
 
 
-def _row(each: linear.Compared) -> str:
+def _row(each: linear.ComparedRun) -> str:
     found = each.trained
     cells = (
         f"{found.model}, {found.start}",

@@ -4,7 +4,7 @@ import pytest
 from coordinator.learning.fedavg import Contribution
 from experiments.linear.dense import Whole
 from experiments.linear.picture import draw
-from experiments.linear.results import Trained, compared, record, results
+from experiments.linear.results import TrainedRun, compared, record, results
 from experiments.linear.screening import Screened, keep, screened
 from experiments.linear.training import Sums
 from models.configurations import lstm_layout
@@ -26,7 +26,7 @@ class Prepared:
 
 
 def finished(variant, losses, report_bytes=100, model="tiny"):
-    return Trained(
+    return TrainedRun(
         model=model,
         start="random",
         variant=variant,
