@@ -17,7 +17,7 @@ from coordinator.commands.setting import configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.learning.privacy.ledger import explain
-from coordinator.rounds.admission import in_slot
+from coordinator.rounds.admission import in_slot, unsuited
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
@@ -185,9 +185,7 @@ def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
             return
         settings, found, after = record.settings, 0, ""
         while found < settings.minimum and (leases := view.leases_after(_LEASES_AT_ONCE, after)):
-            wanted = settings.eligibility
-            labelled = (lease for lease in leases if set(wanted.labels) <= set(lease.labels.split()))
-            fit = (lease for lease in labelled if wanted.emulated in {None, lease.emulated})
+            fit = (lease for lease in leases if not unsuited(lease, settings.eligibility))
             found += sum(in_slot(settings.variant, record.state.slot, lease.device) for lease in fit)
             after = leases[-1].device
     if found < settings.minimum:

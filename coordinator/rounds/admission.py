@@ -240,16 +240,28 @@ def _unfit(lease: Lease, kinds: Collection[str], gate: Requirements) -> Refusal 
     if wanted.minimum_agent_version and older(lease.agent_version, wanted.minimum_agent_version):
         detail = f"this task needs agent {wanted.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
-    why = ""
-    if wanted.emulated is not None and lease.emulated is not wanted.emulated:
-        why = f"only {'emulated' if wanted.emulated else 'real'} phones are wanted"
-    elif missing := set(wanted.labels) - set(lease.labels.split()):
-        why = f"only devices with the label {min(missing)} are wanted"
-    elif not in_slot(gate.variant, gate.slot, lease.device):
-        why = f"other devices were drawn for the experiment {gate.variant.experiment}"
-    elif gate.trial is not None and not is_canary(lease.device, gate.trial.manifest, gate.trial.share):
-        why = "a new version is on trial, and other devices were drawn for it"
+    why = unsuited(lease, wanted) or _not_drawn(lease.device, gate)
     return Refusal(RejectionReason.NO_TASK, why) if why else None
+
+
+def _not_drawn(device: DeviceId, gate: Requirements) -> str:
+    if not in_slot(gate.variant, gate.slot, device):
+        return f"other devices were drawn for the experiment {gate.variant.experiment}"
+    if gate.trial is not None and not is_canary(device, gate.trial.manifest, gate.trial.share):
+        return "a new version is on trial, and other devices were drawn for it"
+    return ""
+
+
+def unsuited(lease: Lease, wanted: Eligibility) -> str:
+    """Why a task does not want a device, by what the device is; empty if it does.
+
+    >>> unsuited(Lease(device=DeviceId("a"), labels="porch"), Eligibility(labels=("kitchen",)))
+    'only devices with the label kitchen are wanted'
+    """
+    if wanted.emulated is not None and lease.emulated is not wanted.emulated:
+        return f"only {'emulated' if wanted.emulated else 'real'} phones are wanted"
+    missing = set(wanted.labels) - set(lease.labels.split())
+    return f"only devices with the label {min(missing)} are wanted" if missing else ""
 
 
 def _sooner(refused: Refusal, other: Refusal) -> bool:
