@@ -56,6 +56,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     device_port: Port | None = None  # ``port``; differs on some external brokers
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
 
+    @property
+    def port_for_devices(self) -> int:
+        """Where devices connect."""
+        return self.device_port or self.port
+
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.baseline]``: a recall measured elsewhere, shown as a line in the charts.

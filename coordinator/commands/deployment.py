@@ -48,7 +48,7 @@ def check_deployment(config: CoordinatorConfig, now_s: float) -> Iterator[Checku
     yield from _service(config, now_s)
     if config.tls:
         yield _certificate("https", config.host, config.port, config, now_s)
-        yield _certificate("broker", config.broker.host, config.broker.device_port or config.broker.port, config, now_s)
+        yield _certificate("broker", config.broker.host, config.broker.port_for_devices, config, now_s)
         yield _strangers(config)
     yield _retained(config)
     yield _backups(config, now_s)
@@ -102,9 +102,8 @@ def _strangers(config: CoordinatorConfig) -> CheckupFinding:
     broker = config.broker
     client = paho.Client(CallbackAPIVersion.VERSION2, f"doctor-{os.getpid()}", protocol=paho.MQTTv311)
     client.tls_set_context(client_context(config))
-    port = broker.device_port or broker.port
-    where = f"{broker.host} port {port}"
-    if _connected(client, broker.host, port):
+    where = f"{broker.host} port {broker.port_for_devices}"
+    if _connected(client, broker.host, broker.port_for_devices):
         client.disconnect()
         remedy = "require_certificate true (docs/enrolment.md)"
         return CheckupFinding("broker", "fault", f"{where} lets in who has no certificate", remedy)

@@ -298,7 +298,7 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 renew_s=outcome.renew_s,
                 authorities=list(outcome.authorities),
                 broker_host="" if beside_us else broker.host,
-                broker_port=broker.device_port or broker.port,
+                broker_port=broker.port_for_devices,
                 coordinator_key=_office(ports).coordinator_key,
                 recovery_key=_office(ports).recovery_key,
             )
