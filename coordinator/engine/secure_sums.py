@@ -25,6 +25,7 @@ from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_mas
 from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.rounds.secure_sum import (
+    ASKING,
     Effect,
     Event,
     Given,
@@ -151,7 +152,7 @@ class SecureSums:
             device: only this one.
         """
         for each, held in list(unit.snapshot.sums.items()):
-            if number in {None, each} and held.session.phase in _ASKING and device in {None, *held.devices.values()}:
+            if number in {None, each} and held.session.phase in ASKING and device in {None, *held.devices.values()}:
                 _, effects = step(held.session, MessagesLost(), Given(self._primitives))
                 _ask(effects, held, unit, device)
 
@@ -219,15 +220,16 @@ class SecureSums:
         """Take the seats of all other devices."""
         stay = frozenset(members)
         state = unit.snapshot.round(number)
-        for device in [] if state is None else state.devices(SeatState.WORKING):
-            if device not in stay and state is not None:
+        if state is None:
+            return
+        for device in state.devices(SeatState.WORKING):
+            if device not in stay:
                 dropped = DeviceDroppedOut(device, state.seats[device].attempt, DropoutCause.SILENT, unit.now_s)
                 unit.step(state.task, dropped)
 
 
 _TIMED = frozenset({SumPhase.KEYS, SumPhase.SHARES, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES})
 """Phases that end by their own deadline; reports end with the round's."""
-_ASKING = frozenset({SumPhase.SHARES, SumPhase.REPORTS, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES})
 
 
 def _phase_s(state: Round) -> float:

@@ -63,7 +63,7 @@ def _rows() -> Iterable[Row[Step]]:
             SumPhase.DISCLOSURES, Disclosure, _take_disclosure, SumPhase.DISCLOSURES, SumPhase.DONE, SumPhase.ABANDONED
         ),
         row(SumPhase.DISCLOSURES, TimeUp, _close_disclosures, SumPhase.DONE, SumPhase.ABANDONED),
-        *(row(phase, MessagesLost, _ask_again, phase) for phase in _ASKING),
+        *(row(phase, MessagesLost, _ask_again, phase) for phase in ASKING),
         # Late, repeated or too early: of no use, and no defect of ours.
         *(row(phase, kind, _stay, phase) for phase in SumPhase for kind in _KINDS if _AWAITED.get(phase) is not kind),
     )
@@ -82,7 +82,7 @@ class SumPhase(enum.Enum):
 
 
 _KINDS: tuple[type[Up], ...] = (MemberKeys, Shares, MaskedUpdate, Confirmation, Disclosure)
-_ASKING = (SumPhase.SHARES, SumPhase.REPORTS, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES)
+ASKING = (SumPhase.SHARES, SumPhase.REPORTS, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES)
 """Phases in which devices have something to answer."""
 _AWAITED = dict(zip(SumPhase, _KINDS, strict=False))
 _ANY_PRIVATE_KEY = b"\x01" * KEY_BYTES
