@@ -20,7 +20,7 @@ from coordinator.rounds.lease import Lease, counted_rounds
 from coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
 from coordinator.web.words import duration, in_words, percent, si_bytes
 from wire.errors import ConfigError
-from wire.identifiers import device_id
+from wire.identifiers import DeviceId, device_id
 
 _FACTS = {
     "presence": "connection",
@@ -43,7 +43,6 @@ _FACTS = {
     "remedy": "what to do",
 }
 _PAGE = 1_000
-_MOST_LABELLED = 1_000_000
 _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")
 
 
@@ -210,10 +209,10 @@ def label_devices(
 ) -> None:
     """Give labels to devices, and take others away; a pattern such as 'pi-*' stands for all known devices like it."""
     config = configuration(config_path)
-    known: list[str] = []
+    known: list[DeviceId] = []
     if any("*" in name for name in names):
         with opened(config) as database, database.transaction() as view:
-            known = [lease.device for lease in view.leases_after(_MOST_LABELLED, "")]
+            known = view.devices_with(())
     chosen = [d for name in names for d in (fnmatch.filter(known, name) if "*" in name else [device_id(name)])]
     if not chosen:
         msg = f"no known device is like {', '.join(names)}; 'device list' shows the last ones"
