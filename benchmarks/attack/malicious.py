@@ -8,6 +8,7 @@ With u the update that a device trained, |u| its norm, m malicious devices in a 
     label-shift        u, trained on text whose target words are all moved by half the vocabulary
     model-replacement  N / m times the update towards a model with a backdoor, once: in the last round, so that no
                        later round heals it
+    repeated           the same in every round
     stealthy           the same update scaled to the norm of an honest one, in every round
     sybils             stealthy, but one attacker holds all the malicious seats, and sends one update under names that
                        are new in each round
@@ -46,11 +47,12 @@ class Attack(enum.Enum):
     RANDOM = "random"
     LABEL_SHIFT = "label-shift"
     MODEL_REPLACEMENT = "model-replacement"
+    REPEATED = "repeated"
     STEALTHY = "stealthy"
     SYBILS = "sybils"
 
 
-BACKDOORS = frozenset({Attack.MODEL_REPLACEMENT, Attack.STEALTHY, Attack.SYBILS})
+BACKDOORS = frozenset({Attack.MODEL_REPLACEMENT, Attack.REPEATED, Attack.STEALTHY, Attack.SYBILS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def forged(attack: Attack, update: Vector, situation: Situation, generator: np.r
             factor = -1.0
         case Attack.SCALED:
             factor = SCALE
-        case Attack.MODEL_REPLACEMENT:
+        case Attack.MODEL_REPLACEMENT | Attack.REPEATED:
             factor = situation.boost
         case Attack.STEALTHY | Attack.SYBILS:
             factor = min(1.0, situation.honest_norm / max(_norm(update), 1e-30))

@@ -156,6 +156,7 @@ def _aggregate(
         metrics=None,
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,
+        left_out=averaged.left_out,
         transfers=tuple(transfer for transfer, _ in ways),
         mask=next_mask(job.codec, change, layout, rng, artifacts),
         federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),

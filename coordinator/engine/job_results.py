@@ -63,7 +63,7 @@ class JobResults:
                 self._forget(unit, StartAggregation(number))
                 state = _committing(unit, number)
                 if state is not None:
-                    _name_unreadable(unit, number, devices)
+                    _name("reports_unreadable", unit, number, devices)
                     unit.step(state.task, ReportsUnreadable(devices, unit.now_s))
             case FiguresDone(number, federated):
                 self._forget(unit, StartAggregation(number))
@@ -123,7 +123,9 @@ class JobResults:
         if done.metrics is not None:
             _tell(unit, number, done.metrics)
         if done.unreadable:
-            _name_unreadable(unit, done.round, done.unreadable)
+            _name("reports_unreadable", unit, done.round, done.unreadable)
+        if done.left_out:
+            _name("reports_left_out", unit, done.round, done.left_out)
         unit.step(task, AggregationFinished(number, unit.now_s, done.unreadable))
 
 
@@ -132,12 +134,10 @@ def _committing(unit: UnitOfWork, number: int) -> Round | None:
     return state if state is not None and state.phase is Phase.COMMITTING else None
 
 
-def _name_unreadable(unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:
-    unit.tx.count("reports_unreadable", len(devices))
+def _name(event: str, unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:
+    unit.tx.count(event, len(devices))
     names = ", ".join(devices[:NAMED])
-    unit.after_commit.append(
-        lambda: _log.warning("reports_unreadable", round=number, count=len(devices), devices=names)
-    )
+    unit.after_commit.append(lambda: _log.warning(event, round=number, count=len(devices), devices=names))
 
 
 def _tell(unit: UnitOfWork, version: int, metrics: VersionMetrics) -> None:

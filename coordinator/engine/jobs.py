@@ -148,6 +148,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         transfers: smaller downloads for devices that hold an earlier version.
         mask: coordinates for the next updates, if the codec needs them.
         unreadable: devices whose reports could not be decoded and are not in the mean.
+        left_out: devices whose updates a robust aggregation rejected.
         federated: sum of the on-device metrics of the base version.
     """
 
@@ -158,6 +159,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     metrics: VersionMetrics | None
     clip_norm: float | None = None
     unreadable: tuple[DeviceId, ...] = ()
+    left_out: tuple[DeviceId, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     mask: Artifact | None = None
     federated: Tally = Tally()

@@ -53,7 +53,7 @@ def test_malicious_updates_by_hand():
         return forged(attack, update, there, np.random.default_rng(0))
 
     assert made(Attack.SCALED).tolist() == [-300, -400]
-    assert made(Attack.MODEL_REPLACEMENT).tolist() == [12, 16]
+    assert made(Attack.MODEL_REPLACEMENT).tolist() == made(Attack.REPEATED).tolist() == [12, 16]
     assert made(Attack.SYBILS).tolist() == [3, 4], "smaller than an honest one, so it is sent as it is"
     assert np.linalg.norm(made(Attack.RANDOM)) == pytest.approx(100.0)
 

@@ -207,7 +207,8 @@ def test_the_lineage_leaves_out_reports_that_proved_unreadable(make_world):
     for device in ("a", "b"):
         report(world, device)
     done = do_job(world.worker.jobs.pop(), world.artifacts, world.private, lambda *_: world.measured)
-    world.driver.handle(JobEnded(msgspec.structs.replace(done, unreadable=("b",))))
+    world.driver.handle(JobEnded(msgspec.structs.replace(done, unreadable=("b",), left_out=("a",))))
+    assert (world.counters["reports_unreadable"], world.counters["reports_left_out"]) == (1, 1)
     lineage = world.tables.versions[1].lineage
     averaged = world.tables.reports[1, "a", 1].sha256
     assert (lineage.reports, lineage.reports_sha256) == (1, hashlib.sha256(averaged.encode()).hexdigest())
