@@ -17,9 +17,7 @@ from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
-from models.manifest import Artifact
-from wire.codec import MASKED, NAMES
-from wire.identifiers import Sha256
+from wire.codec import NAMES
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
 from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
@@ -42,13 +40,12 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # most of the dense progress for 1/100 of the values
     error_feedback: bool | None = None  # on for top-k only (ADR 7)
 
-    def choice(self, mask: Artifact | None = None) -> CodecChoice:
-        """The codec choice as sent in an assignment; ``mask`` is used only by codecs that need one."""
+    def choice(self) -> CodecChoice:
+        """The codec choice as sent in an assignment."""
         return CodecChoice(
             name=self.name,
             density=self.density,
             error_feedback=self.name.startswith(OWN_CHOICE) if self.error_feedback is None else self.error_feedback,
-            mask=Sha256(mask.sha256) if mask is not None and self.name in MASKED else None,
         )
 
 
@@ -61,6 +58,11 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
+
+    @property
+    def first_norm(self) -> float:
+        """Clip norm of updates before any is known: the longest way of a single step."""
+        return self.learning_rate * self.clip_norm
 
     def plan(self, strategy: StrategyName) -> TrainingPlan:
         """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
@@ -299,16 +301,13 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
 
 def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
     """What a task asks for that needs more than the sum of the reports."""
-    faults, cohort, codec = [], task.rules().cohort, task.codec.choice()
+    faults, cohort = [], task.rules().cohort
     if not enrolled:
         faults.append("transport must be tls, because devices sign with their enrolled keys")
     if task.kind is not Work.TRAIN or task.plan.evaluation_share:
         faults.append("kind must be train and plan.evaluation_share 0, because evaluations come from single devices")
-    if codec.name not in MASKED:
-        masked = " or ".join(sorted(MASKED))
-        faults.append(f"codec.name must be {masked}, because all devices must send the same coordinates")
-    if codec.error_feedback:
-        faults.append("codec.error_feedback must be off: whether a report counts is known only after its receipt")
+    if task.codec != CodecConfig():
+        faults.append("codec must be left out, because sums have a compressor of their own")
     if task.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
     if task.minimum < (least := least_minimum(cohort)):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.codec_study.masks import choose_mask, mask_to_bytes
 from experiments.linear.contract import State, SummedRound
-from wire.codec.masks import choose_mask, mask_to_bytes
 from wire.codec.sparsify import count_for
 from wire.parameters import ParameterLayout, Vector
 

@@ -49,7 +49,7 @@ _NORM_AND_FORM = struct.Struct("<fB")
 def codec(bits: int) -> Family:
     """The top-k codec with levels of 8 or 4 bits."""
 
-    def family(density: float, _mask: Ints) -> tuple[Write, Read]:
+    def family(density: float) -> tuple[Write, Read]:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
             sparse = top_k(delta, count_for(density, layout.size))
             levels, grid = levels_of(sparse.values, bits, rng)

@@ -16,7 +16,6 @@ model = "model"
 goal = 20
 minimum = 16
 privacy = "secure-sum"
-codec = { name = "mask-8" }
 plan = { evaluation_share = 0.0 }
 """
 READ = '[task]\nmodel = "model"\n'

@@ -13,7 +13,6 @@ SUMMED = TaskSettings(
     privacy=Privacy.SECURE_SUM,
     goal=20,
     minimum=16,
-    codec=CodecConfig(name="mask-8"),
     plan=PlanConfig(evaluation_share=0.0),
 )
 
@@ -32,8 +31,7 @@ def test_a_task_with_secure_sums_can_be_made():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"codec": CodecConfig()}, "same coordinates"),
-        ({"codec": CodecConfig(name="mask-8", error_feedback=True)}, "error_feedback must be off"),
+        ({"codec": CodecConfig(name="topk-8")}, "codec must be left out"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.MULTI_KRUM)}, "compares single reports"),
         ({"plan": PlanConfig(evaluation_share=0.1)}, "evaluations come from single devices"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.codec_study.masks import choose_mask, mask_from_bytes, mask_to_bytes
 from tests.wire.strategies import layouts
-from wire.codec.masks import choose_mask, mask_from_bytes, mask_to_bytes
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.parameters import ParameterLayout, ParameterSpec
 

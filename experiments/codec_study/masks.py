@@ -1,14 +1,8 @@
-"""The masked codecs: the coordinator chooses the coordinates for all devices of a round, so reports need no positions.
+"""Masked codecs: the coordinator chooses the coordinates for all devices of a round, so reports need no positions.
 
-Positions that a device chose itself reveal which words were typed on it. A mask reveals nothing and gives every report
-the same length. It is an artifact like the model's: named by its sha256 and fetched once per round.
-
-Each device scales by its own largest value, so levels of two devices cannot be added. In a secure sum they are on one
-grid for all devices (:mod:`wire.secure_sum.order`), and only the mask is used.
-
-A mask holds the largest coordinates of the last committed update and a share of random others. The random ones are
-needed because the next update may have other large coordinates, and one that was never in a mask could not show that
-it matters.
+They are not in the product: they learn less than codecs of a device's own choice, and in sums less than low rank. A
+mask holds the largest coordinates of the last committed update and a share of random others, because the next update
+may have other large coordinates, and one that was never in a mask could not show that it matters.
 """
 
 from __future__ import annotations
@@ -18,14 +12,17 @@ import struct
 import numpy as np
 
 from wire.codec import modelled
-from wire.codec.contract import Encoded, Family, Read, Received, Write
+from wire.codec.contract import Codec, Encoded, Received
 from wire.codec.quantize import Grid, Ints, dequantize, norm
 from wire.codec.sparsify import Sparse, top_k
 from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes, levels_of, pack_levels, unpack_levels
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
 MAGIC = b"NJM1"
+MASKED = {"mask-8": 8, "mask-4": 4}
+"""Bits of the codecs that need a mask."""
 _HEAD = struct.Struct("<4s8sI")
 
 
@@ -89,22 +86,24 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
         raise RemoteProtocolError(msg, code="mask") from error
 
 
-def codec(bits: int) -> Family:
-    """The masked codec with levels of 8 or 4 bits."""
+def masked_codec(choice: CodecChoice, mask: Ints) -> Codec:
+    """The codec ``mask-8`` or ``mask-4`` of a round with this mask.
 
-    def family(_density: float, mask: Ints) -> tuple[Write, Read]:
-        def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
-            levels, grid = levels_of(delta[mask], bits, rng)
-            sent = Sparse(layout.size, mask, dequantize(levels, grid))
-            return Encoded(lambda: grid_to_bytes(grid) + pack_levels(levels, grid.most), sent)
+    >>> masked_codec(CodecChoice(name="mask-8"), np.arange(3)).wire_id
+    6
+    """
+    bits = MASKED[choice.name]
 
-        def read(payload: bytes, layout: ParameterLayout) -> Received:
-            levels, grid = _levels(payload, mask, bits)
-            return Received(norm(levels, grid), lambda: Sparse(layout.size, mask, dequantize(levels, grid)))
+    def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
+        levels, grid = levels_of(delta[mask], bits, rng)
+        sent = Sparse(layout.size, mask, dequantize(levels, grid))
+        return Encoded(lambda: grid_to_bytes(grid) + pack_levels(levels, grid.most), sent)
 
-        return write, read
+    def read(payload: bytes, layout: ParameterLayout) -> Received:
+        levels, grid = _levels(payload, mask, bits)
+        return Received(norm(levels, grid), lambda: Sparse(layout.size, mask, dequantize(levels, grid)))
 
-    return family
+    return Codec(choice.name, 6 if bits == 8 else 7, write, read)
 
 
 def _levels(payload: bytes, mask: Ints, bits: int) -> tuple[Ints, Grid]:
