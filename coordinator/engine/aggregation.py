@@ -40,7 +40,7 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.summed import RANK, SumAveraged, average_of_sum, first_bases
+from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for
 from coordinator.learning.unmasking import unmasked_sum
 from coordinator.ports import BlobStore, PrivateStore
 from host.primitives import LibraryPrimitives
@@ -182,7 +182,7 @@ def with_bases(manifest: Manifest, privacy: Privacy, seed: int, artifacts: BlobS
         return manifest
     if manifest.bases is not None:
         try:
-            from_bytes(artifacts.get(manifest.bases.sha256), manifest.layout, RANK)
+            from_bytes(artifacts.get(manifest.bases.sha256), manifest.layout, rank_for(manifest.layout))
         except RemoteProtocolError:
             pass  # of another rank
         else:

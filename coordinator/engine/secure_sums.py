@@ -164,6 +164,7 @@ class SecureSums:
                 unit.tx.draw_number(unit.now_s),
                 state.rules.minimum,
                 state.rules.cohort,
+                layout,
                 record.settings.plan.first_norm if base.clip_norm is None else base.clip_norm,
             )
             terms = terms_of(order, layout, state.rules.minimum, self._population, state.task, state.number)

@@ -21,8 +21,9 @@ from wire.secure_sum.masks import Words
 from wire.secure_sum.order import SumOrder, read_sum
 from wire.secure_sum.terms import threshold_for
 
-RANK = Rank(rows=10_000, right=2, left=8)
-"""The most that fits 60 kB for the large model (docs/experiments.md)."""
+RANKS = (Rank(rows=10_000, right=8, left=16), Rank(rows=10_000, right=2, left=8))
+MOST_BYTES = 60_000
+"""Devices give values of the first rank that fits this; the small model takes the first (docs/experiments.md)."""
 BITS, LEAST_LEVELS = 11, 10
 """Bits of a number, and its levels on either side, which cohorts of more than a hundred need more bits for."""
 MOST_EXAMPLES = 100
@@ -45,20 +46,31 @@ class SumAveraged:
     bases: bytes
 
 
-def sum_order(number: int, minimum: int, cohort: int, clip_norm: float) -> SumOrder:
+def rank_for(layout: ParameterLayout) -> Rank:
+    """The rank at which updates to a model are summed.
+
+    >>> from models.configurations import configuration
+    >>> [rank_for(configuration(name).layout(size)).right for name, size in (("tiny", 2000), ("gboard", 10_000))]
+    [8, 2]
+    """
+    return next((rank for rank in RANKS if BITS * sum(group_sizes(layout, rank)) <= 8 * MOST_BYTES), RANKS[-1])
+
+
+def sum_order(number: int, minimum: int, cohort: int, layout: ParameterLayout, clip_norm: float) -> SumOrder:
     """What the devices of a round are asked to give.
 
     Args:
         number: tells sessions apart, with the round's number.
         minimum: fewest reports in the sum.
         cohort: most devices.
+        layout: layout of the model.
         clip_norm: C.
     """
     return SumOrder(
         number=number,
         threshold=threshold_for(minimum),
         cohort=cohort,
-        rank=RANK,
+        rank=rank_for(layout),
         grid=Grid.of(max(BITS, (2 * LEAST_LEVELS * cohort).bit_length()), cohort),
         clip_norm=clip_norm,
         most_examples=MOST_EXAMPLES,
@@ -67,8 +79,9 @@ def sum_order(number: int, minimum: int, cohort: int, clip_norm: float) -> SumOr
 
 def first_bases(layout: ParameterLayout, rng: np.random.Generator) -> bytes:
     """What the devices of a first round are sent: random bases."""
-    spread = np.full(len(group_sizes(layout, RANK)), FIRST_SPREAD, np.float32)
-    return to_bytes(bases_of(np.zeros(layout.size, np.float32), layout, RANK, rng), spread)
+    rank = rank_for(layout)
+    spread = np.full(len(group_sizes(layout, rank)), FIRST_SPREAD, np.float32)
+    return to_bytes(bases_of(np.zeros(layout.size, np.float32), layout, rank, rng), spread)
 
 
 def average_of_sum(
@@ -107,5 +120,5 @@ def average_of_sum(
     return SumAveraged(
         Averaged(following, state, next_clip_norm(order.clip_norm, within), unreadable=()),
         average,
-        to_bytes(bases_of(average, layout, RANK, rng), found.spread),
+        to_bytes(bases_of(average, layout, order.rank, rng), found.spread),
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.accounting import calibrated
@@ -24,6 +25,8 @@ from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
+MINIMUM = 10
+"""As in ``[limits]``."""
 KEEP_SHARE = 0.5
 """A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
@@ -57,7 +60,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
-    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
+    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows whether a round helped; 0 with privacy
 
     @property
     def first_norm(self) -> float:
@@ -184,7 +187,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: Work = Work.TRAIN  # train makes versions
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
-    minimum: Count = 10  # fewest reports; as in ``[limits]``
+    minimum: Count = MINIMUM  # fewest reports; as in ``[limits]``; more with secure-sum
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # seats per goal; 6 to 10 % drop out (Bonawitz et al.)
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
@@ -204,6 +207,15 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     dp: DpConfig = DpConfig()
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
+
+    def __post_init__(self) -> None:
+        """Replace defaults that ``privacy`` cannot have: it needs no evaluations, and devices for one sum only."""
+        if self.privacy is Privacy.NONE or self.kind is not Work.TRAIN:
+            return
+        if self.plan.evaluation_share == PlanConfig().evaluation_share:
+            force_setattr(self, "plan", replace(self.plan, evaluation_share=0.0))
+        if self.privacy is Privacy.SECURE_SUM and self.minimum == MINIMUM:
+            force_setattr(self, "minimum", max(MINIMUM, least_minimum(self.rules().cohort)))
 
     def rules(self, *, trial: bool = False) -> RoundRules:
         """The rules of a round of this task; in a trial a single device is enough."""

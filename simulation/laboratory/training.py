@@ -256,7 +256,7 @@ def run(
 def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], number: int) -> tuple[Averaged, _State]:
     """Average what the devices would give to a secure sum."""
     experiment, seed, layout = prepared.experiment, prepared.seed, prepared.layout
-    order = _order(experiment, number, state.clip_norm)
+    order = _order(prepared, number, state.clip_norm)
     bases, spread = from_bytes(state.bases, layout, order.rank)
     total = np.zeros(_terms(prepared, order).values, np.uint32)
     for each in reports:
@@ -278,9 +278,9 @@ def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], nu
     return found.averaged, replace(state, summed=found.average, bases=found.bases)
 
 
-def _order(experiment: Experiment, number: int, clip_norm: float | None = None) -> SumOrder:
-    size = experiment.cohort.size
-    return sum_order(number, size, size, experiment.plan.first_norm if clip_norm is None else clip_norm)
+def _order(prepared: Prepared, number: int, clip_norm: float | None = None) -> SumOrder:
+    size, first = prepared.experiment.cohort.size, prepared.experiment.plan.first_norm
+    return sum_order(number, size, size, prepared.layout, first if clip_norm is None else clip_norm)
 
 
 def _terms(prepared: Prepared, order: SumOrder) -> Terms:
@@ -441,7 +441,7 @@ def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     assert each.payload is not None, "the round is measured"
     codec, payload = codec_for(prepared.experiment.codec.choice()).wire_id, each.payload
     if prepared.experiment.privacy is Privacy.SECURE_SUM:
-        terms = _terms(prepared, _order(prepared.experiment, number, 1.0))
+        terms = _terms(prepared, _order(prepared, number))
         masked = MaskedUpdate(terms.session, bytes(SIGNATURE_BYTES), bytes(packed_bytes(terms)))
         codec, payload = MASKED_UPDATE, encode(masked)
     sent = Report(

@@ -13,10 +13,7 @@ from tests.coordinator.model_folder import write_model
 SUMMED = """transport = "tls"
 [task]
 model = "model"
-goal = 20
-minimum = 16
 privacy = "secure-sum"
-plan = { evaluation_share = 0.0 }
 """
 READ = '[task]\nmodel = "model"\n'
 

@@ -6,8 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from coordinator.engine.aggregation import with_bases
 from coordinator.engine.jobs import AggregationJob
 from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.strategies import state_from_bytes
 from coordinator.rounds.round import Phase
 from coordinator.tasks.settings import PlanConfig
 from edge_agent.core import secure_sum as device_side
@@ -20,7 +22,7 @@ from tests.secure_sums import PRIMITIVES
 from wire import frame, topics
 from wire.messages import Assignment, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
-from wire.secure_sum.low_rank import from_bytes
+from wire.secure_sum.low_rank import Rank, from_bytes
 from wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
 from wire.secure_sum.order import contribution, read_sum, terms_of
 
@@ -159,6 +161,28 @@ def test_a_round_commits_the_mean_of_a_sum_and_keeps_nothing(world):
     assert_is_the_mean(world, *NAMES)
     assert (world.rows("secure_sums"), world.rows("report_frames")) == (0, 0)
     assert all(world.transport.to(name, Receipt)[-1].verdict is Verdict.ACCEPTED for name in NAMES)
+
+
+def test_the_next_round_sums_with_bases_that_follow_from_the_sum(world):
+    world.begin()
+    world.talk()
+    world.work()
+    with world.repository.transaction() as tx:
+        first, second = (Manifest.decode(world.artifacts.get(tx.version(number).manifest)) for number in (0, 1))
+        kept = world.private.state(tx.version(1).optimizer_state)
+    assert first.bases != second.bases
+    average = state_from_bytes(kept, "fedavg", np.zeros((1, LAYOUT.size)))
+    assert np.abs(average - expected(world, *NAMES).mean / 2).max() < 1e-6, "half of it, after zeros"
+
+
+def test_first_bases_are_made_once_and_again_only_for_another_rank(world, monkeypatch):
+    given = (Privacy.SECURE_SUM, world.config.seed, world.artifacts)
+    with world.repository.transaction() as tx:
+        first = Manifest.decode(world.artifacts.get(tx.version(0).manifest))
+    assert with_bases(first, *given) == first
+    monkeypatch.setattr("coordinator.learning.summed.RANKS", (Rank(rows=9, right=1, left=1),))
+    assert with_bases(first, *given).bases != first.bases
+    assert with_bases(first, Privacy.NONE, *given[1:]) == first
 
 
 def test_the_assignment_says_how_updates_are_summed_and_asks_for_no_more(world):
