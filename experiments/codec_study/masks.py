@@ -7,7 +7,7 @@ may have other large coordinates, and one that was never in a mask could not sho
 
 from __future__ import annotations
 
-import struct
+import math
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
-MAGIC = b"NJM1"
 MASKED = {"mask-8": 8, "mask-4": 4}
 """Bits of the codecs that need a mask."""
-_HEAD = struct.Struct("<4s8sI")
 
 
 def choose_mask(
@@ -53,37 +51,15 @@ def choose_mask(
     return np.sort(np.concatenate([kept, rng.choice(others, count - largest, replace=False)])).astype(np.int64)
 
 
-def mask_to_bytes(indices: Ints, layout: ParameterLayout) -> bytes:
-    """Encode a mask as an artifact.
+def mask_bytes(indices: Ints, layout: ParameterLayout) -> int:
+    """Bytes of a mask that devices are sent: its entropy-coded positions, and 16 for what and how many they are.
 
-    Args:
-        indices: (k,) int64, strictly ascending, in [0, n).
-        layout: layout of the n parameters.
+    >>> from wire.parameters import ParameterSpec
+    >>> mask_bytes(np.arange(0, 90, 9), ParameterLayout((ParameterSpec("kernel", (10, 9)),)))
+    19
     """
-    head = _HEAD.pack(MAGIC, bytes.fromhex(layout.fingerprint), indices.size)
-    return head + modelled.encode(indices, None, layout).data
-
-
-def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
-    """Inverse of :func:`mask_to_bytes`.
-
-    Raises:
-        RemoteProtocolError: the data is not a mask for this layout.
-    """
-    if len(data) < _HEAD.size:
-        msg = f"a mask has at least {_HEAD.size} bytes, got {len(data)}"
-        raise RemoteProtocolError(msg, code="mask")
-    magic, fingerprint, count = _HEAD.unpack_from(data)
-    if magic != MAGIC or fingerprint.hex() != layout.fingerprint or count > layout.size:
-        msg = (
-            f"expected a mask for layout {layout.fingerprint}, got {magic!r} {fingerprint.hex()} of {count} coordinates"
-        )
-        raise RemoteProtocolError(msg, code="mask")
-    try:
-        return modelled.decode(data[_HEAD.size :], count, layout, with_levels=False)[0]
-    except RemoteProtocolError as error:
-        msg = f"the coordinates of a mask cannot be read: {error}"
-        raise RemoteProtocolError(msg, code="mask") from error
+    ones = np.ones_like(indices)
+    return 16 + math.ceil(modelled.encode(indices, ones, layout, 1).position_bits / 8)
 
 
 def masked_codec(choice: CodecChoice, mask: Ints) -> Codec:

@@ -112,7 +112,7 @@ def test_a_model_body_with_claims_that_need_no_words_ends_where_the_bytes_end():
     for count in (TINY.size, 10_000):
         honest = modelled.encode(np.arange(count), np.ones(count, np.int64), TINY, 7).data
         for length in range(0, len(honest), len(honest) // 3):
-            read = partial(modelled.decode, honest[:length], count, TINY, with_levels=True, most=7)
+            read = partial(modelled.decode, honest[:length], count, TINY, most=7)
             assert peak_bytes(read) < BYTES_A_PARAMETER * TINY.size
 
 

@@ -103,7 +103,7 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
     head = _read_head(payload, layout, bits)
     body, most = payload[head.size :], head.grid.most
     if head.form == FORM_MODELLED:
-        indices, levels = modelled.decode(body, head.k, layout, with_levels=True, most=most)
+        indices, levels = modelled.decode(body, head.k, layout, most=most)
     else:
         indices, levels = _from_bitmap_body(body, head.k, layout, most)
     if _head_norm(levels, head.grid) != head.norm:
