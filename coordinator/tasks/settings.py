@@ -215,7 +215,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.plan.evaluation_share == PlanConfig().evaluation_share:
             force_setattr(self, "plan", replace(self.plan, evaluation_share=0.0))
         if self.privacy is Privacy.SECURE_SUM and self.minimum == MINIMUM:
-            force_setattr(self, "minimum", max(MINIMUM, least_minimum(self.rules().cohort)))
+            force_setattr(self, "minimum", max(MINIMUM, least_minimum(min(self.rules().cohort, MOST_MEMBERS))))
 
     def rules(self, *, trial: bool = False) -> RoundRules:
         """The rules of a round of this task; in a trial a single device is enough."""
@@ -322,7 +322,7 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
         faults.append("codec must be left out, because sums have a compressor of their own")
     if task.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
-    if task.minimum < (least := least_minimum(cohort)):
+    if task.minimum < (least := least_minimum(min(cohort, MOST_MEMBERS))):
         faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:
         faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")

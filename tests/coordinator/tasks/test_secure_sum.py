@@ -33,6 +33,7 @@ def test_a_task_with_secure_sums_can_be_made():
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),
         ({"minimum": 15}, "minimum must be at least 16 of 26 devices"),
         ({"goal": 900, "minimum": 800}, "at most 1000 devices, not 1170"),
+        ({"goal": 2**31, "minimum": 10}, "at most 1000 devices"),
     ],
 )
 def test_what_needs_more_than_the_sum_is_refused_with_the_reason(changes, reason):
