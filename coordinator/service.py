@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 
 from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.engine.aggregation import with_mask
+from coordinator.engine.aggregation import with_bases
 from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
 from coordinator.engine.effects import EvaluateVersion
@@ -252,14 +252,14 @@ def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileB
         task = config.task
         current = tx.current_version(task.name)
         if current is not None:
-            manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), task.codec, config.seed, artifacts)
-            stored = artifacts.put(manifest.encode())
+            manifest = Manifest.decode(artifacts.get(current.manifest))
+            stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
             tx.save_version(msgspec.structs.replace(current, manifest=stored))
             _measure_again(config, tx)
             return
         number = 0 if tx.current_version() is None else tx.last_version_number() + 1
         manifest = msgspec.structs.replace(import_model(task.model, artifacts), version=number)
-        stored = artifacts.put(with_mask(manifest, task.codec, config.seed, artifacts).encode())
+        stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
         tx.add_version(
             VersionRecord(
                 version=number,

@@ -76,7 +76,7 @@ class Model:
         program: path of the ``.tflite`` file.
         weights: path of the flat weights.
         vocabulary: path of the word list.
-        mask: path of the coordinates of updates, if the manifest has some.
+        bases: path of the bases of updates for secure sums, if the manifest has some.
         lexicons: the lexicons on this device, language -> path.
         ngram: the n-gram model; None if this device has none.
     """
@@ -86,7 +86,7 @@ class Model:
     program: Path
     weights: Path
     vocabulary: Path
-    mask: Path | None = None
+    bases: Path | None = None
     lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
     ngram: Path | None = None
 

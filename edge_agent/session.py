@@ -25,14 +25,14 @@ from host.files import replace_file
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback
-from wire.codec.masks import mask_from_bytes
 from wire.codec.sparsify import count_for
 from wire.errors import RemoteProtocolError
 from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
 from wire.limits import Limits, outside
 from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
-from wire.secure_sum.order import contribution
+from wire.secure_sum.low_rank import Bases, from_bytes
+from wire.secure_sum.order import SumOrder, contribution, values_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,12 +137,14 @@ def prepare(
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
-    mask = _mask(assignment, model)
-    if mask is not None and mask.size > count_for(limits.density, model.manifest.layout.size):
-        _refuse_any([f"mask: expected a share of at most {limits.density:g} of the model, got {mask.size}"], trust)
-    if order is not None and (mask is None or mask.size != order.coordinates):
-        msg = f"expected a mask of {order.coordinates} coordinates for the secure sum"
-        raise RemoteProtocolError(msg, code="mask")
+    if order is not None:
+        layout = model.manifest.layout
+        values = values_of(order, layout)
+        if limits.density < 1 and values > count_for(limits.density, layout.size):
+            share = values / layout.size
+            fault = f"secure_sum.rank: expected a share of at most {limits.density:g} of the model, got {share:.2g}"
+            _refuse_any([fault], trust)
+        _bases(order, model)
     return model
 
 
@@ -233,7 +235,7 @@ def train_and_encode(
     """
     assignment, model = task.assignment, task.model
     manifest, generator = model.manifest, np.random.default_rng(task.seed)
-    codec = codec_for(assignment.codec, _mask(assignment, model))
+    codec = codec_for(assignment.codec)
     vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
     shape = (manifest.batch_rows, manifest.sequence_length)
     texts, kept = held_out(task.texts, assignment.plan.evaluation_share)
@@ -258,7 +260,7 @@ def train_and_encode(
 
     layout = manifest.layout
     if assignment.secure_sum is not None:
-        return _contributed(task, trained, generator)
+        return _contributed(task, assignment.secure_sum, trained, generator)
     following: Vector | None = None
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
@@ -285,14 +287,13 @@ def train_and_encode(
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
 
 
-def _contributed(task: SessionTask, trained: TrainedUpdate, generator: np.random.Generator) -> Produced:
+def _contributed(
+    task: SessionTask, order: SumOrder, trained: TrainedUpdate, generator: np.random.Generator
+) -> Produced:
     """A contribution to a secure sum, and the report that it goes into, whose figures say nothing."""
-    assignment, model = task.assignment, task.model
-    mask, order = _mask(assignment, model), assignment.secure_sum
-    if mask is None or order is None:
-        msg = "a secure sum needs the mask of the round"
-        raise RemoteProtocolError(msg, code="mask")
-    words = contribution(trained.delta[mask], trained.num_examples, order, generator)
+    bases, spread = _bases(order, task.model)
+    layout = task.model.manifest.layout
+    words = contribution(trained.delta, trained.num_examples, order, layout, bases, spread, generator)
     report = _new_report(task, MASKED_UPDATE)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, words=words)
 
@@ -386,11 +387,9 @@ def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, 
     return chosen
 
 
-def _mask(assignment: Assignment, model: Model) -> npt.NDArray[np.int64] | None:
-    """The mask that the assignment names; it must be the one in the model's manifest, whose hash covers it."""
-    if assignment.codec.mask is None:
-        return None
-    if model.mask is None or model.mask.name != assignment.codec.mask:
-        msg = f"the assignment names mask {assignment.codec.mask[:12]}, the manifest of its model does not"
-        raise RemoteProtocolError(msg, code="mask")
-    return mask_from_bytes(model.mask.read_bytes(), model.manifest.layout)
+def _bases(order: SumOrder, model: Model) -> tuple[tuple[Bases, ...], Vector]:
+    """The bases and the spread of a secure sum; the hash of the model's manifest, which is signed, covers them."""
+    if model.bases is None:
+        msg = "the assignment asks for a secure sum, and the manifest of its model names no bases"
+        raise RemoteProtocolError(msg, code="bases")
+    return from_bytes(model.bases.read_bytes(), model.manifest.layout, order.rank)

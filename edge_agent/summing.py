@@ -54,7 +54,8 @@ def enlist(
     if last is not None and (order.number, assignment.round) <= (last.number, last.round):
         msg = f"expected a secure sum after that of round {last.round}, got one of round {assignment.round}"
         raise RemoteProtocolError(msg, code="rollback")
-    terms = terms_of(order, assignment.minimum, population, assignment.task, assignment.round)
+    layout = model.manifest.layout
+    terms = terms_of(order, layout, assignment.minimum, population, assignment.task, assignment.round)
     step = machine(JoinSum(terms))
     joined = SumState(order.number, assignment.round, terms.session, step.phase, step.state)
     return Enlisted(model, joined, step.sent)

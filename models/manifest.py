@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         hidden: H, size of the state c.
         minimum_agent_version: the oldest agent that may run this program, ``major.minor.patch``.
         transfers: smaller downloads for the same weights.
-        mask: the coordinates of updates against this version, for codecs whose coordinates the coordinator chooses.
+        bases: what devices encode updates against this version with, for secure sums (:mod:`wire.secure_sum.low_rank`).
         lexicons: lexicons for keyboards, in order of language.
         ngram: n-gram model of public text, which keyboards mix with the model; None if there is none.
     """
@@ -97,7 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     hidden: Annotated[int, Meta(ge=1, le=1 << 16)]
     minimum_agent_version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\Z", max_length=32)]
     transfers: Annotated[tuple[Transfer, ...], Meta(max_length=64)] = ()
-    mask: Artifact | None = None
+    bases: Artifact | None = None
     lexicons: Annotated[tuple[LexiconFile, ...], Meta(max_length=64)] = ()
     ngram: Artifact | None = None
 

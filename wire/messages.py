@@ -115,8 +115,6 @@ class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
     density: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
     """Share of the coordinates that a top-k codec sends."""
     error_feedback: bool = False
-    mask: _Hash | None = None
-    """Hash of the artifact with the coordinates of a masked codec."""
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +177,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     minimum: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
     """Fewest reports in a published mean."""
     secure_sum: SumOrder | None = None
-    """How the updates are summed, if the coordinator learns only their sum; ``codec`` then only names the mask."""
+    """How the updates are summed, if the coordinator learns only their sum; ``codec`` then means nothing."""
     privacy: PrivacyTerms | None = None
     """The differential privacy of the task; None if it has none."""
     number: _Count = 0

@@ -21,7 +21,7 @@ from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import Aggregation, optimizer_for
 from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, strategy_faults
 from simulation.laboratory.clients import Reported, as_read
-from wire.codec import MASKED, NAMES, Sparse, codec_for
+from wire.codec import NAMES, Sparse, codec_for
 from wire.errors import ConfigError
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
@@ -111,7 +111,7 @@ def defence(name: str, cohort: int) -> Defence:
         return Defence(name, dense.choice(), mean, clips=False, reports_readable=False)
     rule, _, coded = name.partition("@")
     possible = [each.value for each in Aggregation]
-    if rule not in possible or (coded and (coded not in NAMES or coded in MASKED)):
+    if rule not in possible or (coded and coded not in NAMES):
         msg = f"--defences: expected default, none, secure-sum, or {', '.join(possible)} with @CODEC, got {name!r}"
         raise ConfigError(msg)
     codec = CodecConfig(name=coded) if coded else usual

@@ -23,13 +23,13 @@ from coordinator.engine.jobs import (
     Job,
     ReportFile,
     Result,
-    SummedReports,
     TooFewReadable,
     VersionMetrics,
 )
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
-from coordinator.learning.fedavg import Averaged, ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import (
@@ -40,24 +40,19 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.summed import average_of_sum
+from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for
+from coordinator.learning.unmasking import unmasked_sum
 from coordinator.ports import BlobStore, PrivateStore
-from coordinator.tasks.settings import CodecConfig
 from host.primitives import LibraryPrimitives
 from models.manifest import Artifact, Manifest
 from wire import frame
-from wire.codec import MASKED, Codec, codec_for
-from wire.codec.masks import choose_mask, mask_from_bytes, mask_to_bytes
-from wire.codec.quantize import Ints
-from wire.codec.sparsify import count_for
+from wire.codec import codec_for
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+from wire.parameters import Vector, weights_from_bytes, weights_to_bytes
+from wire.secure_sum.low_rank import from_bytes
 from wire.secure_sum.messages import MaskedUpdate, decode_up
 
-RANDOM_SHARE = 0.2
-"""Share of a mask's coordinates drawn at random: a coordinate that is never sent cannot show that it matters."""
 _NOISE = 1
 """Part of the seed of an aggregation's noise, so that it is not the noise of rounding."""
 
@@ -102,8 +97,9 @@ def _aggregate(
     private: PrivateStore,
 ) -> AggregationDone | TooFewReadable:
     layout, optimizer = manifest.layout, optimizer_for(job.strategy, job.committed)
-    codec = asked_codec(job.codec, manifest, artifacts)
-    state, residual = _state(job, optimizer, layout.size, private)
+    state, residual, average = _state(job, optimizer, layout.size, private)
+    rng = np.random.default_rng([job.seed, job.round])
+    summed: SumAveraged | None = None
     evaluations: dict[DeviceId, frame.LocalEvaluation] = {}
 
     def payload(stored: ReportFile) -> bytes:
@@ -120,13 +116,25 @@ def _aggregate(
         aggregate = noised_mean(noise, job.step)
     try:
         if job.summed is not None:
-            averaged = _average_of_sum(job, job.summed, manifest, weights, state, optimizer, artifacts, private)
+            summed = average_of_sum(
+                weights,
+                state,
+                average.astype(np.float32),
+                unmasked_sum(job.summed.plan, _masked(job, private), LibraryPrimitives()),
+                len(job.summed.plan.members),
+                job.summed.order,
+                layout,
+                _bases(manifest, artifacts),
+                optimizer,
+                rng,
+            )
+            averaged = summed.averaged
         else:
             averaged = federated_average(
                 weights,
                 state,
                 updates,
-                codec,
+                codec_for(job.codec),
                 layout,
                 optimizer,
                 job.clip_norm if noise is None else noise.clip_norm,
@@ -136,15 +144,14 @@ def _aggregate(
             )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
-    rng = np.random.default_rng([job.seed, job.round])
     published = publish(weights, averaged.weights + residual, job.downlink, layout, rng)
     following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.strategy.server_learning_rate"
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
-    change = (following.astype(np.float64) - weights.astype(np.float64)).astype(np.float32)
-    kept = averaged.state if published.residual is None else np.vstack([averaged.state, published.residual])
+    further = (published.residual, None if summed is None else summed.average)
+    kept: State = np.vstack([averaged.state, *(each for each in further if each is not None)]).astype(np.float64)
     ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
     for _, file in ways:
         artifacts.put(file)
@@ -158,77 +165,43 @@ def _aggregate(
         unreadable=averaged.unreadable,
         left_out=averaged.left_out,
         transfers=tuple(transfer for transfer, _ in ways),
-        mask=next_mask(job.codec, change, layout, rng, artifacts),
+        bases=None if summed is None else _stored(summed.bases, artifacts),
         federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
     )
 
 
-def _average_of_sum(
-    job: AggregationJob,
-    summed: SummedReports,
-    manifest: Manifest,
-    weights: Vector,
-    state: State,
-    optimizer: ServerOptimizer,
-    artifacts: BlobStore,
-    private: PrivateStore,
-) -> Averaged:
-    def updates() -> Iterator[bytes]:
-        for stored in job.reports:
-            update = decode_up(_read(job, stored, private).payload)
-            if isinstance(update, MaskedUpdate):
-                yield update.values
-
-    mask = _mask_of(manifest, artifacts)
-    return average_of_sum(weights, state, summed.plan, updates(), summed.order, mask, optimizer, LibraryPrimitives())
+def _masked(job: AggregationJob, private: PrivateStore) -> Iterator[bytes]:
+    for stored in job.reports:
+        update = decode_up(_read(job, stored, private).payload)
+        if isinstance(update, MaskedUpdate):
+            yield update.values
 
 
-def next_mask(
-    codec: CodecChoice,
-    last_update: Vector | None,
-    layout: ParameterLayout,
-    rng: np.random.Generator,
-    artifacts: BlobStore,
-) -> Artifact | None:
-    """Choose and store the mask of updates to the next version; None if the codec needs none."""
-    if codec.name not in MASKED:
-        return None
-    count = count_for(codec.density, layout.size)
-    data = mask_to_bytes(choose_mask(last_update, count, RANDOM_SHARE, layout.size, rng), layout)
+def with_bases(manifest: Manifest, privacy: Privacy, seed: int, artifacts: BlobStore) -> Manifest:
+    """The manifest with random bases, if the task needs some and the manifest has none of the right rank."""
+    if privacy is not Privacy.SECURE_SUM:
+        return manifest
+    if manifest.bases is not None:
+        try:
+            from_bytes(artifacts.get(manifest.bases.sha256), manifest.layout, rank_for(manifest.layout))
+        except RemoteProtocolError:
+            pass  # of another rank
+        else:
+            return manifest
+    data = first_bases(manifest.layout, np.random.default_rng([seed, manifest.version]))
+    return msgspec.structs.replace(manifest, bases=_stored(data, artifacts))
+
+
+def _stored(data: bytes, artifacts: BlobStore) -> Artifact:
     artifacts.put(data)
     return Artifact.of(data)
 
 
-def with_mask(manifest: Manifest, asked: CodecConfig, seed: int, artifacts: BlobStore) -> Manifest:
-    """The manifest with a random mask, if the task's codec needs one and the manifest has none of the right size."""
-    codec = asked.choice()
-    if codec.name not in MASKED:
-        return manifest
-    if manifest.mask is not None:
-        chosen = mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout)
-        if chosen.size == count_for(codec.density, manifest.layout.size):
-            return manifest
-    rng = np.random.default_rng([seed, manifest.version])
-    mask = next_mask(codec, None, manifest.layout, rng, artifacts)
-    return msgspec.structs.replace(manifest, mask=mask)
-
-
-def asked_codec(codec: CodecChoice, manifest: Manifest, artifacts: BlobStore) -> Codec:
-    """The codec of updates to a version, with the version's mask if the codec needs one.
-
-    Raises:
-        NightjarError: the mask is missing or damaged.
-    """
-    if codec.name not in MASKED or manifest.mask is None:
-        return codec_for(codec)
-    return codec_for(codec, _mask_of(manifest, artifacts))
-
-
-def _mask_of(manifest: Manifest, artifacts: BlobStore) -> Ints:
-    if manifest.mask is None:
-        msg = f"version {manifest.version} has no mask"
+def _bases(manifest: Manifest, artifacts: BlobStore) -> bytes:
+    if manifest.bases is None:
+        msg = f"version {manifest.version} has no bases"
         raise IntegrityError(msg)
-    return mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout)
+    return artifacts.get(manifest.bases.sha256)
 
 
 def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
@@ -256,12 +229,15 @@ def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: Private
     return report
 
 
-def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore) -> tuple[State, Wide]:
-    """The optimizer's state, and the residual of the downlink, which is stored as the row after it."""
+def _state(
+    job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore
+) -> tuple[State, Wide, Wide]:
+    """The optimizer's state, the residual of the downlink, and the average of the sums: rows in this order."""
     first = optimizer.init(size)
-    vectors = len(first)
-    if keeps_residual(job.downlink):
-        first = np.vstack([first, np.zeros(size)])
+    vectors, further = len(first), (keeps_residual(job.downlink), job.summed is not None)
+    first = np.vstack([first, *(np.zeros(size) for each in further if each)])
     if job.optimizer_state is not None and first.size:
         first = state_from_bytes(private.state(job.optimizer_state), job.strategy.name.value, first)
-    return first[:vectors], first[vectors] if len(first) > vectors else np.zeros(size)
+    rows = iter(first[vectors:])
+    residual, average = (next(rows) if each else np.zeros(size) for each in further)
+    return first[:vectors], residual, average

@@ -222,7 +222,7 @@ class EffectRunner:
                 attempt=effect.attempt,
                 version=current.base_version,
                 manifest=Sha256(context.version.manifest),
-                codec=record.settings.codec.choice(context.manifest.mask),
+                codec=record.settings.codec.choice(),
                 plan=plan,
                 report_deadline_s=remaining_s,
                 work=context.gate.kind,

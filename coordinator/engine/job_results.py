@@ -99,7 +99,7 @@ class JobResults:
             version=number,
             weights=weights,
             transfers=done.transfers,
-            mask=done.mask,
+            bases=done.bases,
         )
         made = VersionRecord(
             version=number,

@@ -86,7 +86,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates.
         downlink: how the next weights are published.
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
-        seed: seed for the next mask and for rounding.
+        seed: seed for the next bases and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: text to measure the result on; None skips the evaluation.
         summed: how to unmask the sum of the reports; None if each can be read.
@@ -146,7 +146,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         clip_norm: L2 norm that the next round's updates are clipped to; None if every update so far was zero.
         metrics: metrics of the new weights; None if they were not measured.
         transfers: smaller downloads for devices that hold an earlier version.
-        mask: coordinates for the next updates, if the codec needs them.
+        bases: what the next updates are encoded with, for secure sums.
         unreadable: devices whose reports could not be decoded and are not in the mean.
         left_out: devices whose updates a robust aggregation rejected.
         federated: sum of the on-device metrics of the base version.
@@ -161,7 +161,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     unreadable: tuple[DeviceId, ...] = ()
     left_out: tuple[DeviceId, ...] = ()
     transfers: tuple[Transfer, ...] = ()
-    mask: Artifact | None = None
+    bases: Artifact | None = None
     federated: Tally = Tally()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.engine.aggregation import asked_codec
 from coordinator.ports import BlobStore, VersionRecord
 from coordinator.rounds.admission import Requirements, Trial
 from coordinator.rounds.report_checks import max_report_bytes
@@ -15,12 +14,12 @@ from coordinator.rounds.round import Round
 from coordinator.rounds.selection import Admission
 from coordinator.tasks.record import TaskRecord
 from models.manifest import Manifest
-from wire.codec import Codec
+from wire.codec import Codec, codec_for
 from wire.identifiers import Sha256
 from wire.messages import Work
 
 MOST_KEPT = 32
-"""Maximum number of cached contexts, of open and recent rounds; a masked codec keeps its coordinates in memory."""
+"""Maximum number of cached contexts, of open and recent rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class RoundContexts:
     """Builds and caches the contexts of rounds.
 
     Args:
-        artifacts: store of manifests and masks.
+        artifacts: store of manifests.
         share: share of the devices that try a canary.
     """
 
@@ -72,7 +71,7 @@ class RoundContexts:
             context = RoundContext(
                 version=version,
                 manifest=manifest,
-                codec=asked_codec(task.settings.codec.choice(), manifest, self._artifacts),
+                codec=codec_for(task.settings.codec.choice()),
                 gate=_gate(task, manifest, trial),
                 largest_report_bytes=max_report_bytes(manifest.layout),
             )

@@ -39,7 +39,6 @@ from coordinator.rounds.secure_sum import (
     open_session,
     step,
 )
-from wire.codec.sparsify import count_for
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.frame import Report
 from wire.identifiers import DeviceId, Population
@@ -158,7 +157,6 @@ class SecureSums:
 
     def _open(self, state: Round, unit: UnitOfWork) -> None:
         record, base = unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number]
-        plan = record.settings.plan
         devices = {key: device for device in state.seats if (key := self._enrolled(device)) is not None}
         try:
             layout = self._contexts.of_round(record, base, state).manifest.layout
@@ -166,11 +164,10 @@ class SecureSums:
                 unit.tx.draw_number(unit.now_s),
                 state.rules.minimum,
                 state.rules.cohort,
-                count_for(record.settings.codec.density, layout.size),
-                # Before the first sum: the longest way of a single step.
-                plan.learning_rate * plan.clip_norm if base.clip_norm is None else base.clip_norm,
+                layout,
+                record.settings.plan.first_norm if base.clip_norm is None else base.clip_norm,
             )
-            terms = terms_of(order, state.rules.minimum, self._population, state.task, state.number)
+            terms = terms_of(order, layout, state.rules.minimum, self._population, state.task, state.number)
             session = open_session(terms, devices)
         except NightjarError as error:
             unit.step(state.task, AggregationFailed(f"the secure sum cannot begin: {error}", unit.now_s))

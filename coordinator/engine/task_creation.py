@@ -11,7 +11,7 @@ import secrets
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig
-from coordinator.engine.aggregation import with_mask
+from coordinator.engine.aggregation import with_bases
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
 from coordinator.ports import BlobStore, Lineage, TaskStore, Transaction, VersionRecord
@@ -168,8 +168,8 @@ class TaskCreator:
         except NightjarError as error:
             return OperationRefused(f"the model cannot be read: {error}")
         # The same weights get a new version number, so that the reports of the two tasks can be told apart.
-        manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
-        manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
+        manifest = replace(manifest, version=number, bases=None if imported else manifest.bases)
+        manifest = with_bases(manifest, settings.privacy, self._seed, self._artifacts)
         stored = self._artifacts.put(manifest.encode())
         return VersionRecord(
             version=number,

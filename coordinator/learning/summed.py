@@ -1,95 +1,124 @@
 """Federated averaging from a secure sum: what devices are asked to give, and the next weights from their sum. Pure.
 
-The sum gives the weighted mean, and the share of the devices whose update was within the clip norm C, from which C
-adapts as in :mod:`coordinator.learning.fedavg`. The devices clip; nobody can check it, so that one device can add
-to the sum whatever the grid holds.
+The sum gives the weighted mean at low rank (:mod:`wire.secure_sum.low_rank`), from which the bases of the next round
+follow; and the share of the devices whose update was within the clip norm C, from which C adapts as in
+:mod:`coordinator.learning.fedavg`. The devices clip; nobody can check it, so that one device can add to the sum
+whatever the grid holds.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from coordinator.learning.fedavg import Averaged, next_clip_norm
 from coordinator.learning.strategies import ServerOptimizer, State
-from coordinator.learning.unmasking import unmasked_sum
-from coordinator.rounds.secure_sum import Unmask
-from wire.codec.quantize import Ints
-from wire.parameters import Vector
-from wire.secure_sum.grid import Grid
+from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum.grid import FIRST_SPREAD, Grid
+from wire.secure_sum.low_rank import Rank, bases_of, from_bytes, group_sizes, next_average, to_bytes
+from wire.secure_sum.masks import Words
 from wire.secure_sum.order import SumOrder, read_sum
-from wire.secure_sum.primitives import Primitives
 from wire.secure_sum.terms import threshold_for
 
-LEVELS = 127
-"""Magnitude of the largest level: 8 bits, and a few more so that the sum does not wrap."""
-REACH = 8.0
-"""Largest value on the grid, in root mean squares of an update with the clip norm; values beyond it are clipped."""
+RANKS = (Rank(rows=10_000, right=8, left=16), Rank(rows=10_000, right=2, left=8))
+MOST_BYTES = 60_000
+"""Devices give values of the first rank that fits this; the small model takes the first (docs/experiments.md)."""
+BITS, LEAST_LEVELS = 11, 10
+"""Bits of a number, and its levels on either side, which cohorts of more than a hundred need more bits for."""
 MOST_EXAMPLES = 100
 """Examples (words) beyond which a device weighs no more. A cohort's median cannot be known, and what weighs little is
 lost in the rounding; with this, nearly all devices count alike."""
 
 
-def grid_for(clip_norm: float, coordinates: int) -> Grid:
-    """The common grid of a round: the only place that chooses its step.
+@dataclass(frozen=True, slots=True, eq=False)
+class SumAveraged:
+    """The result of averaging a sum.
 
-    >>> grid_for(clip_norm=127.0, coordinates=64)
-    Grid(step=1.0, most=127)
+    Attributes:
+        averaged: as from single reports.
+        average: (n,) float32, average of the mean updates so far.
+        bases: what the devices of the next round are sent.
     """
-    return Grid(step=REACH * clip_norm / math.sqrt(coordinates) / LEVELS, most=LEVELS)
+
+    averaged: Averaged
+    average: Vector
+    bases: bytes
 
 
-def sum_order(number: int, minimum: int, cohort: int, coordinates: int, clip_norm: float) -> SumOrder:
+def rank_for(layout: ParameterLayout) -> Rank:
+    """The rank at which updates to a model are summed.
+
+    >>> from models.configurations import configuration
+    >>> [rank_for(configuration(name).layout(size)).right for name, size in (("tiny", 2000), ("gboard", 10_000))]
+    [8, 2]
+    """
+    return next((rank for rank in RANKS if BITS * sum(group_sizes(layout, rank)) <= 8 * MOST_BYTES), RANKS[-1])
+
+
+def sum_order(number: int, minimum: int, cohort: int, layout: ParameterLayout, clip_norm: float) -> SumOrder:
     """What the devices of a round are asked to give.
 
     Args:
         number: tells sessions apart, with the round's number.
         minimum: fewest reports in the sum.
         cohort: most devices.
-        coordinates: size of the mask.
+        layout: layout of the model.
         clip_norm: C.
     """
     return SumOrder(
         number=number,
         threshold=threshold_for(minimum),
         cohort=cohort,
-        coordinates=coordinates,
-        grid=grid_for(clip_norm, coordinates),
+        rank=rank_for(layout),
+        grid=Grid.of(max(BITS, (2 * LEAST_LEVELS * cohort).bit_length()), cohort),
         clip_norm=clip_norm,
         most_examples=MOST_EXAMPLES,
     )
 
 
+def first_bases(layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+    """What the devices of a first round are sent: random bases."""
+    rank = rank_for(layout)
+    spread = np.full(len(group_sizes(layout, rank)), FIRST_SPREAD, np.float32)
+    return to_bytes(bases_of(np.zeros(layout.size, np.float32), layout, rank, rng), spread)
+
+
 def average_of_sum(
     weights: Vector,
     state: State,
-    plan: Unmask,
-    updates: Iterable[bytes],
+    average: Vector,
+    total: Words,
+    devices: int,
     order: SumOrder,
-    mask: Ints,
+    layout: ParameterLayout,
+    bases: bytes,
     optimizer: ServerOptimizer,
-    primitives: Primitives,
-) -> Averaged:
-    """Unmask the sum, and apply a step of the server optimizer to its mean.
+    rng: np.random.Generator,
+) -> SumAveraged:
+    """Apply a step of the server optimizer to the mean in a sum, and choose the next bases.
 
     Args:
         weights: (n,) float32, weights of the base version.
         state: state of the server optimizer.
-        plan: which masks to remove.
-        updates: the masked updates of the plan's members, in any order; one is held at a time.
+        average: (n,) float32, average of the mean updates before.
+        total: (values,) uint32, the sum without masks, modulo 2**bits.
+        devices: number of devices in it.
         order: what the devices were asked to give.
-        mask: (k,) int64, the round's coordinates.
+        layout: layout of the n parameters.
+        bases: what the devices were sent.
         optimizer: the server optimizer.
-        primitives: the cryptography.
+        rng: random generator for the bases of matrices without an update so far.
 
     Raises:
-        RemoteProtocolError: an update does not have the right length.
+        RemoteProtocolError: the bases do not fit the layout.
     """
-    found = read_sum(unmasked_sum(plan, updates, primitives), order)
-    mean = np.zeros(weights.size, np.float64)
-    mean[mask] = found.mean
-    following, state = optimizer.apply(weights, mean, state)
-    within = min(found.within / len(plan.members), 1.0)
-    return Averaged(following, state, next_clip_norm(order.clip_norm, within), unreadable=())
+    found = read_sum(total, order, layout, *from_bytes(bases, layout, order.rank))
+    following, state = optimizer.apply(weights, found.mean.astype(np.float64), state)
+    within = min(found.within / devices, 1.0)
+    average = next_average(average, found.mean)
+    return SumAveraged(
+        Averaged(following, state, next_clip_norm(order.clip_norm, within), unreadable=()),
+        average,
+        to_bytes(bases_of(average, layout, order.rank, rng), found.spread),
+    )

@@ -60,8 +60,8 @@ def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
         UnavailableError: the folder cannot be written.
     """
     held = Manifest.decode(artifacts.get(sha256))
-    # How devices got these weights (transfers, mask) does not matter to another coordinator.
-    manifest = structs.replace(held, version=0, transfers=(), mask=None)
+    # How devices got these weights (transfers, bases) does not matter to another coordinator.
+    manifest = structs.replace(held, version=0, transfers=(), bases=None)
     write_files(
         folder,
         manifest,

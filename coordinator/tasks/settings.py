@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.accounting import calibrated
@@ -17,15 +18,15 @@ from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
-from models.manifest import Artifact
-from wire.codec import MASKED, NAMES
-from wire.identifiers import Sha256
+from wire.codec import NAMES
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
 from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
+MINIMUM = 10
+"""As in ``[limits]``."""
 KEEP_SHARE = 0.5
 """A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
@@ -42,13 +43,12 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # most of the dense progress for 1/100 of the values
     error_feedback: bool | None = None  # on for top-k only (ADR 7)
 
-    def choice(self, mask: Artifact | None = None) -> CodecChoice:
-        """The codec choice as sent in an assignment; ``mask`` is used only by codecs that need one."""
+    def choice(self) -> CodecChoice:
+        """The codec choice as sent in an assignment."""
         return CodecChoice(
             name=self.name,
             density=self.density,
             error_feedback=self.name.startswith(OWN_CHOICE) if self.error_feedback is None else self.error_feedback,
-            mask=Sha256(mask.sha256) if mask is not None and self.name in MASKED else None,
         )
 
 
@@ -60,7 +60,12 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
-    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
+    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows whether a round helped; 0 with privacy
+
+    @property
+    def first_norm(self) -> float:
+        """Clip norm of updates before any is known: the longest way of a single step."""
+        return self.learning_rate * self.clip_norm
 
     def plan(self, strategy: StrategyName) -> TrainingPlan:
         """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
@@ -182,7 +187,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: Work = Work.TRAIN  # train makes versions
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
-    minimum: Count = 10  # fewest reports; as in ``[limits]``
+    minimum: Count = MINIMUM  # fewest reports; as in ``[limits]``; more with secure-sum
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # seats per goal; 6 to 10 % drop out (Bonawitz et al.)
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
@@ -202,6 +207,15 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     dp: DpConfig = DpConfig()
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
+
+    def __post_init__(self) -> None:
+        """Replace defaults that ``privacy`` cannot have: it needs no evaluations, and devices for one sum only."""
+        if self.privacy is Privacy.NONE or self.kind is not Work.TRAIN:
+            return
+        if self.plan.evaluation_share == PlanConfig().evaluation_share:
+            force_setattr(self, "plan", replace(self.plan, evaluation_share=0.0))
+        if self.privacy is Privacy.SECURE_SUM and self.minimum == MINIMUM:
+            force_setattr(self, "minimum", max(MINIMUM, least_minimum(min(self.rules().cohort, MOST_MEMBERS))))
 
     def rules(self, *, trial: bool = False) -> RoundRules:
         """The rules of a round of this task; in a trial a single device is enough."""
@@ -299,19 +313,16 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
 
 def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
     """What a task asks for that needs more than the sum of the reports."""
-    faults, cohort, codec = [], task.rules().cohort, task.codec.choice()
+    faults, cohort = [], task.rules().cohort
     if not enrolled:
         faults.append("transport must be tls, because devices sign with their enrolled keys")
     if task.kind is not Work.TRAIN or task.plan.evaluation_share:
         faults.append("kind must be train and plan.evaluation_share 0, because evaluations come from single devices")
-    if codec.name not in MASKED:
-        masked = " or ".join(sorted(MASKED))
-        faults.append(f"codec.name must be {masked}, because all devices must send the same coordinates")
-    if codec.error_feedback:
-        faults.append("codec.error_feedback must be off: whether a report counts is known only after its receipt")
+    if task.codec != CodecConfig():
+        faults.append("codec must be left out, because sums have a compressor of their own")
     if task.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
-    if task.minimum < (least := least_minimum(cohort)):
+    if task.minimum < (least := least_minimum(min(cohort, MOST_MEMBERS))):
         faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:
         faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")

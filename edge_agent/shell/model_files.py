@@ -84,7 +84,7 @@ class ModelFiles:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
             self._check_version(wanted)
-            for artifact in (wanted.program, wanted.vocabulary, *([wanted.mask] if wanted.mask else [])):
+            for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             self._bring_weights(wanted, should_stop)
             self._bring_for_keyboard(wanted, should_stop)
@@ -155,12 +155,12 @@ class ModelFiles:
                 msg = f"{path}: expected {size_bytes} bytes, got {path.stat().st_size}"
                 raise RemoteProtocolError(msg, code="manifest")
         program, weights, vocabulary = paths
-        mask = None if manifest.mask is None else self._folder / manifest.mask.sha256
+        bases = None if manifest.bases is None else self._folder / manifest.bases.sha256
         lexicons = {each.language: self._folder / each.file.sha256 for each in manifest.lexicons}
         here = {language: path for language, path in lexicons.items() if path.exists()}
         ngram = None if manifest.ngram is None else self._folder / manifest.ngram.sha256
         ngram = ngram if ngram is not None and ngram.exists() else None
-        return Model(name, manifest, program, weights, vocabulary, mask, here, ngram)
+        return Model(name, manifest, program, weights, vocabulary, bases, here, ngram)
 
     def _check_version(self, manifest: Manifest) -> None:
         if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
@@ -187,8 +187,8 @@ class ModelFiles:
         if first is not None:
             kept |= {FIRST, first.sha256, first.program.name, first.weights.name, first.vocabulary.name}
         kept.add(f"{model.sha256}{PERSONAL}")
-        if model.mask is not None:
-            kept.add(model.mask.name)
+        if model.bases is not None:
+            kept.add(model.bases.name)
         kept |= {file.sha256 for file in model.manifest.for_keyboards}
         for path in self._folder.iterdir():
             if path.name not in kept:

@@ -54,7 +54,7 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         (count,) = _COUNT.unpack_from(payload)
         start = _COUNT.size + GRID_BYTES[4]
         grid = grid_from_bytes(payload[_COUNT.size : start], bits)
-        indices, levels = modelled.decode(payload[start:], count, layout, with_levels=True, most=grid.most)
+        indices, levels = modelled.decode(payload[start:], count, layout, most=grid.most)
         return Sparse(layout.size, indices, dequantize(levels, grid))
 
     def read(payload: bytes, layout: ParameterLayout) -> Received:

@@ -15,13 +15,13 @@ from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from coordinator.learning.strategies.fedavgm import fed_avg_m
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from experiments.codec_study.coarse import coarse_codec
+from experiments.codec_study.masks import MASKED, choose_mask, masked_codec
 from experiments.codec_study.population import PopulationSetting
 from experiments.codec_study.results import CurvePoint
 from experiments.codec_study.variants import AfterLate, CodecVariant
 from models.warm_start import CLIP_NORM
 from simulation.warm_start import evaluate, seeded
-from wire.codec import MASKED, NAMES, Codec, codec_for, with_error_feedback
-from wire.codec.masks import choose_mask
+from wire.codec import NAMES, Codec, codec_for, with_error_feedback
 from wire.codec.sparsify import count_for
 from wire.errors import UnavailableError
 from wire.frame import Report, encode_report
@@ -150,14 +150,12 @@ class Phones:
 def _codec(setting: PopulationSetting, variant: CodecVariant, number: int, last_update: Vector | None) -> Codec:
     """The codec of one round; it caches the last decoding, which error feedback and the coordinator both need."""
     choice, size = variant.codec, setting.layout.size
-    if choice.name not in NAMES:
-        codec = coarse_codec(choice)
-    elif choice.name not in MASKED:
-        codec = codec_for(choice)
-    else:
+    if choice.name in MASKED:
         chance = seeded(setting.seed, "mask", number)
         mask = choose_mask(last_update, count_for(choice.density, size), MASK_RANDOM_SHARE, size, chance)
-        codec = codec_for(choice, mask)
+        codec = masked_codec(choice, mask)
+    else:
+        codec = codec_for(choice) if choice.name in NAMES else coarse_codec(choice)
     return dataclasses.replace(codec, read=functools.lru_cache(maxsize=1)(codec.read))
 
 

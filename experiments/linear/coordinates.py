@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.codec_study.masks import choose_mask, mask_bytes
 from experiments.linear.contract import State, SummedRound
-from wire.codec.masks import choose_mask, mask_to_bytes
 from wire.codec.sparsify import count_for
 from wire.parameters import ParameterLayout, Vector
 
 RANDOM_SHARE = 0.2
-"""As in the product's masks: share of the coordinates drawn at random."""
+"""Share of the coordinates drawn at random."""
 MEMORY = 0.9
 
 
@@ -23,7 +23,7 @@ class Choice(enum.Enum):
     RANDOM = "random"
     """A new draw in each round."""
     LAST = "last"
-    """The largest of the last update, and a share of random others: the product's mask codecs."""
+    """The largest of the last update, and a share of random others: the mask codecs of the codec study."""
     MOMENTS = "moments"
     """Those with the largest product of the mean squares of their row and their column (Adafactor), and random ones."""
     WORDS = "words"
@@ -71,9 +71,7 @@ class Coordinates:
         ends = np.searchsorted(chosen, [stop for _, _, stop in layout.spans()])
         sizes = tuple(each for each in np.diff(ends, prepend=0).tolist() if each)
         sent = self.choice in {Choice.LAST, Choice.MOMENTS}
-        return SummedRound(
-            sizes, lambda update: update[chosen], decode, len(mask_to_bytes(chosen, layout)) if sent else 0
-        )
+        return SummedRound(sizes, lambda update: update[chosen], decode, mask_bytes(chosen, layout) if sent else 0)
 
     def after(self, state: State, decoded: Vector, values: Vector) -> tuple[Vector, State]:
         """What is known: the last update, or the mean square of each coordinate when it was last seen."""

@@ -205,7 +205,7 @@ def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[P
         layout=prepared.layout,
         batches=prepared.batches,
         plan=experiment.training_plan(),
-        codec=experiment.codec.choice(),
+        codec=experiment.sent_as(),
         seed=prepared.seed,
         personal=experiment.personal,
     )

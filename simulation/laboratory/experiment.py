@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.strategies import Aggregation
 from coordinator.tasks.settings import (
     CodecConfig,
     DpConfig,
@@ -23,8 +24,8 @@ from coordinator.tasks.settings import (
 from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
 from models.warm_start import RATE
-from wire.codec import MASKED, NAMES
-from wire.messages import TrainingPlan
+from wire.codec import NAMES
+from wire.messages import CodecChoice, TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -141,6 +142,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: EvaluationSettings = EvaluationSettings()
     personal: PersonalSettings = PersonalSettings()
 
+    def sent_as(self) -> CodecChoice:
+        """How devices hand over their updates: for a secure sum whole, because the sum has its own compressor."""
+        summed = self.privacy is Privacy.SECURE_SUM
+        return CodecChoice(name="dense-f32") if summed else self.codec.choice()
+
     def training_plan(self) -> TrainingPlan:
         """The plan that a coordinator with these settings would send."""
         return self.plan.plan(self.strategy.name)
@@ -195,9 +201,8 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append("split: expected held_out_people and public_people to leave people who train")
     if experiment.start.passes and not split.public_people:
         faults.append("start.passes: a warm start needs the text of split.public_people, which is 0")
-    if experiment.codec.name not in NAMES or experiment.codec.name in MASKED:
-        possible = ", ".join(name for name in NAMES if name not in MASKED)
-        faults.append(f"codec.name: expected one of {possible}, got {experiment.codec.name!r}")
+    if experiment.codec.name not in NAMES:
+        faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {experiment.codec.name!r}")
     if experiment.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
     if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
@@ -206,4 +211,6 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
         if experiment.cohort.candidates is not None:
             faults.append("cohort.candidates: who takes part may not follow from losses, which are not noised")
+    if experiment.privacy is Privacy.SECURE_SUM and experiment.strategy.aggregation is not Aggregation.MEAN:
+        faults.append("strategy.aggregation: a secure sum gives the mean only; take mean for privacy = 'secure-sum'")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)

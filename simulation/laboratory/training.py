@@ -1,8 +1,10 @@
 """One federated training: the loop over rounds, with a checkpoint after each measurement.
 
 A round is the product's: devices of a uniformly drawn cohort train and encode, and
-:func:`coordinator.learning.fedavg.federated_average` decodes, clips, averages and applies the strategy. The same
-experiment and seed give the same curve, bit for bit, whatever the executor, and whether or not the run was interrupted.
+:func:`coordinator.learning.fedavg.federated_average` decodes, clips, averages and applies the strategy. With secure
+sums, the device's :func:`wire.secure_sum.order.contribution` and :mod:`coordinator.learning.summed` do, without masks,
+which change nothing in a sum. The same experiment and seed give the same curve, bit for bit, whatever the executor, and
+whether or not the run was interrupted.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import msgspec
 import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import Aggregate, ClientUpdate, federated_average
+from coordinator.learning.fedavg import Aggregate, Averaged, ClientUpdate, federated_average
 from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
+from coordinator.learning.summed import average_of_sum, first_bases, sum_order
 from coordinator.rounds.selection import sample
 from edge_agent.core.personalisation import held_out
 from edge_agent.ports import Program
@@ -41,11 +44,17 @@ from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.laboratory.people import People, divide
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import evaluate, seeded
-from wire.codec import codec_for
+from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, UnavailableError
-from wire.frame import Report, encode_report
+from wire.frame import MASKED_UPDATE, Report, encode_report
 from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum.low_rank import from_bytes
+from wire.secure_sum.masks import packed_bytes
+from wire.secure_sum.messages import MaskedUpdate, encode
+from wire.secure_sum.order import SumOrder, contribution, terms_of
+from wire.secure_sum.primitives import SIGNATURE_BYTES
+from wire.secure_sum.terms import Terms
 
 ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _PERSON = "person-"
@@ -165,7 +174,7 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
-    private = experiment.privacy is Privacy.DP
+    private, summed = experiment.privacy is Privacy.DP, experiment.privacy is Privacy.SECURE_SUM
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
@@ -177,6 +186,8 @@ def run(
             clip_norm=experiment.dp.clip_norm if private else None,
             residual=np.zeros(layout.size),
             mean=np.zeros(layout.size),
+            summed=np.zeros(layout.size if summed else 0, np.float32),
+            bases=first_bases(layout, seeded(prepared.seed, "bases", 1)) if summed else b"",
             losses=np.full(len(prepared.batches), np.nan),
             curve=(point,),
         )
@@ -189,17 +200,21 @@ def run(
         cohort = population.cohort(number, state.losses)
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
         reports = executor.train(cohort, number, state.weights, measured=measured)
-        averaged = federated_average(
-            state.weights,
-            state.optimizer,
-            [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
-            as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
-            layout,
-            optimizer_for(choice, number - 1),
-            state.clip_norm,
-            aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
-            equal=private,
-        )
+        sent_bases = state.bases
+        if summed:
+            averaged, state = _from_sum(prepared, state, reports, number)
+        else:
+            averaged = federated_average(
+                state.weights,
+                state.optimizer,
+                [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
+                as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
+                layout,
+                optimizer_for(choice, number - 1),
+                state.clip_norm,
+                aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
+                equal=private,
+            )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
         published = publish(state.weights, target, experiment.downlink, layout, rounding)
@@ -226,7 +241,7 @@ def run(
                 round=number,
                 train_loss=statistics.fmean(each.loss for each in reports),
                 report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
-                bytes_down=min([4 * layout.size, *(len(data) for _, data in ways)]),
+                bytes_down=min([4 * layout.size, *(len(data) for _, data in ways)]) + len(sent_bases),
             )
             state = replace(state, curve=(*state.curve, point))
             _store(folder, state)
@@ -236,6 +251,40 @@ def run(
             took_part.clear()
         progress(number, state.curve[-1])
     return list(state.curve)
+
+
+def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], number: int) -> tuple[Averaged, _State]:
+    """Average what the devices would give to a secure sum."""
+    experiment, seed, layout = prepared.experiment, prepared.seed, prepared.layout
+    order = _order(prepared, number, state.clip_norm)
+    bases, spread = from_bytes(state.bases, layout, order.rank)
+    total = np.zeros(_terms(prepared, order).values, np.uint32)
+    for each in reports:
+        rounding = seeded(seed, "rounding", number, each.person)
+        update = each.update.dense() if isinstance(each.update, Sparse) else each.update
+        total += contribution(update, each.num_examples, order, layout, bases, spread, rounding)
+    found = average_of_sum(
+        state.weights,
+        state.optimizer,
+        state.summed,
+        total & np.uint32(2 ** order.grid.bits(order.cohort) - 1),
+        len(reports),
+        order,
+        layout,
+        state.bases,
+        optimizer_for(experiment.strategy.choice(), number - 1),
+        seeded(seed, "bases", number + 1),
+    )
+    return found.averaged, replace(state, summed=found.average, bases=found.bases)
+
+
+def _order(prepared: Prepared, number: int, clip_norm: float | None = None) -> SumOrder:
+    size, first = prepared.experiment.cohort.size, prepared.experiment.plan.first_norm
+    return sum_order(number, size, size, prepared.layout, first if clip_norm is None else clip_norm)
+
+
+def _terms(prepared: Prepared, order: SumOrder) -> Terms:
+    return terms_of(order, prepared.layout, order.cohort, "laboratory", prepared.experiment.corpus, order.number)
 
 
 def _aggregate(prepared: Prepared, number: int) -> Aggregate:
@@ -300,13 +349,18 @@ def restored_weights(folder: Path) -> Vector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
-    """What a run is between two rounds: weights, optimizer, clip norm, the downlink's residual, average, and losses."""
+    """What a run is between two rounds.
+
+    Weights, optimizer, clip norm, the downlink's residual, average weights, average and bases of the sums, and losses.
+    """
 
     weights: Vector
     optimizer: State
     clip_norm: float | None
     residual: Wide
     mean: Wide
+    summed: Vector
+    bases: bytes
     losses: Wide
     curve: tuple[Point, ...]
 
@@ -385,18 +439,22 @@ def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
 
 def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     assert each.payload is not None, "the round is measured"
-    codec = codec_for(prepared.experiment.codec.choice())
+    codec, payload = codec_for(prepared.experiment.codec.choice()).wire_id, each.payload
+    if prepared.experiment.privacy is Privacy.SECURE_SUM:
+        terms = _terms(prepared, _order(prepared, number))
+        masked = MaskedUpdate(terms.session, bytes(SIGNATURE_BYTES), bytes(packed_bytes(terms)))
+        codec, payload = MASKED_UPDATE, encode(masked)
     sent = Report(
         round=number,
         attempt=1,
-        codec=codec.wire_id,
+        codec=codec,
         layout=prepared.layout.fingerprint,
         version=number - 1,
         num_examples=each.num_examples,
         steps=1,
         loss=each.loss,
         seconds=0.0,
-        payload=each.payload,
+        payload=payload,
     )
     return len(encode_report(sent))
 
@@ -456,6 +514,8 @@ def _store(folder: Path, state: _State) -> None:
             clip_norm=np.array([np.nan if state.clip_norm is None else state.clip_norm]),
             residual=state.residual,
             mean=state.mean,
+            summed=state.summed,
+            bases=np.frombuffer(state.bases, np.uint8),
             losses=state.losses,
             curve=np.frombuffer(lines, np.uint8),
         )
@@ -480,6 +540,8 @@ def _restored(folder: Path) -> _State | None:
                 clip_norm=None if np.isnan(clip_norm) else clip_norm,
                 residual=kept["residual"],
                 mean=kept["mean"],
+                summed=kept["summed"],
+                bases=kept["bases"].tobytes(),
                 losses=kept["losses"],
                 curve=tuple(msgspec.json.decode(line, type=Point) for line in lines),
             )

@@ -18,7 +18,7 @@ from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
 from simulation.rounds.hunt import complaints, hunt
 from simulation.rounds.result import bag_of, result_of, table_of
-from simulation.rounds.world import CODECS, OTHER_TASKS, SUMMED_CODEC, Settings, simulate
+from simulation.rounds.world import CODECS, OTHER_TASKS, Settings, simulate
 from wire.errors import ConfigError
 
 WRONG = 1
@@ -58,7 +58,7 @@ INTERRUPTED = 130
     default=Privacy.NONE.value,
     show_default=True,
     type=click.Choice([each.value for each in Privacy]),
-    help="With secure-sum the coordinator learns only sums; the codec is mask-8.",
+    help="With secure-sum the coordinator learns only sums.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.option(
@@ -85,7 +85,6 @@ def rounds(
     if plot is not None:
         _expect_writable(plot, seeds)
     learned = Privacy(privacy)
-    codec = codec if learned is Privacy.NONE else SUMMED_CODEC
     settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks, learned)
     console = Console(stderr=True)
     try:

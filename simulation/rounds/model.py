@@ -57,7 +57,7 @@ class Shelf:
 
     Args:
         artifacts: the artifacts of the coordinator.
-        folder: folder of the only real files: the vocabulary and masks, which a session reads by their paths.
+        folder: folder of the only real files: the vocabulary and bases, which a session reads by their paths.
     """
 
     def __init__(self, artifacts: BlobStore, folder: Path) -> None:
@@ -76,11 +76,11 @@ class Shelf:
         if sha256 not in self._models:
             manifest = Manifest.decode(self._artifacts.get(sha256))
             nowhere = self._vocabulary.parent / "not-a-file"
-            mask = None
-            if manifest.mask is not None:
-                mask = self._vocabulary.parent / manifest.mask.sha256
-                mask.write_bytes(self._artifacts.get(manifest.mask.sha256))
-            self._models[sha256] = Model(sha256, manifest, nowhere, nowhere, self._vocabulary, mask)
+            bases = None
+            if manifest.bases is not None:
+                bases = self._vocabulary.parent / manifest.bases.sha256
+                bases.write_bytes(self._artifacts.get(manifest.bases.sha256))
+            self._models[sha256] = Model(sha256, manifest, nowhere, nowhere, self._vocabulary, bases)
         return self._models[sha256]
 
     def weights(self, manifest: Manifest) -> Vector:

@@ -26,11 +26,11 @@ from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
 from wire import frame, messages, topics
 from wire.codec import codec_for
-from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, Receipt, Verdict
 from wire.parameters import Vector, weights_from_bytes
+from wire.secure_sum.low_rank import from_bytes
 from wire.secure_sum.masks import Words
 from wire.secure_sum.order import SumOrder, read_sum
 
@@ -238,10 +238,10 @@ class Observer:
         """The mean in the sum of what the phones gave, (n,) float64."""
         total = np.sum([self._contributed[key] for key in keys], axis=0, dtype=np.uint64)
         words = (total % 2 ** order.grid.bits(order.cohort)).astype(np.uint32)
-        mean = np.zeros(LAYOUT.size, np.float64)
-        if base.mask is not None:
-            mean[mask_from_bytes(self._artifacts.get(base.mask.sha256), LAYOUT)] = read_sum(words, order).mean
-        return mean
+        if base.bases is None:
+            return np.zeros(LAYOUT.size)
+        bases, spread = from_bytes(self._artifacts.get(base.bases.sha256), LAYOUT, order.rank)
+        return read_sum(words, order, LAYOUT, bases, spread).mean.astype(np.float64)
 
     def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
         """Number of examples, dense update and its norm."""

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.engine.aggregation import with_mask
+from coordinator.engine.aggregation import with_bases
 from coordinator.engine.inbox import Operated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
@@ -43,7 +43,6 @@ GOAL_SHARE = 0.025
 """Goal of a round as a share of the phones: a quarter of the 9 % that are free on average."""
 MOST_GOAL = 200
 """Hard et al. 2018 and later Gboard papers average a few hundred phones per round; more help little."""
-SUMMED_CODEC = "mask-8"
 SUMMED_GOAL = 8
 """Smallest goal with secure sums: fewer devices could not spare two."""
 SELECTION_DEADLINE_S = 600.0
@@ -169,7 +168,7 @@ def task_for(devices: int, codec: str, tasks: int = 1, privacy: Privacy = Privac
     if privacy is Privacy.NONE:
         return task
     task = replace(task, privacy=privacy, goal=max(SUMMED_GOAL, goal), plan=replace(task.plan, evaluation_share=0.0))
-    return replace(task, minimum=least_minimum(task.rules().cohort), codec=CodecConfig(name=SUMMED_CODEC, density=0.1))
+    return replace(task, minimum=least_minimum(task.rules().cohort), codec=CodecConfig())
 
 
 def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:
@@ -195,7 +194,7 @@ class World:
         self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
         self.artifacts = MemoryBlobs()
         task = task_for(settings.devices, settings.codec, settings.tasks, settings.privacy)
-        manifest = with_mask(first_manifest(self.artifacts), task.codec, seed, self.artifacts)
+        manifest = with_bases(first_manifest(self.artifacts), task.privacy, seed, self.artifacts)
         self.artifacts.put(manifest.encode())
         config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS)
         self._others = other_tasks(task, settings.tasks)

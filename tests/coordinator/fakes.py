@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine import effects as effect_json
-from coordinator.engine.aggregation import do_job, with_mask
+from coordinator.engine.aggregation import do_job, with_bases
 from coordinator.engine.driver import LISTEN_S, Driver
 from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
 from coordinator.engine.jobs import ReportFile, VersionMetrics
@@ -261,7 +261,7 @@ class World:
         for name in ("program.tflite", "weights.bin", "vocabulary.txt", "manifest.json"):
             self.artifacts.put((folder / name).read_bytes())
         with self.repository.transaction() as tx:
-            first = with_mask(manifest, self.config.task.codec, self.config.seed, self.artifacts)
+            first = with_bases(manifest, self.config.task.privacy, self.config.seed, self.artifacts)
             stored = self.artifacts.put(first.encode())
             tx.add_version(VersionRecord(version=0, task=self.config.task.name, manifest=stored))
         self.transport = FakeTransport()

@@ -1,17 +1,18 @@
 """What a device takes part in whatever its coordinator wants: the cohort, the density, the steps."""
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S, STARTING
 from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.ports import Change
-from tests.edge_agent.fakes import LAYOUT, Phone
-from wire.codec.masks import mask_to_bytes
+from tests.edge_agent.fakes import Phone
 from wire.frame import decode
 from wire.limits import Limits
 from wire.messages import CodecChoice, DropoutCause, PrivacyTerms, TrainingPlan
+from wire.secure_sum.grid import Grid
+from wire.secure_sum.low_rank import Rank
+from wire.secure_sum.order import SumOrder
 
 DEFAULT = Limits()
 PLAN = TrainingPlan(learning_rate=0.5, clip_norm=1.0)
@@ -32,7 +33,6 @@ def asked(phone, **changes):
         ({"codec": CodecChoice(name="dense-f32", density=0.01)}, "a density of at most 0.1, got 1 (dense-f32)"),
         ({"codec": CodecChoice(name="dense-f16", density=0.01)}, "a density of at most 0.1, got 1 (dense-f16)"),
         ({"codec": CodecChoice(density=1.0)}, "a density of at most 0.1, got 1 (topk-4)"),
-        ({"codec": CodecChoice(name="mask-8", density=0.2)}, "a density of at most 0.1, got 0.2 (mask-8)"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -88,18 +88,13 @@ def test_an_update_of_fewer_steps_than_the_limit_is_not_sent(tmp_path):
     assert decode(report).steps == 3
 
 
-def test_a_mask_of_more_coordinates_than_the_limit_is_refused_whatever_the_codec_says(tmp_path):
+def test_a_sum_of_more_values_than_the_limit_is_refused_whatever_the_codec_says(tmp_path):
     phone = Phone(tmp_path, limits=DEFAULT)
-    path = tmp_path / ("c" * 64)
-    path.write_bytes(mask_to_bytes(np.arange(LAYOUT.size // 2), LAYOUT))
-    phone.artifacts.model = replace_mask(phone.model, path)
-    asked(phone, codec=CodecChoice(name="mask-8", density=0.01, mask=path.name))
+    rank, grid = Rank(rows=1000, right=4, left=4), Grid(step=0.5, most=10)
+    order = SumOrder(number=1, threshold=3, cohort=12, rank=rank, grid=grid, clip_norm=1.0, most_examples=100)
+    asked(phone, codec=CodecChoice(density=0.01), secure_sum=order)
     (dropout,) = phone.transport.of("dropout")
-    assert (dropout.cause, "mask: expected a share" in dropout.detail) == (DropoutCause.OUTSIDE_LIMITS, True)
-
-
-def replace_mask(model, path):
-    return type(model)(model.sha256, model.manifest, model.program, model.weights, model.vocabulary, path)
+    assert (dropout.cause, "rank: expected a share" in dropout.detail) == (DropoutCause.OUTSIDE_LIMITS, True)
 
 
 TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)

@@ -11,13 +11,14 @@ from edge_agent.session import Desk, Produced, in_this_process, personal_weights
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
-from models.manifest import Artifact
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
 from wire import frame
 from wire.codec import codec_for
-from wire.codec.masks import mask_to_bytes
 from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
+from wire.secure_sum.grid import Grid
+from wire.secure_sum.low_rank import Rank, bases_of, group_sizes, to_bytes
+from wire.secure_sum.order import FURTHER_VALUES, SumOrder, values_of
 
 pytestmark = pytest.mark.tflite
 
@@ -81,22 +82,17 @@ def test_no_typed_word_is_in_a_report(desk, exported):
     assert not any(text.encode() in made.report.frame for text in texts)
 
 
-def test_a_masked_report_has_the_values_at_the_mask_and_no_positions(desk, exported, tmp_path):
-    layout = exported.model.manifest.layout
-    mask = np.arange(3, layout.size, 50)
-    data = mask_to_bytes(mask, layout)
-    artifact = Artifact.of(data)
-    path = tmp_path / artifact.sha256
-    path.write_bytes(data)
-    codec = CodecChoice(name="mask-8", mask=artifact.sha256)
-    made = run(desk, dataclasses.replace(exported, model=dataclasses.replace(exported.model, mask=path)), codec=codec)
-    report = frame.decode(made.report.frame)
-    update = codec_for(codec, mask).decode(report.payload, layout)
-    assert update.indices.tolist() == mask.tolist()
-    assert update.values.any()
-    assert len(report.payload) == 4 + mask.size
-    with pytest.raises(RemoteProtocolError, match="names mask"):
-        run(desk, exported, codec=codec)
+def test_a_contribution_to_a_sum_needs_the_bases_of_the_version(desk, exported, tmp_path):
+    rank, grid = Rank(rows=1000, right=2, left=4), Grid(step=0.5, most=10)
+    order = SumOrder(number=1, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=10)
+    layout, path = exported.model.manifest.layout, tmp_path / "bases"
+    bases = bases_of(np.zeros(layout.size, np.float32), layout, rank, np.random.default_rng(0))
+    path.write_bytes(to_bytes(bases, np.ones(len(group_sizes(layout, rank)), np.float32)))
+    model = dataclasses.replace(exported.model, bases=path)
+    made = run(desk, dataclasses.replace(exported, model=model), secure_sum=order)
+    assert made.words.size == values_of(order, layout) + FURTHER_VALUES
+    with pytest.raises(RemoteProtocolError, match="names no bases"):
+        run(desk, exported, secure_sum=order)
 
 
 def looking(epochs=3, rate=2.0):

@@ -21,23 +21,26 @@ from simulation.rounds.ports import enrolled_key
 from tests.edge_agent.fakes import LAYOUT, Phone, assignment
 from tests.secure_sums import PRIMITIVES
 from wire import frame, topics
-from wire.codec.masks import mask_to_bytes
 from wire.identifiers import DeviceId, Population
-from wire.messages import CodecChoice, DropoutCause, Receipt, Verdict
+from wire.messages import DropoutCause, Receipt, Verdict
 from wire.secure_sum.grid import Grid
+from wire.secure_sum.low_rank import Rank, bases_of, decode, group_sizes, to_bytes
+from wire.secure_sum.low_rank import encode as encode_update
 from wire.secure_sum.messages import Confirmation, Deliveries, MaskedUpdate, decode_up, encode
 from wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
 
-MASK = np.arange(0, LAYOUT.size, 7)
+RANK = Rank(rows=1000, right=4, left=8)
 ORDER = SumOrder(
     number=5,
     threshold=2,
     cohort=4,
-    coordinates=MASK.size,
+    rank=RANK,
     grid=Grid(step=0.05, most=127),
     clip_norm=50.0,
     most_examples=10,
 )
+BASES = bases_of(np.zeros(LAYOUT.size, np.float32), LAYOUT, RANK, np.random.default_rng(0))
+SPREAD = np.ones(len(group_sizes(LAYOUT, RANK)), np.float32)
 MINIMUM = 3
 OTHERS = (1, 2, 3)
 
@@ -46,19 +49,18 @@ class SummedRound:
     """A round of the phone and three devices without a driver."""
 
     def __init__(self, phone: Phone, number: int = 7) -> None:
-        data = mask_to_bytes(MASK, LAYOUT)
+        data = to_bytes(BASES, SPREAD)
         path = phone.folder / hashlib.sha256(data).hexdigest()
         path.write_bytes(data)
-        phone.model = phone.artifacts.model = dataclasses.replace(phone.model, mask=path)
+        phone.model = phone.artifacts.model = dataclasses.replace(phone.model, bases=path)
         self.phone, self.number = phone, number
-        self.terms = terms_of(ORDER, MINIMUM, "demo", "demo", number)
+        self.terms = terms_of(ORDER, LAYOUT, MINIMUM, "demo", "demo", number)
         self.session = open_session(self.terms, [enrolled_key(each).public for each in (0, *OTHERS)])
         self.states, self.updates, self.plan, self.values = {}, {}, None, {}
         self.assigned = assignment(
             phone.model,
             number,
             minimum=MINIMUM,
-            codec=CodecChoice(name="mask-8", density=0.15, mask=path.name),
             secure_sum=ORDER,
         )
 
@@ -98,8 +100,8 @@ class SummedRound:
         tools = Tools(PRIMITIVES, key.sign)
         self.states[number], sent = device_side.step(self.states[number], message, tools)
         if isinstance(message, Deliveries):
-            update = np.full(MASK.size, number / 10, np.float32)
-            words = contribution(update, 10, ORDER, np.random.default_rng(number))
+            update = np.full(LAYOUT.size, number / 10, np.float32)
+            words = contribution(update, 10, ORDER, LAYOUT, BASES, SPREAD, np.random.default_rng(number))
             self.updates[number] = words
             self.states[number], sent = device_side.step(self.states[number], UpdateEncoded(words), tools)
         self.hear(number, sent)
@@ -158,13 +160,14 @@ def test_the_coordinator_learns_the_sum_and_the_report_says_nothing_else(summed)
     summed.pass_on()
     assert summed.session.phase is SumPhase.DONE
     total = unmasked_sum(summed.plan, summed.values.values(), PRIMITIVES)
-    found = read_sum(total, ORDER)
+    found = read_sum(total, ORDER, LAYOUT, BASES, SPREAD)
     assert found.within == 4
     own = (total - sum(summed.updates.values())) & np.uint32(2**summed.terms.bits - 1)
-    alone = read_sum(own, ORDER)
-    trained = 0.5 * np.linspace(0.5, 1.5, LAYOUT.size)[MASK]
+    alone = read_sum(own, ORDER, LAYOUT, BASES, SPREAD)
+    trained = (0.5 * np.linspace(0.5, 1.5, LAYOUT.size)).astype(np.float32)
     assert alone.within == 1
-    assert np.abs(alone.mean - trained).max() < 2 * ORDER.grid.step
+    kept = decode(encode_update(trained, LAYOUT, BASES), LAYOUT, BASES)
+    assert np.linalg.norm(alone.mean - kept) < 0.1 * np.linalg.norm(kept)
     assert summed.phone.database.tally().last_report_summed
     assert sums_of(summed.phone).phase == "disclosed"
 
@@ -283,7 +286,7 @@ def test_a_step_in_a_process_of_its_own_gives_what_one_in_this_process_gives(tmp
     folder.mkdir()
     key = ec.generate_private_key(ec.SECP256R1())
     (folder / "credential.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    terms = terms_of(ORDER, MINIMUM, "demo", "demo", 1)
+    terms = terms_of(ORDER, LAYOUT, MINIMUM, "demo", "demo", 1)
     joined = SumProcess(tmp_path)(JoinSum(terms))
     assert joined.phase == "joined"
     question = encode(Deliveries(terms.session, b"\x0f", b""))

@@ -2,7 +2,7 @@
 
 A target takes the part of a message that a fuzzer changes, repairs what would stop it at the door (the frame's length
 and CRC), and reads it. It may return or raise RemoteProtocolError; anything else, and an update that no encoder can
-have sent, is a defect. Reports, masks and transfers are also shown to the independent decoder of the tests: both agree.
+have sent, is a defect. Reports and transfers are also shown to the independent decoder of the tests: both agree.
 """
 
 import json
@@ -23,8 +23,7 @@ from tests.wire import independent_decoder
 from tests.wire.half_transfer import half_transfer
 from tests.wire.independent_modelled import Refused
 from wire import frame, messages, topics
-from wire.codec import MASKED, NAMES, codec_for
-from wire.codec.masks import mask_from_bytes, mask_to_bytes
+from wire.codec import NAMES, codec_for
 from wire.codec.sparsify import Sparse
 from wire.codec.transfers import (
     TOPK_4,
@@ -37,6 +36,7 @@ from wire.errors import RemoteProtocolError
 from wire.identifiers import sha256
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
+from wire.secure_sum import low_rank
 from wire.secure_sum import messages as secure_sum
 
 LAYOUT = ParameterLayout(
@@ -45,8 +45,8 @@ LAYOUT = ParameterLayout(
         for name, shape in {"a": (40, 8), "b": (8, 24), "c": (24,), "d": (2, 3, 5), "e": (1, 7), "f": ()}.items()
     )
 )
+RANK = low_rank.Rank(rows=50, right=2, left=3)
 SHAPES = [[spec.name, list(spec.shape)] for spec in LAYOUT.tensors]
-MASK = np.arange(0, LAYOUT.size, 7)
 LARGE = configuration("gboard").layout(10_000)
 
 
@@ -76,13 +76,14 @@ class Target:
 def targets() -> list[Target]:
     """Every target, with its seeds."""
     found = [_report(name) for name in NAMES]
-    found += [_large_report(), _large_mask()]
+    found += [_large_report()]
     evaluated = msgspec.structs.replace(_TRUE_REPORT, evaluation=frame.LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25))
     frames = [frame.encode_report(_TRUE_REPORT), frame.encode_report(evaluated), *_chunks()]
     found.append(Target("frame", frames, _read_frame))
     found.append(Target("chunks", _chunks(), _read_chunks))
-    masks = [mask_to_bytes(np.array(list(chosen), np.int64), LAYOUT) for chosen in ([], MASK, range(LAYOUT.size))]
-    found.append(Target("mask", masks, _read_mask, _compare_mask, weight=6))
+    bases = low_rank.bases_of(np.zeros(LAYOUT.size, np.float32), LAYOUT, RANK, np.random.default_rng(0))
+    sent = low_rank.to_bytes(bases, np.ones(len(low_rank.group_sizes(LAYOUT, RANK)), np.float32))
+    found.append(Target("bases", [sent], partial(low_rank.from_bytes, layout=LAYOUT, rank=RANK)))
     found.append(Target("transfer", _transfers(), _read_transfer, _compare_transfer, weight=6))
     for kind, seed in _CONTROL.items():
         found.append(Target(kind, [json.dumps(seed).encode()], partial(_read_message, kind)))
@@ -111,12 +112,10 @@ def _updates() -> list[np.ndarray]:
 
 
 def _report(name: str) -> Target:
-    mask = MASK if name in MASKED else None
-    coordinates = [] if mask is None else MASK.tolist()
-    codec = codec_for(CodecChoice(name=name, density=1.0), mask)
+    codec = codec_for(CodecChoice(name=name, density=1.0))
     seeds = []
-    for density in (0.001, 0.1, 1.0) if mask is None else (1.0,):
-        chosen = codec_for(CodecChoice(name=name, density=density), mask)
+    for density in (0.001, 0.1, 1.0):
+        chosen = codec_for(CodecChoice(name=name, density=density))
         for update in _updates():
             fits = np.clip(update, -60_000, 60_000) if name == "dense-f16" else update
             seeds.append(chosen.encode(fits, LAYOUT, np.random.default_rng(0)))
@@ -126,7 +125,7 @@ def _report(name: str) -> Target:
         if not isinstance(report, frame.Report):
             raise Defect(report)
         update = codec.decode(report.payload, LAYOUT)
-        _check(update, codec.read(report.payload, LAYOUT).norm, whole=mask is None)
+        _check(update, codec.read(report.payload, LAYOUT).norm)
 
     def compare(payload: bytes) -> None:
         def ours() -> tuple[list[int], bytes]:
@@ -134,7 +133,7 @@ def _report(name: str) -> Target:
             return update.indices.tolist(), update.values.astype("<f4").tobytes()
 
         def theirs() -> tuple[list[int], bytes]:
-            got = independent_decoder.decode_report(_frame(codec.wire_id, payload), SHAPES, coordinates)
+            got = independent_decoder.decode_report(_frame(codec.wire_id, payload), SHAPES)
             return list(got["indices"]), struct.pack(f"<{len(got['values'])}f", *got["values"])
 
         _same(ours, theirs)
@@ -150,16 +149,11 @@ def _large_report() -> Target:
     return Target("topk-4-large", seeds, partial(codec.decode, layout=LARGE), weight=0.5)
 
 
-def _large_mask() -> Target:
-    seeds = [mask_to_bytes(np.arange(0, LARGE.size, step), LARGE) for step in (7, 1000)]
-    return Target("mask-large", seeds, partial(mask_from_bytes, layout=LARGE), weight=0.5)
-
-
 def _frame(codec: int, payload: bytes) -> bytes:
     return frame.encode_report(frame.Report(7, 1, codec, LAYOUT.fingerprint, 3, 100, 5, 4.5, 0.25, payload))
 
 
-def _check(update: Sparse, norm: float, *, whole: bool) -> None:
+def _check(update: Sparse, norm: float) -> None:
     """What every update is that an encoder sent."""
     ascending = bool((np.diff(update.indices) > 0).all())
     inside = update.indices.size == 0 or (update.indices[0] >= 0 and update.indices[-1] < LAYOUT.size)
@@ -171,7 +165,6 @@ def _check(update: Sparse, norm: float, *, whole: bool) -> None:
         or update.indices.size != update.values.size
         or not ascending
         or not inside
-        or (not whole and update.indices.tolist() != MASK.tolist())
         or not np.isfinite(update.values).all()
         or not np.isclose(min(norm, largest), min(expected, largest), rtol=1e-5, atol=1e-44)
     ):
@@ -222,18 +215,7 @@ _TRUE_REPORT = frame.Report(7, 1, 4, LAYOUT.fingerprint, 3, 100, 5, 4.5, 0.25, b
 _TRUE_CHUNKS = {chunk.index: chunk for chunk in map(frame.decode, _chunks()) if isinstance(chunk, frame.Chunk)}
 
 
-# --- masks, transfers, control ---
-
-
-def _read_mask(data: bytes) -> None:
-    indices = mask_from_bytes(data, LAYOUT)
-    if not (np.diff(indices) > 0).all() or (indices.size and not 0 <= indices[0] <= indices[-1] < LAYOUT.size):
-        msg = f"a mask of {indices.size} coordinates"
-        raise Defect(msg)
-
-
-def _compare_mask(data: bytes) -> None:
-    _same(lambda: mask_from_bytes(data, LAYOUT).tolist(), lambda: independent_decoder.decode_mask(data, SHAPES))
+# --- transfers, control ---
 
 
 _BASE = np.random.default_rng(3).standard_normal(LAYOUT.size).astype(np.float32)
@@ -318,5 +300,5 @@ def _manifest() -> bytes:
         hidden=small.hidden,
         minimum_agent_version="0.1.0",
         transfers=(Transfer(file, file.sha256),),
-        mask=file,
+        bases=file,
     ).encode()

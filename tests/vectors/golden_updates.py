@@ -1,4 +1,4 @@
-"""Golden vectors of codecs 3 to 7, masks and transfers: every corner that an honest encoder can get into."""
+"""Golden vectors of codecs 3 to 5 and transfers: every corner that an honest encoder can get into."""
 
 from dataclasses import asdict
 
@@ -24,7 +24,6 @@ from tests.vectors.cases import (
 )
 from tests.wire.half_transfer import half_transfer
 from wire.codec import codec_for
-from wire.codec.masks import mask_to_bytes
 from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
@@ -65,27 +64,6 @@ TOPK = [
     ("one-column-and-zeros", MODEL, only(MODEL, COLUMN_OF_MODEL), 55, FORM_MODELLED),
     ("every-other", MODEL, only(MODEL, range(0, MODEL.size, 2)), 451, None),
 ]
-MASKS = [
-    ("nothing", MIXED, []),
-    ("no-parameters", EMPTY, []),
-    ("everything", MIXED, range(MIXED.size)),
-    ("every-seventh", TINY, range(0, TINY.size, 7)),
-    ("one-row", MIXED, range(15, 20)),
-    ("one-column", MIXED, range(64, 105, 9)),
-    ("odd-shapes", ODD, range(3, ODD.size, 2)),
-    ("several-lanes", WIDE, top_k(spread(WIDE, 14), 1600).indices),
-    ("a-hundred-of-a-model", MODEL, top_k(structured(MODEL, 21), 100).indices),
-]
-HUNDRED = MASKS[-1][2]
-# name, layout, coordinates, update
-MASKED = [
-    *((name, layout, chosen, spread(layout, 15, 0.1)) for name, layout, chosen in MASKS),
-    ("structured", MODEL, HUNDRED, structured(MODEL, 20)),
-    ("zeros", MODEL, HUNDRED, np.zeros(MODEL.size, np.float32)),
-    ("alike", MODEL, HUNDRED, np.full(MODEL.size, 0.25, np.float32)),
-    ("some-zeros-among-them", MODEL, HUNDRED, only(MODEL, COLUMN_OF_MODEL)),
-    ("smallest-floats", MODEL, HUNDRED, spread(MODEL, 9, 1e-44)),
-]
 HALVES = only(ODD, range(8), [1.0, -0.0, 6e-8, -6.1e-5, 65504.0, -65504.0, 1 / 3, 1e-9])
 DENSE = [
     ("corners", ODD, HALVES),
@@ -110,30 +88,23 @@ def topk_payload(bits, layout, update, k, form):
 
 
 def payloads():
-    """Name, layout, wire id, payload and mask of each update."""
+    """Name, layout, wire id and payload of each update."""
     for bits, wire_id in ((8, 4), (4, 5)):
         for name, layout, update, k, form in TOPK:
-            yield f"topk-{bits}-{name}", layout, wire_id, topk_payload(bits, layout, update, k, form), None
+            yield f"topk-{bits}-{name}", layout, wire_id, topk_payload(bits, layout, update, k, form)
     for name, layout, update in DENSE:
-        yield f"dense-f16-{name}", layout, 3, update.astype("<f2").tobytes(), None
-    for bits, wire_id in ((8, 6), (4, 7)):
-        for name, layout, chosen, update in MASKED:
-            mask = np.array(chosen, np.int64)
-            codec = codec_for(CodecChoice(name=f"mask-{bits}"), mask)
-            payload = codec.encode(update, layout, np.random.default_rng(mask.size))
-            yield f"mask-{bits}-{name}", layout, wire_id, payload, mask
+        yield f"dense-f16-{name}", layout, 3, update.astype("<f2").tobytes()
 
 
 def updates():
-    for number, (name, layout, wire_id, payload, mask) in enumerate(payloads(), 1):
+    for number, (name, layout, wire_id, payload) in enumerate(payloads(), 1):
         report = report_of(wire_id, layout, payload, number)
-        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0), mask).decode(payload, layout)
+        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0)).decode(payload, layout)
         yield {
             "name": name,
             "layout": shapes(layout),
             "frame": encode_report(report).hex(),
             "report": {name: getattr(report, name) for name in HEADER},
-            "mask": [] if mask is None else mask.tolist(),
             "indices": sparse.indices.tolist(),
             "values": floats(sparse.values),
         }
@@ -154,21 +125,9 @@ def evaluated():
         "frame": encode_report(report).hex(),
         "report": {name: getattr(report, name) for name in HEADER},
         "evaluation": asdict(EVALUATION),
-        "mask": [],
         "indices": sparse.indices.tolist(),
         "values": floats(sparse.values),
     }
-
-
-def masks():
-    for name, layout, chosen in MASKS:
-        mask = np.array(chosen, np.int64)
-        yield {
-            "name": name,
-            "layout": shapes(layout),
-            "artifact": mask_to_bytes(mask, layout).hex(),
-            "indices": mask.tolist(),
-        }
 
 
 def halves(layout, seed):

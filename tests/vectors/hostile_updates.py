@@ -1,4 +1,4 @@
-"""Hostile vectors of codecs 3 to 7, masks and transfers: each is a lie in one place.
+"""Hostile vectors of codecs 3 to 5 and transfers: each is a lie in one place.
 
 What the refusal says is checked when a vector is made, so that it shows what its name says.
 """
@@ -15,7 +15,6 @@ from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layo
 from tests.vectors.golden_updates import EVALUATION, HALVES, LARGEST
 from tests.wire.half_transfer import half_transfer
 from wire.codec import codec_for, modelled
-from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.quantize import Logarithmic, Uniform
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
@@ -185,29 +184,9 @@ def other_layout_payloads():
     yield "bitmap-a-one-behind-the-last-parameter", layout, good[:14] + b"\1" + bitmap + pack_levels(levels, 7)
 
 
-def hostile_masked():
-    mask = np.array(range(0, TINY.size, 7), np.int64)
-    for bits, head in ((8, 4), (4, 6)):
-        good = codec_for(CodecChoice(name=f"mask-{bits}"), mask).encode(spread(TINY, 1), TINY, np.random.default_rng(0))
-        lies = {
-            "empty": b"",
-            "cut-in-scale": good[:2],
-            "without-levels": good[:head],
-            "a-level-less": good[:-1],
-            "a-level-more": good + b"\x77",
-            "scale-nan": struct.pack("<f", float("nan")) + good[4:],
-            "scale-negative": struct.pack("<f", -1.0) + good[4:],
-            "a-level-that-does-not-exist": good[:head] + b"\xff" + good[head + 1 :],
-        }
-        if bits == 4:
-            lies["ratio-1025"] = good[:4] + struct.pack("<H", 1025) + good[6:]
-        for name, payload in lies.items():
-            yield f"mask-{bits}-{name}", bits, payload, mask
-
-
 def hostile_updates():
-    def entry(name, layout, wire_id, payload, mask=None, why="", code="payload"):
-        codec = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0), mask)
+    def entry(name, layout, wire_id, payload, why="", code="payload"):
+        codec = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0))
         try:
             codec.decode(payload, layout)
         except RemoteProtocolError as error:
@@ -219,7 +198,6 @@ def hostile_updates():
             "name": name,
             "layout": shapes(layout),
             "frame": encode_report(report_of(wire_id, layout, payload)).hex(),
-            "mask": [] if mask is None else mask.tolist(),
             "code": code,
         }
 
@@ -228,8 +206,6 @@ def hostile_updates():
         yield entry(f"topk-{bits}-{name}", TINY, 4 if bits == 8 else 5, payload, why=why)
     for name, layout, payload in other_layout_payloads():
         yield entry(f"topk-4-{name}", layout, 5, payload, why="bitmap")
-    for name, bits, payload, mask in hostile_masked():
-        yield entry(name, TINY, 6 if bits == 8 else 7, payload, mask)
     good = HALVES.astype("<f2").tobytes()
     yield entry("dense-f16-cut", ODD, 3, good[:-1])
     yield entry("dense-f16-one-more", ODD, 3, good + b"\0\0")
@@ -259,40 +235,8 @@ def hostile_evaluations():
                 "name": f"evaluation-{name}",
                 "layout": shapes(TINY),
                 "frame": data.hex(),
-                "mask": [],
                 "code": error.code,
             }
-        else:
-            raise AssertionError(name)
-
-
-def hostile_masks():
-    indices = np.array(range(0, TINY.size, 7), np.int64)
-    good = mask_to_bytes(indices, TINY)
-    honest = modelled._fill
-    with mock.patch.object(modelled, "_fill", lambda signs, lanes: (honest(signs, lanes)[0] + 1, signs)):
-        filled = mask_to_bytes(indices, TINY)
-    (words,) = struct.unpack_from("<I", good, 16)
-    lies = {
-        "empty": b"",
-        "cut-in-the-fingerprint": good[:9],
-        "cut-in-k": good[:15],
-        "cut-in-the-word-count": good[:18],
-        "cut-in-the-words": good[: 20 + words],
-        "cut-in-the-bits": good[:-1],
-        "foreign-magic": b"NJM2" + good[4:],
-        "another-layout": good[:4] + bytes(8) + good[12:],
-        "k-above-n": good[:12] + struct.pack("<I", TINY.size + 1) + good[16:],
-        "k-one-more": good[:12] + struct.pack("<I", indices.size + 1) + good[16:],
-        "words-of-4-gib": good[:16] + b"\xff" * 4 + good[20:],
-        "a-byte-more": good + b"\0",
-        "filler-not-empty": filled,
-    }
-    for name, data in lies.items():
-        try:
-            mask_from_bytes(data, TINY)
-        except RemoteProtocolError as error:
-            yield {"name": name, "layout": shapes(TINY), "artifact": data.hex(), "code": error.code}
         else:
             raise AssertionError(name)
 

@@ -8,15 +8,13 @@ import sys
 from pathlib import Path
 
 from tests.vectors.cases import written
-from tests.vectors.golden_updates import masks, transfers, updates
-from tests.vectors.hostile_updates import hostile_masks, hostile_transfers, hostile_updates
+from tests.vectors.golden_updates import transfers, updates
+from tests.vectors.hostile_updates import hostile_transfers, hostile_updates
 
 FILES = {
     "updates.json": updates,
-    "masks.json": masks,
     "transfers.json": transfers,
     "hostile_updates.json": hostile_updates,
-    "hostile_masks.json": hostile_masks,
     "hostile_transfers.json": hostile_transfers,
 }
 

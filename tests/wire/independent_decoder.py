@@ -66,7 +66,7 @@ def value_of(level, magnitudes):
     return -magnitudes[-level] if level < 0 else magnitudes[level]
 
 
-# The other forms, and masks
+# The other forms
 
 
 def bitmap(data, size, k, top):
@@ -102,14 +102,6 @@ def topk(payload, layout, grid, top):
     if f32(min(math.sqrt(squares), LARGEST)) != norm:
         raise Refused
     return positions, values
-
-
-def decode_mask(artifact, layout):
-    """The coordinates of a mask artifact, ascending. Raises Refused."""
-    magic, of_layout, k = unpack("<4s8sI", artifact)
-    if magic != b"NJM1" or of_layout != fingerprint(layout) or k > size_of(layout):
-        raise Refused
-    return modelled(artifact[16:], [shape for _, shape in layout], k, None)[0]
 
 
 def place_of(weight):
@@ -170,8 +162,8 @@ def local_evaluation(body):
     return found
 
 
-def decode_report(frame, layout, mask=()):
-    """The report as a dict; ``layout`` is a list of [name, shape], ``mask`` coordinates. Raises Refused."""
+def decode_report(frame, layout):
+    """The report as a dict, ``layout`` is a list of [name, shape]. Raises Refused."""
     if len(frame) < 12 or frame[:3] != b"NJ\x01" or frame[3] not in {1, 17}:
         raise Refused
     (length,) = struct.unpack_from("<I", frame, 4)
@@ -199,11 +191,6 @@ def decode_report(frame, layout, mask=()):
             indices, values = topk(payload, layout, uniform_grid, 127)
         case 5:
             indices, values = topk(payload, layout, logarithmic_grid, 7)
-        case 6 | 7:
-            grid, top = (uniform_grid, 127) if codec == 6 else (logarithmic_grid, 7)
-            magnitudes, rest = grid(payload, top)
-            indices = list(mask)
-            values = [value_of(level, magnitudes) for level in packed_levels(rest, len(indices), top)]
         case _:
             raise Refused
     return {

@@ -144,11 +144,11 @@ def read_heads(bits, shapes, k):
 
 
 def modelled(data, shapes, k, top):
-    """Positions and levels; a mask has no levels, its ``top`` is None."""
+    """Positions and levels, at most ``top``."""
     (count,) = unpack("<I", data)
     words = unpack(f"<{count}H", data, 4)
     bits = Bits(data[4 + 2 * count :])
-    lanes = Lanes(bits, min(max(k // (512 if top is None else 80), 1), 256), words)
+    lanes = Lanes(bits, min(max(k // 80, 1), 256), words)
     heads = read_heads(bits, shapes, k)
 
     longest = max((max(lines, width) for _, _, _, lines, width, _, _ in heads), default=0)
@@ -198,13 +198,10 @@ def modelled(data, shapes, k, top):
     places.sort()
     positions = [position for position, _ in places]
 
-    if top is None:
-        levels = []
-    else:
-        contexts = [min(c.bit_length() - 1, 9) for _, c in places]
-        levels = lanes.stream(bits, contexts, lambda _: [64] * (token_of(top, 3) + 1), 3)
-        if any(level > top for level in levels):
-            raise Refused
+    contexts = [min(c.bit_length() - 1, 9) for _, c in places]
+    levels = lanes.stream(bits, contexts, lambda _: [64] * (token_of(top, 3) + 1), 3)
+    if any(level > top for level in levels):
+        raise Refused
     fillers, signed = lanes.fillers(), sum(level > 0 for level in levels)
     signs = fillers[:signed] + bits.take(max(signed - len(fillers), 0))
     if "1" in fillers[signed:] or len(bits.bits) - bits.at >= 8 or "1" in bits.bits[bits.at :]:

@@ -17,7 +17,6 @@ import pytest
 from models.configurations import configuration
 from wire import frame, messages
 from wire.codec import NAMES, codec_for, modelled
-from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.transfers import apply_transfer, exact_transfer
 from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice
@@ -26,7 +25,6 @@ from wire.parameters import ParameterLayout, ParameterSpec
 GBOARD, TINY = configuration("gboard").layout(10_000), configuration("tiny").layout(2_000)
 LARGEST = ParameterLayout((ParameterSpec("m", (1 << 14, 1 << 14)),))
 """The largest layout that there is: what a lie could claim is largest here."""
-MASK = np.arange(0, 1000, 7)
 A_FEW_BYTES = 1_000_000
 """Of memory: what a refusal may need beside the bytes that came."""
 BYTES_A_PARAMETER = 130
@@ -50,10 +48,9 @@ def decoders(layout):
     """Every function that reads a payload or an artifact, with what a lie for it begins with."""
     base = np.zeros(layout.size, np.float32)
     for name in NAMES:
-        codec = codec_for(CodecChoice(name=name), MASK)
+        codec = codec_for(CodecChoice(name=name))
         yield name, lambda data, codec=codec: codec.decode(data, layout)
         yield f"norm of {name}", lambda data, codec=codec: codec.read(data, layout).norm
-    yield "mask", lambda data: mask_from_bytes(data, layout)
     yield "transfer", lambda data: apply_transfer(data, base, layout)
 
 
@@ -68,7 +65,6 @@ def lies(layout):
                 yield count + struct.pack("<f", 1.0) + struct.pack("<f", 1.0) + form + fill  # topk-8
                 yield count + struct.pack("<fH", 1.0, 300) + struct.pack("<f", 1.0) + form + fill  # topk-4
         for fill in fills:
-            yield b"NJM1" + fingerprint + count + fill
             for form in (1, 2, 3, 4):
                 yield b"NJT1" + bytes([form]) + fingerprint + count + b"\0" + fill
     for size in (0, 1, 20):
@@ -105,12 +101,6 @@ def test_peak_of_k_equal_to_n_is_in_proportion_to_the_model(name):
     assert peak_bytes(lambda: codec.decode(payload, TINY)) < BYTES_A_PARAMETER * TINY.size
 
 
-def test_peak_of_a_mask_of_everything_is_in_proportion_to_the_model():
-    artifact = mask_to_bytes(np.arange(TINY.size), TINY)
-    assert len(artifact) < 2000  # and this is why the bound cannot be in proportion to the bytes
-    assert peak_bytes(lambda: mask_from_bytes(artifact, TINY)) < BYTES_A_PARAMETER * TINY.size
-
-
 def test_peak_of_a_transfer_that_changes_everything_is_in_proportion_to_the_model():
     base = np.zeros(TINY.size, np.float32)
     transfer = exact_transfer(base, np.random.default_rng(0).standard_normal(base.size).astype(np.float32), TINY)
@@ -122,13 +112,13 @@ def test_a_model_body_with_claims_that_need_no_words_ends_where_the_bytes_end():
     for count in (TINY.size, 10_000):
         honest = modelled.encode(np.arange(count), np.ones(count, np.int64), TINY, 7).data
         for length in range(0, len(honest), len(honest) // 3):
-            read = partial(modelled.decode, honest[:length], count, TINY, with_levels=True, most=7)
+            read = partial(modelled.decode, honest[:length], count, TINY, most=7)
             assert peak_bytes(read) < BYTES_A_PARAMETER * TINY.size
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_payload_of_megabytes_costs_a_few_times_its_length_at_most(name):
-    codec = codec_for(CodecChoice(name=name), MASK)
+    codec = codec_for(CodecChoice(name=name))
     layout = ParameterLayout((ParameterSpec("m", (40, 50)),))
     for fill in (b"\0", b"\xff", b"\x55"):
         for head in (b"", struct.pack("<IfHfBI", 900, 1.0, 300, 1.0, 0, 1 << 20)):
@@ -159,13 +149,13 @@ def test_control_messages_of_the_largest_size_cost_a_few_times_that(kind):
 LIMITED = """
 import resource, struct, sys, time
 import numpy as np
-from tests.wire.test_decoder_bounds import LARGEST, NAMES, MASK, lies
+from tests.wire.test_decoder_bounds import LARGEST, NAMES, lies
 from wire import frame
 from wire.codec import codec_for
 from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice
 
-codecs = {codec.wire_id: codec for codec in (codec_for(CodecChoice(name=name), MASK) for name in NAMES)}
+codecs = {codec.wire_id: codec for codec in (codec_for(CodecChoice(name=name)) for name in NAMES)}
 frames = [
     frame.encode_report(frame.Report(1, 1, codec.wire_id, LARGEST.fingerprint, 0, 1, 1, 0.0, 0.0, payload))
     for codec in codecs.values() for payload in lies(LARGEST) if len(payload) <= 40

@@ -1,6 +1,6 @@
 """One golden vector a corner of the format, and one lie a hostile vector: the codecs and the independent decoder agree.
 
-Codecs 3 to 7, masks and transfers; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
+Codecs 3 to 5 and transfers; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
 """
 
 import json
@@ -18,7 +18,6 @@ from tests.wire import independent_decoder
 from tests.wire.independent_modelled import Refused
 from wire.codec import codec_for
 from wire.codec.codecs import WIRE_IDS
-from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.transfers import apply_transfer
 from wire.errors import RemoteProtocolError
 from wire.frame import KIND_REPORT, decode
@@ -27,9 +26,7 @@ from wire.parameters import ParameterLayout, ParameterSpec
 
 CODEC_NAMES = {number: name for name, number in WIRE_IDS.items()}
 V1 = Path(__file__).parents[1] / "vectors" / "v1"
-UPDATES, MASKS, TRANSFERS, HOSTILE_UPDATES, HOSTILE_MASKS, HOSTILE_TRANSFERS = (
-    json.loads((V1 / name).read_text()) for name in FILES
-)
+UPDATES, TRANSFERS, HOSTILE_UPDATES, HOSTILE_TRANSFERS = (json.loads((V1 / name).read_text()) for name in FILES)
 BEFORE = json.loads((V1 / "hostile.json").read_text())
 
 
@@ -43,7 +40,7 @@ def layout_of(vector):
 
 def decode_whole(vector):
     report = decode(bytes.fromhex(vector["frame"]))
-    codec = codec_for(CodecChoice(name=CODEC_NAMES[report.codec], density=1.0), np.array(vector["mask"], np.int64))
+    codec = codec_for(CodecChoice(name=CODEC_NAMES[report.codec], density=1.0))
     return report, codec.decode(report.payload, layout_of(vector))
 
 
@@ -72,7 +69,7 @@ def test_golden_update(vector):
 
 @pytest.mark.parametrize("vector", UPDATES, ids=named)
 def test_the_independent_decoder_reads_the_same_update(vector):
-    got = independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"], vector["mask"])
+    got = independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"])
     assert {name: got[name] for name in vector["report"]} == vector["report"]
     assert got["evaluation"] == vector.get("evaluation")
     assert got["indices"] == vector["indices"]
@@ -86,14 +83,6 @@ def test_the_example_of_the_page_is_a_golden_vector():
     assert bytes.fromhex(example) == bytes.fromhex(vector["frame"])[48:-4]
     for value in np.frombuffer(bytes.fromhex(vector["values"]), ">f4").tolist():
         assert f"{value:.7f}".replace("-", "\N{MINUS SIGN}") in page
-
-
-@pytest.mark.parametrize("vector", MASKS, ids=named)
-def test_golden_mask(vector):
-    artifact, indices = bytes.fromhex(vector["artifact"]), vector["indices"]
-    assert mask_from_bytes(artifact, layout_of(vector)).tolist() == indices
-    assert independent_decoder.decode_mask(artifact, vector["layout"]) == indices
-    assert mask_to_bytes(np.array(indices, np.int64), layout_of(vector)) == artifact
 
 
 def base_of(vector):
@@ -123,16 +112,7 @@ def test_hostile_update_is_refused_with_its_code(vector):
 @pytest.mark.parametrize("vector", HOSTILE_UPDATES, ids=named)
 def test_the_independent_decoder_refuses_it_too(vector):
     with pytest.raises(Refused):
-        independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"], vector["mask"])
-
-
-@pytest.mark.parametrize("vector", HOSTILE_MASKS, ids=named)
-def test_hostile_mask_is_refused_with_its_code(vector):
-    with pytest.raises(RemoteProtocolError) as caught:
-        mask_from_bytes(bytes.fromhex(vector["artifact"]), layout_of(vector))
-    assert caught.value.code == vector["code"] == "mask"
-    with pytest.raises(Refused):
-        independent_decoder.decode_mask(bytes.fromhex(vector["artifact"]), vector["layout"])
+        independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"])
 
 
 @pytest.mark.parametrize("vector", HOSTILE_TRANSFERS, ids=named)

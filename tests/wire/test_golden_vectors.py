@@ -4,7 +4,6 @@ import json
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.wire import independent_decoder
@@ -17,9 +16,7 @@ from wire.parameters import ParameterLayout, ParameterSpec
 VECTORS = Path(__file__).parents[1] / "vectors" / "v1"
 REPORTS = json.loads((VECTORS / "reports.json").read_text())
 HOSTILE = json.loads((VECTORS / "hostile.json").read_text())
-CODECS = {
-    codec.wire_id: codec for codec in (codec_for(CodecChoice(name=name), mask=np.zeros(0, np.int64)) for name in NAMES)
-}
+CODECS = {codec.wire_id: codec for codec in (codec_for(CodecChoice(name=name)) for name in NAMES)}
 
 
 def layout_of(vector):

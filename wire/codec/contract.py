@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wire.codec.quantize import Ints
 from wire.codec.sparsify import Sparse
 from wire.parameters import ParameterLayout, Vector
 
@@ -47,8 +46,8 @@ Write = Callable[[Vector, ParameterLayout, np.random.Generator], Encoded]
 Read = Callable[[bytes, ParameterLayout], Received]
 """(payload, layout) -> received update. Raises RemoteProtocolError if the payload is invalid, or has more values than
 the task asked for."""
-Family = Callable[[float, Ints], tuple[Write, Read]]
-"""(density, mask (k,) int64, empty for codecs without a mask) -> the pair of functions."""
+Family = Callable[[float], tuple[Write, Read]]
+"""Density -> the pair of functions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from wire.codec.contract import Encoded, Family, Read, Received, Write
-from wire.codec.quantize import Ints
 from wire.codec.sparsify import Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
@@ -29,7 +28,7 @@ def codec(kind: str) -> Family:
         every = np.arange(layout.size, dtype=np.int64)
         return Received(norm, lambda: Sparse(layout.size, every, values.astype(np.float32)))
 
-    def family(_density: float, _mask: Ints) -> tuple[Write, Read]:
+    def family(_density: float) -> tuple[Write, Read]:
         return write, read
 
     return family

@@ -60,18 +60,18 @@ class Coded:
     position_bits: float
 
 
-def encode(indices: Ints, levels: Ints | None, layout: ParameterLayout, most: int = 0) -> Coded:
-    """Code positions, and the level at each position if there are levels.
+def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> Coded:
+    """Code positions, and the level at each position.
 
     Args:
         indices: (k,) int64, strictly ascending, in [0, n).
-        levels: (k,) int64 in [-most, most]; None codes positions only.
+        levels: (k,) int64 in [-most, most].
         layout: layout of the n parameters.
         most: largest possible magnitude of a level.
     """
     shapes = [_shorter(spec, indices, start, stop) for spec, start, stop in layout.spans()]
     heads = [_head(spec, found) for (spec, _, _), found in zip(layout.spans(), shapes, strict=True)]
-    coder = LaneEncoder(lanes_for(indices.size, signs=levels is not None))
+    coder = LaneEncoder(lanes_for(indices.size))
     alphabet = _alphabet(layout)
     rests = []
     for (values, classes), weight in zip(_number_streams(layout, shapes), (VAGUE, VAGUE, SURE), strict=True):
@@ -80,66 +80,61 @@ def encode(indices: Ints, levels: Ints | None, layout: ParameterLayout, most: in
         rests.append((rest, width))
     plain = sum(int(width.sum()) for _, width in rests) + sum(int(width.sum()) for _, width in heads)
     position_bits = coder.ideal_bits + plain
-    signs = np.zeros(0, np.int64)
-    if levels is not None:
-        token, rest, width = numbers.tokens(np.abs(levels), LEVEL_DIRECT_BITS)
-        crowds = [lines.join(found, spec)[1] for spec, found in zip(layout.tensors, shapes, strict=True)]
-        coder.stream(token, _crowding(crowds), _level_prior(most))
-        rests.append((rest, width))
-        signs = (levels[levels != 0] < 0).astype(np.int64)
-        plain += int(width.sum()) + signs.size
+    token, rest, width = numbers.tokens(np.abs(levels), LEVEL_DIRECT_BITS)
+    crowds = [lines.join(found, spec)[1] for spec, found in zip(layout.tensors, shapes, strict=True)]
+    coder.stream(token, _crowding(crowds), _level_prior(most))
+    rests.append((rest, width))
+    signs = (levels[levels != 0] < 0).astype(np.int64)
+    plain += int(width.sum()) + signs.size
     ideal_bits = coder.ideal_bits + plain
 
-    filler, remaining = _fill(signs, lanes_for(indices.size, signs=levels is not None))
+    filler, remaining = _fill(signs, lanes_for(indices.size))
     states, words = coder.finish(filler)
     fields = [*_state_fields(states), *heads, *rests, (remaining, np.ones_like(remaining))]
     bits = pack(np.concatenate([f for f, _ in fields]), np.concatenate([w for _, w in fields]))
     return Coded(_WORDS.pack(words.size) + words.astype("<u2").tobytes() + bits, ideal_bits, position_bits)
 
 
-def decode(data: bytes, count: int, layout: ParameterLayout, *, with_levels: bool, most: int = 0) -> tuple[Ints, Ints]:
+def decode(data: bytes, count: int, layout: ParameterLayout, most: int) -> tuple[Ints, Ints]:
     """Inverse of :func:`encode`.
 
     Args:
         data: bytes from the network.
         count: k, the number of positions.
         layout: layout of the n parameters.
-        with_levels: whether levels were coded.
         most: largest possible magnitude of a level, as passed to :func:`encode`.
 
     Returns:
-        indices (k,) int64, strictly ascending, in [0, n), and levels (k,) int64, zeros if there are none.
+        indices (k,) int64, strictly ascending, in [0, n), and levels (k,) int64.
 
     Raises:
         RemoteProtocolError: the bytes are not a valid encoding.
     """
     words, reader = _split(data)
-    decoder = LaneDecoder(_read_states(reader, lanes_for(count, signs=with_levels)), words)
+    decoder = LaneDecoder(_read_states(reader, lanes_for(count)), words)
     heads = [_read_head(reader, spec) for spec in layout.tensors]
     if sum(head.count for head in heads) != count:
         msg = f"{count} values came with {sum(head.count for head in heads)} positions"
         raise RemoteProtocolError(msg, code="payload")
     shapes = _read_lines(decoder, reader, layout, heads)
     joined = [lines.join(found, spec) for spec, found in zip(layout.tensors, shapes, strict=True)]
-    levels = np.zeros(count, np.int64)
-    if with_levels:
-        token = decoder.stream(_crowding([crowd for _, crowd in joined]), _level_prior(most))
-        levels = numbers.join(token, reader.take(numbers.rest_widths(token, LEVEL_DIRECT_BITS)), LEVEL_DIRECT_BITS)
-        if count and int(levels.max()) > most:
-            msg = f"a magnitude of {levels.max()} among the levels, at most {most} exist"
-            raise RemoteProtocolError(msg, code="payload")
+    token = decoder.stream(_crowding([crowd for _, crowd in joined]), _level_prior(most))
+    levels = numbers.join(token, reader.take(numbers.rest_widths(token, LEVEL_DIRECT_BITS)), LEVEL_DIRECT_BITS)
+    if count and int(levels.max()) > most:
+        msg = f"a magnitude of {levels.max()} among the levels, at most {most} exist"
+        raise RemoteProtocolError(msg, code="payload")
     _sign(levels, decoder.finish(), reader)
     reader.finish()
     return _joined([start + local for (_, start, _), (local, _) in zip(layout.spans(), joined, strict=True)]), levels
 
 
-def lanes_for(count: int, *, signs: bool) -> int:
-    """L, in proportion to k: a lane costs four bits, and 16 more if there are no signs to fill it with.
+def lanes_for(count: int) -> int:
+    """L, in proportion to k: a lane costs four bits, and its filler holds signs.
 
-    >>> lanes_for(14_123, signs=True), lanes_for(5, signs=True), lanes_for(14_123, signs=False)
-    (176, 1, 27)
+    >>> lanes_for(14_123), lanes_for(5)
+    (176, 1)
     """
-    return min(max(count // (80 if signs else 512), 1), MOST_LANES)
+    return min(max(count // 80, 1), MOST_LANES)
 
 
 # --- heads: which axis, how many lines, how many positions ---

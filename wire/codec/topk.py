@@ -49,7 +49,7 @@ _NORM_AND_FORM = struct.Struct("<fB")
 def codec(bits: int) -> Family:
     """The top-k codec with levels of 8 or 4 bits."""
 
-    def family(density: float, _mask: Ints) -> tuple[Write, Read]:
+    def family(density: float) -> tuple[Write, Read]:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
             sparse = top_k(delta, count_for(density, layout.size))
             levels, grid = levels_of(sparse.values, bits, rng)
@@ -103,7 +103,7 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
     head = _read_head(payload, layout, bits)
     body, most = payload[head.size :], head.grid.most
     if head.form == FORM_MODELLED:
-        indices, levels = modelled.decode(body, head.k, layout, with_levels=True, most=most)
+        indices, levels = modelled.decode(body, head.k, layout, most=most)
     else:
         indices, levels = _from_bitmap_body(body, head.k, layout, most)
     if _head_norm(levels, head.grid) != head.norm:

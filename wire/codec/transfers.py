@@ -133,7 +133,7 @@ def _stepped(body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
     if count > layout.size or shift > 31:
         msg = f"{count} changes, shifted by {shift}, do not fit {layout.size} parameters"
         raise RemoteProtocolError(msg, code="transfer")
-    changed, moved = modelled.decode(body[_EXACT.size :], count, layout, with_levels=True, most=_MOST_STEPS)
+    changed, moved = modelled.decode(body[_EXACT.size :], count, layout, most=_MOST_STEPS)
     places = _steps(base)
     places[changed] += moved << shift
     outside = (places > _LARGEST) | (places < -_LARGEST - _ZERO_GAP) | ((places < 0) & (places > -_ZERO_GAP))

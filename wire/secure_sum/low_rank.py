@@ -43,8 +43,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rows: most rows of a matrix that are sent.
-        right: r, numbers for each row.
-        left: s, rows for each matrix.
+        right: r, numbers for each row; fewer in a matrix with fewer columns.
+        left: s, rows for each matrix; likewise.
     """
 
     rows: Annotated[int, Meta(ge=1, le=2**20)]
@@ -79,7 +79,6 @@ def bases_of(average: Vector, layout: ParameterLayout, rank: Rank, rng: np.rando
     """
     found = []
     for matrix in _matrices(average, layout):
-        _check(matrix, rank)
         sent = matrix[: rank.rows].astype(np.float64)
         if not sent.any():
             sent = rng.standard_normal(sent.shape)
@@ -110,8 +109,8 @@ def group_sizes(layout: ParameterLayout, rank: Rank) -> tuple[int, ...]:
     (4, 16, 48, 6, 16, 48, 6, 3)
     """
     sizes = [tensor.size for tensor in layout.tensors if len(tensor.shape) != 2]
-    for columns, rows in _shapes(layout):
-        sizes += _bands(min(rows, rank.rows)) * rank.right + [columns] * rank.left
+    for columns, rows, right, left in _shapes(layout, rank):
+        sizes += _bands(rows) * right + [columns] * left
     return tuple(sizes)
 
 
@@ -180,9 +179,8 @@ def from_bytes(data: bytes, layout: ParameterLayout, rank: Rank) -> tuple[tuple[
     Raises:
         RemoteProtocolError: the data does not fit the layout and the rank, or it holds numbers that cannot be.
     """
-    shapes = [(columns, min(rows, rank.rows)) for columns, rows in _shapes(layout)]
     head = 4 * len(group_sizes(layout, rank))
-    length = head + 2 * sum(columns * rank.right + rows * rank.left for columns, rows in shapes)
+    length = head + 2 * sum(columns * right + rows * left for columns, rows, right, left in _shapes(layout, rank))
     if len(data) != length:
         msg = f"expected bases of {length} bytes, got {len(data)}"
         raise RemoteProtocolError(msg, code="bases")
@@ -192,9 +190,9 @@ def from_bytes(data: bytes, layout: ParameterLayout, rank: Rank) -> tuple[tuple[
         msg = "expected bases of finite numbers, and a positive spread of each group"
         raise RemoteProtocolError(msg, code="bases")
     found = []
-    for columns, rows in shapes:
-        right, left, numbers = np.split(numbers, np.cumsum([columns * rank.right, rows * rank.left]))
-        found.append(Bases(right.reshape(columns, rank.right), left.reshape(rows, rank.left)))
+    for columns, rows, right, left in _shapes(layout, rank):
+        of_rows, of_columns, numbers = np.split(numbers, np.cumsum([columns * right, rows * left]))
+        found.append(Bases(of_rows.reshape(columns, right), of_columns.reshape(rows, left)))
     return tuple(found), spread
 
 
@@ -208,9 +206,12 @@ def _bands(rows: int) -> list[int]:
     return sizes
 
 
-def _shapes(layout: ParameterLayout) -> Iterator[tuple[int, int]]:
-    """(D, R) of each matrix."""
-    return ((min(spec.shape), max(spec.shape)) for spec in layout.tensors if len(spec.shape) == 2)
+def _shapes(layout: ParameterLayout, rank: Rank) -> Iterator[tuple[int, int, int, int]]:
+    """(D, F, r, s) of each matrix."""
+    for spec in layout.tensors:
+        if len(spec.shape) == 2:
+            columns, rows = min(spec.shape), min(max(spec.shape), rank.rows)
+            yield columns, rows, min(rank.right, columns), min(rank.left, columns, rows)
 
 
 def _matrices(vector: Vector, layout: ParameterLayout) -> Iterator[Matrix]:
@@ -219,13 +220,6 @@ def _matrices(vector: Vector, layout: ParameterLayout) -> Iterator[Matrix]:
         if len(spec.shape) == 2:
             matrix = vector[start:stop].reshape(spec.shape)
             yield matrix if spec.shape[0] >= spec.shape[1] else matrix.T
-
-
-def _check(matrix: Matrix, rank: Rank) -> None:
-    rows, columns = min(len(matrix), rank.rows), matrix.shape[1]
-    if max(rank.right, rank.left) > min(rows, columns):
-        msg = f"a rank of {rank.right} and {rank.left} does not fit a matrix of {rows} x {columns}"
-        raise LocalProtocolError(msg)
 
 
 def _rounded(basis: npt.NDArray[np.float64]) -> Matrix:

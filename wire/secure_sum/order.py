@@ -1,8 +1,9 @@
 """What a round asks of its secure sum, as the signed assignment says it, and what each device gives to the sum.
 
-A contribution is k coordinates of the update and the weight, on the round's grid (:mod:`wire.secure_sum.grid`), and one
-more number: whether the update was within the clip norm. From the sum of these the next clip norm follows, as it does
-from single reports (:mod:`coordinator.learning.fedavg`), and nobody need know any device's norm.
+A contribution is the update as :mod:`wire.secure_sum.low_rank` encodes it, with the root mean square of each group of
+its values, and the weight, on the round's grid (:mod:`wire.secure_sum.grid`); and one more number: whether the update
+was within the clip norm. From the sum of these the next clip norm follows, as it does from single reports
+(:mod:`coordinator.learning.fedavg`), and nobody need know any device's norm.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 from msgspec import Meta
 
 from wire.errors import RemoteProtocolError
-from wire.parameters import Vector
-from wire.secure_sum.grid import Grid, mean_of, to_words
+from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum.grid import Grid, mean_of, spread_in, spread_out, to_words
+from wire.secure_sum.low_rank import Bases, Rank, decode, encode, group_sizes
 from wire.secure_sum.masks import Words
 from wire.secure_sum.terms import MOST_MEMBERS, Terms
 
 FURTHER_VALUES = 2
-"""Values beside the coordinates: the weight, and whether the update was within the clip norm."""
-MOST_COORDINATES = 2**24 - FURTHER_VALUES
+"""Values beside the update's: the weight, and whether the update was within the clip norm."""
 
 
 class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,8 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
             has joined.
         threshold: fewer devices than this and the coordinator together learn nothing but the sum.
         cohort: most devices in the sum; the grid has room for it.
-        coordinates: k, the size of the round's mask.
-        grid: the common scale.
+        rank: how much of each matrix is summed; the bases are an artifact of the version.
+        grid: the common scale, in units of the spread of a value's group.
         clip_norm: L2 norm that a device clips its update to.
         most_examples: a device with more examples weighs no more.
     """
@@ -43,7 +44,7 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
     number: Annotated[int, Meta(ge=0, le=2**53)]
     threshold: Annotated[int, Meta(ge=2, le=MOST_MEMBERS)]
     cohort: Annotated[int, Meta(ge=3, le=MOST_MEMBERS)]
-    coordinates: Annotated[int, Meta(ge=1, le=MOST_COORDINATES)]
+    rank: Rank
     grid: Grid
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)]
     most_examples: Annotated[int, Meta(ge=1, le=2**31)]
@@ -54,16 +55,26 @@ class SummedUpdates:
     """What stands in a sum.
 
     Attributes:
-        mean: (k,) float32, weighted mean of the updates.
+        mean: (n,) float32, weighted mean of the updates, as far as the rank goes.
         within: number of devices whose update was within the clip norm.
+        spread: (g,) float32, of the next round.
     """
 
     mean: Vector
     within: int
+    spread: Vector
 
 
-def terms_of(order: SumOrder, minimum: int, population: str, task: str, round_number: int) -> Terms:
-    """The terms that follow from an assignment.
+def values_of(order: SumOrder, layout: ParameterLayout) -> int:
+    """How many values a device gives, but for the two that are no part of its update."""
+    sizes = group_sizes(layout, order.rank)
+    return sum(sizes) + len(sizes)
+
+
+def terms_of(
+    order: SumOrder, layout: ParameterLayout, minimum: int, population: str, task: str, round_number: int
+) -> Terms:
+    """The terms that follow from an assignment and the layout of its model.
 
     Raises:
         RemoteProtocolError: they contradict each other.
@@ -74,46 +85,67 @@ def terms_of(order: SumOrder, minimum: int, population: str, task: str, round_nu
             session=hashlib.sha256(named.encode()).digest(),
             threshold=order.threshold,
             minimum=minimum,
-            values=order.coordinates + FURTHER_VALUES,
+            values=values_of(order, layout) + FURTHER_VALUES,
             bits=order.grid.bits(order.cohort),
         )
     except ValueError as error:
         raise RemoteProtocolError(str(error), code="secure-sum") from error
 
 
-def contribution(update: Vector, num_examples: int, order: SumOrder, rng: np.random.Generator) -> Words:
+def contribution(
+    update: Vector,
+    num_examples: int,
+    order: SumOrder,
+    layout: ParameterLayout,
+    bases: tuple[Bases, ...],
+    spread: Vector,
+    rng: np.random.Generator,
+) -> Words:
     """What a device gives to the sum.
 
     Args:
-        update: (k,) float32, at the round's coordinates.
+        update: (n,) float32, the whole update.
         num_examples: examples behind it, at least 1.
         order: of the round.
+        layout: layout of the n parameters.
+        bases: of the round.
+        spread: (g,) float32, of the round.
         rng: random generator for the rounding.
 
     Returns:
-        (k + 2,) uint32.
+        (values,) uint32; see :func:`values_of`.
     """
     norm = float(np.sqrt(np.square(update, dtype=np.float64).sum()))
     within = norm <= order.clip_norm
     clipped = update if within else (update * (order.clip_norm / norm)).astype(np.float32)
     weight = min(num_examples, order.most_examples) / order.most_examples
-    return np.append(to_words(clipped, weight, order.grid, order.grid.bits(order.cohort), rng), np.uint32(within))
+    values = spread_out(encode(clipped, layout, bases), group_sizes(layout, order.rank), spread)
+    return np.append(to_words(values, weight, order.grid, order.grid.bits(order.cohort), rng), np.uint32(within))
 
 
-def read_sum(total: Words, order: SumOrder) -> SummedUpdates:
+def read_sum(
+    total: Words, order: SumOrder, layout: ParameterLayout, bases: tuple[Bases, ...], spread: Vector
+) -> SummedUpdates:
     """Inverse of the sum of :func:`contribution`.
 
-    >>> order = SumOrder(
-    ...     number=0, threshold=2, cohort=3, coordinates=2, grid=Grid(step=0.5, most=8), clip_norm=9.0, most_examples=5
-    ... )
+    >>> from wire.parameters import ParameterSpec
+    >>> layout, spread = ParameterLayout((ParameterSpec("bias", (2,)),)), np.ones(1, np.float32)
+    >>> rank, grid = Rank(rows=1, right=1, left=1), Grid(step=0.5, most=8)
+    >>> order = SumOrder(number=0, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=5)
     >>> rng = np.random.default_rng(0)
-    >>> given = [contribution(np.array(each, np.float32), 5, order, rng) for each in ([1, -1], [2, -1])]
-    >>> found = read_sum((given[0] + given[1]) % 64, order)
+    >>> updates = [np.array(each, np.float32) for each in ([1, -1], [2, -1])]
+    >>> given = [contribution(update, 5, order, layout, (), spread, rng) for update in updates]
+    >>> found = read_sum((given[0] + given[1]) % 64, order, layout, (), spread)
     >>> found.mean.tolist(), found.within
     ([1.5, -1.0], 2)
 
     Args:
-        total: (k + 2,) uint32, modulo 2**bits.
+        total: (values,) uint32, modulo 2**bits.
         order: of the round.
+        layout: layout of the n parameters.
+        bases: of the round.
+        spread: (g,) float32, of the round.
     """
-    return SummedUpdates(mean_of(total[:-1], order.grid, order.grid.bits(order.cohort)), int(total[-1]))
+    mean = mean_of(total[:-1], order.grid, order.grid.bits(order.cohort))
+    values, following = spread_in(mean, group_sizes(layout, order.rank), spread)
+    return SummedUpdates(decode(values, layout, bases), int(total[-1]), following)

@@ -52,7 +52,7 @@ def aggregation_faults(rule: Aggregation, attackers: float, cohort: int, own_cho
     if own_choice is not None and own_choice <= enough:
         faults.append(
             f"strategy.aggregation: {rule.value} of updates whose coordinates each device chooses itself "
-            f"({own_choice:.0%} of them) is zero almost everywhere, so the model would not learn; take a mask or dense "
+            f"({own_choice:.0%} of them) is zero almost everywhere, so the model would not learn; take a dense "
             "codec, or multi-krum, foolsgold, fed-plus or noisy-mean"
         )
     return faults

@@ -13,11 +13,7 @@ from tests.coordinator.model_folder import write_model
 SUMMED = """transport = "tls"
 [task]
 model = "model"
-goal = 20
-minimum = 16
 privacy = "secure-sum"
-codec = { name = "mask-8" }
-plan = { evaluation_share = 0.0 }
 """
 READ = '[task]\nmodel = "model"\n'
 
@@ -37,7 +33,9 @@ def asked(tmp_path):
 def test_it_says_that_reports_are_read(asked):
     said = asked(READ)
     assert said.exit_code == 0
-    assert "reads each device's report: an attack names 74 %" in " ".join(said.output.split())
+    words = " ".join(said.output.split())
+    assert "reads each device's report: an attack names 74 %" in words
+    assert 'privacy = "secure-sum" would hide single reports' in words, "ten devices are enough"
 
 
 def test_it_says_that_only_sums_are_learned_and_what_they_reveal(asked):
@@ -55,4 +53,6 @@ def test_a_task_that_is_not_there_is_named(asked):
 
 @pytest.mark.parametrize("privacy", Privacy)
 def test_every_kind_of_privacy_is_explained(privacy):
+    said = " ".join(explained(privacy, 2, 2))
     assert len(explained(privacy, 2, 2)) >= 3
+    assert ("4.0 % top-1" in said) == (privacy is Privacy.SECURE_SUM), "a household is not told of sums"

@@ -6,10 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from coordinator.engine.aggregation import with_bases
 from coordinator.engine.jobs import AggregationJob
 from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.strategies import state_from_bytes
 from coordinator.rounds.round import Phase
-from coordinator.tasks.settings import CodecConfig, PlanConfig
+from coordinator.tasks.settings import PlanConfig
 from edge_agent.core import secure_sum as device_side
 from edge_agent.core.secure_sum import Tools, UpdateEncoded
 from models.manifest import Manifest
@@ -18,9 +20,9 @@ from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.secure_sums import PRIMITIVES
 from wire import frame, topics
-from wire.codec.masks import mask_from_bytes
 from wire.messages import Assignment, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
+from wire.secure_sum.low_rank import Rank, from_bytes
 from wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
 from wire.secure_sum.order import contribution, read_sum, terms_of
 
@@ -31,7 +33,6 @@ SUMMED = {
     "minimum": 4,
     "over_selection": 1.0,
     "report_deadline_s": 400.0,
-    "codec": CodecConfig(name="mask-8", density=0.1),
     "plan": PlanConfig(evaluation_share=0.0),
 }
 
@@ -50,9 +51,10 @@ class SummedDevice:
     def join(self) -> None:
         assignment = self.world.assignment(self.name)
         self.assignment, order = assignment, assignment.secure_sum
-        self.terms = terms_of(order, assignment.minimum, "demo", assignment.task, assignment.round)
-        update = np.full(order.coordinates, (self.number + 1) / 100, np.float32)
-        self.words = contribution(update, 100, order, np.random.default_rng(self.number))
+        self.terms = terms_of(order, LAYOUT, assignment.minimum, "demo", assignment.task, assignment.round)
+        update = np.full(LAYOUT.size, (self.number + 1) / 100, np.float32)
+        asked = asked_of(self.world, assignment.version, order)
+        self.words = contribution(update, 100, order, LAYOUT, *asked, np.random.default_rng(self.number))
         self.state, sent = device_side.join(self.terms, bytes([self.number] * 32), self.key.public, self.tools)
         self.send(sent)
 
@@ -77,6 +79,13 @@ class SummedDevice:
             self.state, sent = device_side.step(self.state, UpdateEncoded(self.words), self.tools)
         self.send(sent)
         return True
+
+
+def asked_of(world, version, order):
+    """Bases and spread that the devices of a version encode with."""
+    with world.repository.transaction() as tx:
+        manifest = Manifest.decode(world.artifacts.get(tx.version(version).manifest))
+    return from_bytes(world.artifacts.get(manifest.bases.sha256), LAYOUT, order.rank)
 
 
 def masked(assignment, payload, **changes) -> bytes:
@@ -132,16 +141,12 @@ def expected(world, *names):
     devices = [world.devices[name] for name in names]
     bits = devices[0].terms.bits
     total = sum(each.words.astype(np.uint64) for each in devices) % 2**bits
-    return read_sum(total.astype(np.uint32), devices[0].assignment.secure_sum)
+    order = devices[0].assignment.secure_sum
+    return read_sum(total.astype(np.uint32), order, LAYOUT, *asked_of(world, 0, order))
 
 
 def assert_is_the_mean(world, *names) -> None:
-    with world.repository.transaction() as tx:
-        base = Manifest.decode(world.artifacts.get(tx.version(0).manifest))
-    mask = mask_from_bytes(world.artifacts.get(base.mask.sha256), LAYOUT)
-    found = world.mean()
-    assert np.abs(found[mask] - expected(world, *names).mean).max() < 1e-6
-    assert not np.delete(found, mask).any()
+    assert np.abs(world.mean() - expected(world, *names).mean).max() < 1e-6
 
 
 def test_a_round_commits_the_mean_of_a_sum_and_keeps_nothing(world):
@@ -156,6 +161,28 @@ def test_a_round_commits_the_mean_of_a_sum_and_keeps_nothing(world):
     assert_is_the_mean(world, *NAMES)
     assert (world.rows("secure_sums"), world.rows("report_frames")) == (0, 0)
     assert all(world.transport.to(name, Receipt)[-1].verdict is Verdict.ACCEPTED for name in NAMES)
+
+
+def test_the_next_round_sums_with_bases_that_follow_from_the_sum(world):
+    world.begin()
+    world.talk()
+    world.work()
+    with world.repository.transaction() as tx:
+        first, second = (Manifest.decode(world.artifacts.get(tx.version(number).manifest)) for number in (0, 1))
+        kept = world.private.state(tx.version(1).optimizer_state)
+    assert first.bases != second.bases
+    average = state_from_bytes(kept, "fedavg", np.zeros((1, LAYOUT.size)))
+    assert np.abs(average - expected(world, *NAMES).mean / 2).max() < 1e-6, "half of it, after zeros"
+
+
+def test_first_bases_are_made_once_and_again_only_for_another_rank(world, monkeypatch):
+    given = (Privacy.SECURE_SUM, world.config.seed, world.artifacts)
+    with world.repository.transaction() as tx:
+        first = Manifest.decode(world.artifacts.get(tx.version(0).manifest))
+    assert with_bases(first, *given) == first
+    monkeypatch.setattr("coordinator.learning.summed.RANKS", (Rank(rows=9, right=1, left=1),))
+    assert with_bases(first, *given).bases != first.bases
+    assert with_bases(first, Privacy.NONE, *given[1:]) == first
 
 
 def test_the_assignment_says_how_updates_are_summed_and_asks_for_no_more(world):

@@ -58,7 +58,7 @@ def test_each_fault_has_its_code(changes, code):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_codec_makes_a_report_above_the_size_limit(name):
-    codec = codec_for(CodecChoice(name=name, density=1.0), mask=np.arange(LAYOUT.size))
+    codec = codec_for(CodecChoice(name=name, density=1.0))
     delta = np.random.default_rng(1).normal(size=LAYOUT.size).astype(np.float32)
     payload = codec.encode(delta, LAYOUT, np.random.default_rng(1))
     whole = frame.encode_report(report(codec=codec.wire_id, payload=payload))

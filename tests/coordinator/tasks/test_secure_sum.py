@@ -9,13 +9,7 @@ from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, 
 from wire.limits import Limits
 from wire.messages import Work
 
-SUMMED = TaskSettings(
-    privacy=Privacy.SECURE_SUM,
-    goal=20,
-    minimum=16,
-    codec=CodecConfig(name="mask-8"),
-    plan=PlanConfig(evaluation_share=0.0),
-)
+SUMMED = TaskSettings(privacy=Privacy.SECURE_SUM)
 
 
 def faults(task, *, enrolled=True):
@@ -24,6 +18,7 @@ def faults(task, *, enrolled=True):
 
 def test_a_task_with_secure_sums_can_be_made():
     assert faults(SUMMED) == []
+    assert (SUMMED.goal, SUMMED.minimum, SUMMED.plan.evaluation_share) == (20, 16, 0.0)
     assert SUMMED.rules().summed
     assert not SUMMED.rules(trial=True).summed
     assert not TaskSettings().rules().summed
@@ -32,13 +27,13 @@ def test_a_task_with_secure_sums_can_be_made():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"codec": CodecConfig()}, "same coordinates"),
-        ({"codec": CodecConfig(name="mask-8", error_feedback=True)}, "error_feedback must be off"),
+        ({"codec": CodecConfig(name="topk-8")}, "codec must be left out"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.MULTI_KRUM)}, "compares single reports"),
-        ({"plan": PlanConfig(evaluation_share=0.1)}, "evaluations come from single devices"),
+        ({"plan": PlanConfig(evaluation_share=0.2)}, "evaluations come from single devices"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),
         ({"minimum": 15}, "minimum must be at least 16 of 26 devices"),
         ({"goal": 900, "minimum": 800}, "at most 1000 devices, not 1170"),
+        ({"goal": 2**31, "minimum": 10}, "at most 1000 devices"),
     ],
 )
 def test_what_needs_more_than_the_sum_is_refused_with_the_reason(changes, reason):

@@ -12,7 +12,6 @@ from models.lexicon import write_lexicon
 from models.manifest import Artifact, Transfer
 from models.vocabulary import FIRST_WORD, Vocabulary
 from tests.edge_agent.fakes import VOCABULARY, WORDS, write_model
-from wire.codec.masks import mask_to_bytes
 from wire.codec.transfers import exact_transfer
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.parameters import weights_from_bytes, weights_to_bytes
@@ -246,12 +245,12 @@ def test_a_transfer_of_no_use_falls_back_to_the_whole(files, remote, tmp_path, d
     assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
 
 
-def test_the_mask_of_a_version_is_brought_and_kept(files, remote, tmp_path):
+def test_the_bases_of_a_version_is_brought_and_kept(files, remote, tmp_path):
     base = write_model(remote)
-    data = mask_to_bytes(np.array([1, 5]), base.manifest.layout)
-    manifest = msgspec.structs.replace(base.manifest, mask=Artifact.of(data))
+    data = b"bases"
+    manifest = msgspec.structs.replace(base.manifest, bases=Artifact.of(data))
     for content in (data, manifest.encode()):
         (remote / hashlib.sha256(content).hexdigest()).write_bytes(content)
     model = files.fetch(manifest.sha256, never)
-    assert model.mask.read_bytes() == data
+    assert model.bases.read_bytes() == data
     assert files.current() == model

@@ -50,7 +50,7 @@ def test_all_faults_are_reported_at_once(tmp_path):
 def test_values_that_contradict_each_other_are_faults(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text(
-        'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-4"\n[start]\npasses = 1\n'
+        'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-9"\n[start]\npasses = 1\n'
         '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\naggregation = "multi-krum"\n'
         "attackers = 0.45\n[plan]\nlocal_epochs = 2\n"
     )

@@ -59,7 +59,7 @@ def programs(tmp_path_factory):
 
 def device(prepared):
     experiment = prepared.experiment
-    plan, codec = experiment.training_plan(), experiment.codec.choice()
+    plan, codec = experiment.training_plan(), experiment.sent_as()
     personal = experiment.personal
     return partial(
         load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1, personal=personal
@@ -95,6 +95,21 @@ def test_the_model_learns_and_each_point_says_what_it_cost(curve):
     assert 0 < curve[-1].report_bytes < 5_000
     assert 0 < curve[-1].bytes_down < 4 * 200_000
     assert curve[-1].held_out_top1 is not None
+
+
+def test_with_secure_sums_the_model_learns_from_low_rank_and_goes_on_where_it_was(programs, tmp_path):
+    summed = msgspec.structs.replace(EXPERIMENT, privacy=Privacy.SECURE_SUM)
+    whole = trained(summed, tmp_path / "whole", programs)
+    assert whole[-1].loss < whole[0].loss
+    assert 10_000 < whole[-1].report_bytes < 60_000
+
+    def stop(number, _point):
+        if number == 3:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(summed, tmp_path / "cut", programs, progress=stop)
+    assert trained(summed, tmp_path / "cut", programs) == whole
 
 
 def test_noise_is_that_of_as_many_people_as_are_simulated(programs, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.strategies import layouts, vectors
-from wire.codec import MASKED, NAMES, codec_for
+from wire.codec import NAMES, codec_for
 from wire.codec.quantize import dequantize, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -16,7 +16,6 @@ from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
-MASK = np.arange(0, 260, 13)
 OWN_CHOICE = ["topk-8", "topk-4"]
 
 cases = layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size)))
@@ -31,8 +30,8 @@ def delta(seed=0):
     return np.random.default_rng(seed).normal(size=LAYOUT.size).astype(np.float32)
 
 
-def codec_named(name, density=0.1, mask=MASK):
-    return codec_for(CodecChoice(name=name, density=density), mask if name in MASKED else None)
+def codec_named(name, density=0.1):
+    return codec_for(CodecChoice(name=name, density=density))
 
 
 def quantized(values, bits):
@@ -50,8 +49,6 @@ def test_wire_ids_are_unique_and_stable():
         "dense-f16": 3,
         "topk-8": 4,
         "topk-4": 5,
-        "mask-8": 6,
-        "mask-4": 7,
     }
 
 
@@ -73,12 +70,6 @@ def test_what_is_said_to_be_sent_is_what_is_read(name, case, density, seed):
 def test_an_unknown_codec_names_the_known_ones():
     with pytest.raises(RemoteProtocolError, match="dense-f32, dense-f16"):
         codec_for(CodecChoice(name="gzip"))
-
-
-@pytest.mark.parametrize("name", sorted(MASKED))
-def test_a_masked_codec_without_a_mask_is_a_defect(name):
-    with pytest.raises(LocalProtocolError, match="mask"):
-        codec_for(CodecChoice(name=name))
 
 
 @pytest.mark.slow
@@ -116,29 +107,6 @@ def test_the_receiver_reads_exactly_the_quantized_top_k(name, case, density):
     assert got.values.tobytes() == quantized(sparse.values, int(name[-1])).tobytes()
 
 
-@pytest.mark.slow
-@given(
-    cases.flatmap(
-        lambda case: st.tuples(st.just(case), st.lists(st.booleans(), min_size=case[0].size, max_size=case[0].size))
-    )
-)
-@pytest.mark.parametrize("name", sorted(MASKED))
-def test_the_receiver_reads_exactly_the_quantized_values_at_the_mask(name, drawn):
-    (layout, vector), chosen = drawn
-    mask = np.flatnonzero(chosen)
-    codec = codec_named(name, mask=mask)
-    got = codec.decode(codec.encode(vector, layout, rng()), layout)
-    assert got.indices.tolist() == mask.tolist()
-    assert got.values.tobytes() == quantized(vector[mask], int(name[-1])).tobytes()
-
-
-@pytest.mark.parametrize("name", sorted(MASKED))
-def test_a_masked_report_has_the_same_length_from_every_device(name):
-    codec = codec_named(name)
-    updates = [delta(1), delta(2) * 1e-20, np.zeros(LAYOUT.size, np.float32)]
-    assert len({len(codec.encode(update, LAYOUT, rng())) for update in updates}) == 1
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_same_delta_and_generator_give_the_same_bytes(name):
     codec = codec_named(name)
@@ -162,13 +130,12 @@ def test_arguments_are_not_modified(name):
     payload = codec.encode(vector, LAYOUT, rng())
     codec.decode(payload, LAYOUT)
     assert (vector == delta()).all()
-    assert (np.arange(0, 260, 13) == MASK).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_without_parameters_has_an_empty_update(name):
     layout = ParameterLayout(())
-    codec = codec_named(name, mask=np.zeros(0, np.int64))
+    codec = codec_named(name)
     got = codec.decode(codec.encode(np.zeros(0, np.float32), layout, rng()), layout)
     assert (got.size, got.indices.size, got.values.size) == (0, 0, 0)
 
@@ -205,7 +172,7 @@ def test_any_bytes_are_an_update_or_a_protocol_error(name, payload):
 @pytest.mark.parametrize("scale", [np.nan, np.inf, -1.0])
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("dense")])
 def test_a_scale_that_is_no_magnitude_is_refused(name, scale):
-    codec, at = codec_named(name), 0 if name in MASKED else 4
+    codec, at = codec_named(name), 4
     payload = bytearray(codec.encode(delta(), LAYOUT, rng()))
     payload[at : at + 4] = struct.pack("<f", scale)
     with pytest.raises(RemoteProtocolError, match="scale"):

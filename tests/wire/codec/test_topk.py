@@ -14,7 +14,6 @@ from wire.codec.sparsify import top_k
 from wire.codec.topk import codec, decode_topk, encode_levels
 from wire.parameters import ParameterLayout, ParameterSpec
 
-EVERYWHERE = np.zeros(0, np.int64)
 TINY = configuration("tiny").layout(2_000)
 GBOARD = configuration("gboard").layout(10_000)
 MATRIX = ParameterLayout((ParameterSpec("m", (200, 50)),))
@@ -121,9 +120,9 @@ def test_both_forms_are_read_back(bits, grid, form):
 def test_five_million_parameters(bits, density):
     layout = ParameterLayout((ParameterSpec("a", (2_500, 1_600)), ParameterSpec("b", (1_000_000,))))
     update = np.random.default_rng(8).standard_normal(layout.size).astype(np.float32)
-    written = codec(bits)(density, EVERYWHERE)[0](update, layout, np.random.default_rng(9))
+    written = codec(bits)(density)[0](update, layout, np.random.default_rng(9))
     data, sent = written.payload(), written.sent
     got = decode_topk(data, layout, bits=bits)
     assert got.values.tobytes() == sent.values.tobytes()
     assert got.indices.tolist() == top_k(update, got.indices.size).indices.tolist()
-    assert data == codec(bits)(density, EVERYWHERE)[0](update, layout, np.random.default_rng(9)).payload()
+    assert data == codec(bits)(density)[0](update, layout, np.random.default_rng(9)).payload()

@@ -113,9 +113,13 @@ def test_bases_that_do_not_fit_are_refused(harm):
         from_bytes(harm(to_bytes(bases(), SPREAD)), LAYOUT, RANK)
 
 
-def test_a_rank_above_a_matrix_is_refused():
-    with pytest.raises(LocalProtocolError, match="does not fit"):
-        bases_of(ZEROS, LAYOUT, Rank(rows=30, right=2, left=7), np.random.default_rng(0))
+@pytest.mark.parametrize("average", [ZEROS, drawn(3)], ids=["first", "later"])
+def test_a_small_matrix_is_sent_whole_whatever_the_rank(average):
+    rank = Rank(rows=50, right=20, left=20)
+    chosen = bases_of(average, LAYOUT, rank, np.random.default_rng(0))
+    read, _ = from_bytes(to_bytes(chosen, np.ones(len(group_sizes(LAYOUT, rank)), np.float32)), LAYOUT, rank)
+    update = drawn()
+    np.testing.assert_allclose(decode(encode(update, LAYOUT, read), LAYOUT, read), update, atol=0.02)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 0.01, 1e3])

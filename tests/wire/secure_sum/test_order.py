@@ -5,54 +5,63 @@ import numpy as np
 import pytest
 
 from wire.errors import RemoteProtocolError
+from wire.parameters import ParameterLayout, ParameterSpec
 from wire.secure_sum.grid import Grid
+from wire.secure_sum.low_rank import Rank, bases_of, group_sizes
 from wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
 
+LAYOUT = ParameterLayout((ParameterSpec("bias", (50,)), ParameterSpec("kernel", (8, 4))))
+RANK = Rank(rows=8, right=2, left=2)
+BASES = bases_of(np.zeros(LAYOUT.size, np.float32), LAYOUT, RANK, np.random.default_rng(0))
+SPREAD = np.ones(len(group_sizes(LAYOUT, RANK)), np.float32)
 ORDER = SumOrder(
     number=7,
     threshold=3,
     cohort=12,
-    coordinates=50,
+    rank=RANK,
     grid=Grid(step=0.01, most=127),
     clip_norm=2.0,
     most_examples=100,
 )
-TERMS = terms_of(ORDER, 9, "demo", "keyboard", 4)
+TERMS = terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 4)
 
 
 def summed(*given):
     rng = np.random.default_rng(0)
-    total = sum(contribution(update, count, ORDER, rng).astype(np.uint64) for update, count in given)
-    return read_sum((total % 2**TERMS.bits).astype(np.uint32), ORDER)
+    total = sum(
+        contribution(update, count, ORDER, LAYOUT, BASES, SPREAD, rng).astype(np.uint64) for update, count in given
+    )
+    return read_sum((total % 2**TERMS.bits).astype(np.uint32), ORDER, LAYOUT, BASES, SPREAD)
 
 
 def test_a_sum_gives_the_weighted_mean_and_how_many_were_within_the_clip_norm():
     rng = np.random.default_rng(1)
-    updates = rng.uniform(-0.2, 0.2, (12, 50)).astype(np.float32)
+    updates = rng.uniform(-0.2, 0.2, (12, LAYOUT.size)).astype(np.float32)
     found = summed(*((update, 10 * number + 10) for number, update in enumerate(updates)))
     weights = np.minimum(np.arange(10, 130, 10), 100)
     assert found.within == 12
-    assert np.abs(found.mean - np.average(updates, axis=0, weights=weights)).max() < ORDER.grid.step
+    assert np.abs(found.mean - np.average(updates, axis=0, weights=weights))[:50].max() < ORDER.grid.step
 
 
 def test_an_update_is_clipped_to_the_norm_and_says_so():
-    large = np.full(50, 10.0, np.float32)
+    large = np.zeros(LAYOUT.size, np.float32)
+    large[:50] = 10.0
     found = summed((large, 100), (large / 1000, 100))
     assert found.within == 1
-    assert np.allclose(found.mean, (2.0 / np.sqrt(50) + 0.01) / 2, atol=ORDER.grid.step)
+    assert np.allclose(found.mean[:50], (2.0 / np.sqrt(50) + 0.01) / 2, atol=ORDER.grid.step)
 
 
 def test_a_session_is_another_for_every_population_task_round_and_number():
     others = [
-        terms_of(ORDER, 9, "other", "keyboard", 4),
-        terms_of(ORDER, 9, "demo", "other", 4),
-        terms_of(ORDER, 9, "demo", "keyboard", 5),
-        terms_of(msgspec.structs.replace(ORDER, number=8), 9, "demo", "keyboard", 4),
+        terms_of(ORDER, LAYOUT, 9, "other", "keyboard", 4),
+        terms_of(ORDER, LAYOUT, 9, "demo", "other", 4),
+        terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 5),
+        terms_of(msgspec.structs.replace(ORDER, number=8), LAYOUT, 9, "demo", "keyboard", 4),
     ]
     assert len({each.session for each in [TERMS, *others]}) == 5
-    assert terms_of(ORDER, 9, "demo", "keyboard", 4) == TERMS
+    assert terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 4) == TERMS
 
 
 def test_terms_that_contradict_each_other_are_the_senders_fault():
     with pytest.raises(RemoteProtocolError, match="below the minimum"):
-        terms_of(ORDER, 3, "demo", "keyboard", 4)
+        terms_of(ORDER, LAYOUT, 3, "demo", "keyboard", 4)

@@ -1,0 +1,43 @@
+"""From the sums of a few rounds to weights and bases."""
+
+import numpy as np
+import pytest
+
+from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
+from coordinator.learning.summed import average_of_sum, first_bases, sum_order
+from models.configurations import configuration, lstm_layout
+from wire.secure_sum.low_rank import from_bytes
+from wire.secure_sum.order import contribution, values_of
+
+LAYOUT = lstm_layout(60, 12, 20)
+FED_AVG = optimizer_for(StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0))
+
+
+def test_rounds_of_low_rank_come_to_where_the_devices_want_to_be():
+    rng = np.random.default_rng(0)
+    goal, weights = np.zeros(LAYOUT.size, np.float32), np.zeros(LAYOUT.size, np.float32)
+    for spec, start, stop in LAYOUT.spans():
+        if len(spec.shape) == 2:
+            goal[start:stop] = np.outer(*(rng.standard_normal(size) for size in spec.shape)).ravel() / 10
+    state, average, bases, clip_norm = FED_AVG.init(LAYOUT.size), np.zeros_like(goal), first_bases(LAYOUT, rng), 1.0
+    for number in range(40):
+        order = sum_order(number, 16, 26, LAYOUT, clip_norm)
+        asked = from_bytes(bases, LAYOUT, order.rank)
+        words = [contribution(goal - weights, 100, order, LAYOUT, *asked, rng) for _ in range(20)]
+        total = np.sum(words, axis=0, dtype=np.uint32) % np.uint32(2 ** order.grid.bits(26))
+        found = average_of_sum(weights, state, average, total, 20, order, LAYOUT, bases, FED_AVG, rng)
+        weights, clip_norm = found.averaged.weights, found.averaged.clip_norm
+        average, bases = found.average, found.bases
+    assert np.linalg.norm(weights - goal) < 0.1 * np.linalg.norm(goal)
+
+
+@pytest.mark.parametrize("cohort", [3, 26, 100, 1000])
+def test_every_cohort_has_ten_levels_and_a_hundred_devices_eleven_bits(cohort):
+    order = sum_order(1, cohort, cohort, LAYOUT, 1.0)
+    assert order.grid.most >= 10
+    assert order.grid.bits(cohort) <= (11 if cohort <= 100 else 15)
+
+
+def test_a_report_of_the_large_model_fits_60_kilobytes():
+    layout = configuration("gboard").layout(10_000)
+    assert 11 * values_of(sum_order(1, 60, 100, layout, 1.0), layout) / 8 < 60_000
