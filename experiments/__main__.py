@@ -1,0 +1,39 @@
+"""``python -m experiments``: runs every page and, with ``--record``, keeps its rows in experiments/results.json."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from experiments.frame import Row, options, request_of, run_page, show
+from experiments.record import keep
+
+PAGES: tuple[str, ...] = ()
+"""The pages, in the order of docs/experiments.md: modules below ``experiments`` with a function ``run``."""
+
+
+@click.command()
+@options
+@click.option("--page", "chosen", multiple=True, type=click.Choice(PAGES), help="Only these pages.")
+@click.option("--record", is_flag=True, help="Keep the rows in experiments/results.json.")
+def main(form: str, out: Path, data: Path | None, *, chosen: tuple[str, ...], as_json: bool, record: bool) -> None:
+    """Run all pages of experiments, one after another."""
+    if record and form == "smoke":
+        msg = "a smoke form shows nothing that is worth recording"
+        raise click.UsageError(msg)
+    rows: list[Row] = []
+    for name in chosen or PAGES:
+        found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data))
+        if record:
+            keep(found)
+        if not as_json:
+            show(found, as_json=False)
+        rows += found
+    if as_json:
+        show(rows, as_json=True)
+
+
+if __name__ == "__main__":
+    main()
