@@ -10,7 +10,13 @@ import click
 from experiments.frame import Row, options, request_of, run_page, show
 from experiments.record import keep
 
-PAGES: tuple[str, ...] = ()
+PAGES: tuple[str, ...] = (
+    "vertical_linear",
+    "secure_boost",
+    "secure_fedavg",
+    "split_learning",
+    "cpfed",
+)
 """The pages, in the order of docs/experiments.md: modules below ``experiments`` with a function ``run``."""
 
 

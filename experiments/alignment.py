@@ -1,7 +1,7 @@
 """Private entity alignment: two parties find the people that both know, and name no other (ECDH, Meadows 1986).
 
-A small reference protocol for two honest but curious parties, not a product. With secret scalars a and b and identifiers
-hashed to points H(x) of a curve::
+A small reference protocol for two honest but curious parties, not a product. With secret scalars a and b, and
+identifiers hashed to points H(x) of a curve::
 
     first  -> second   a H(x) of all its people, in random order
     second -> first    b a H(x) in the same order, and b H(y) of all its own, in random order
@@ -9,8 +9,8 @@ hashed to points H(x) of a curve::
     first  -> second   places of the common ones in the second's list
 
 Both then know the common people and how many the other has, and nothing of the others, as long as the Diffie-Hellman
-problem is hard: who can guess an identifier cannot test the guess without the other's scalar. The common order is that of
-``b a H(x)``, which has nothing to do with the identifiers.
+problem is hard: who can guess an identifier cannot test the guess without the other's scalar. The common order is that
+of ``b a H(x)``, which has nothing to do with the identifiers.
 
 Curve25519 by ``cryptography``: X25519 is commutative, takes constant time and needs no arithmetic of ours. A hash is
 counted up until it is the x of a point on the curve and not on its twist, or one bit of the hash would show. Blind RSA

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def new_layers(widths: Sequence[int], rng: np.random.Generator) -> Layers:
     """Layers from each width to the next, drawn as He et al. 2015 do."""
     return [
         Layer(rng.normal(0, np.sqrt(2 / a), (a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in zip(widths, widths[1:], strict=False)
+        for a, b in pairwise(widths)
     ]
 
 
@@ -75,7 +76,7 @@ def slope_of_loss(logits: Matrix, y: Labels) -> Matrix:
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     p[np.arange(len(y)), y] -= 1
-    return (p / np.float32(len(y))).astype(np.float32)
+    return np.asarray(p / len(y), np.float32)
 
 
 def stepped(layers: Layers, gradients: Layers, rate: float) -> Layers:
@@ -121,7 +122,8 @@ def unflat(numbers: Matrix, like: Layers) -> Layers:
     ends = np.cumsum([part.size for layer in like for part in layer])[:-1]
     parts = np.split(numbers.astype(np.float32), ends)
     return [
-        Layer(parts[2 * number].reshape(layer.weights.shape), parts[2 * number + 1]) for number, layer in enumerate(like)
+        Layer(parts[2 * number].reshape(layer.weights.shape), parts[2 * number + 1])
+        for number, layer in enumerate(like)
     ]
 
 

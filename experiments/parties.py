@@ -105,7 +105,9 @@ class Run:
         return sum(
             len(each.body)
             for each in self.messages
-            if sender in {None, each.sender} and receiver in {None, each.receiver} and (not wanted or each.kind in wanted)
+            if sender in {None, each.sender}
+            and receiver in {None, each.receiver}
+            and (not wanted or each.kind in wanted)
         )
 
 

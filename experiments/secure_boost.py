@@ -10,8 +10,8 @@ A small reference protocol for honest but curious parties, not a product; rows a
     active -> passive   which of its splits was the best
     passive -> active   the rows that go left; it keeps column and threshold to itself, under a number
 
-Sums of the fixed-point g and h are exact, so the trees are those of the same algorithm on all columns in one place. What
-passive parties learn: which rows are together in a node. What the active party learns: sums of its own g over bins, from
+Sums of the fixed-point g and h are exact, so the trees are those of the same algorithm on all columns in one place.
+What passive parties learn: which rows are together in a node. What the active party learns: sums of its own g over bins, from
 which a passive party's order of few rows can be found, and which rows a split sends left.
 
     python -m experiments.secure_boost --form short --out build/secure_boost --json
@@ -19,117 +19,19 @@ which a passive party's order of few rows can be found, and which rows a split s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from phe import generate_paillier_keypair
 
-from experiments.paillier import Encrypted, Private, decrypt, encrypt, fixed, from_bytes, public_key, to_bytes
+from experiments.boosting import Bins, Boosting, Columns, OwnColumns, Sums, Tree, boost, breast_cancer, sums_up_to
+from experiments.frame import Request, Row, page_command, row
+from experiments.paillier import Encrypted, Private, decrypt, encrypt, from_bytes, public_key, to_bytes
 from experiments.parties import Post, Run, run_parties
 
-Matrix = npt.NDArray[np.float64]
-Bins = npt.NDArray[np.uint8]
 ACTIVE = "active"
-BITS = 32
-"""Fixed point of g and h."""
-
-
-@dataclass(frozen=True, slots=True)
-class Boosting:
-    """Settings of the trees.
-
-    Attributes:
-        trees: how many.
-        depth: of each.
-        rate: of learning.
-        penalty: lambda, on leaves' values.
-        least_hessian: in each side of a split.
-        key_bits: of n; 2048 is the least that is secure, less is for tests.
-    """
-
-    trees: int = 3
-    depth: int = 3
-    rate: float = 0.3
-    penalty: float = 1.0
-    least_hessian: float = 1e-3
-    key_bits: int = 2048
-
-
-class Sums(NamedTuple):
-    """Sums of g and h, in fixed point."""
-
-    g: int
-    h: int
-
-
-class Split(NamedTuple):
-    """Rows in bins up to ``bin`` of a party's column go left."""
-
-    party: int
-    column: int
-    bin: int
-
-
-class Node(NamedTuple):
-    """A node of a tree; without a split it is a leaf.
-
-    Attributes:
-        rows: its rows.
-        split: how it is split; its left and then its right subtree follow in the tree.
-        value: the Newton step of its rows.
-    """
-
-    rows: list[int]
-    split: Split | None
-    value: float
-
-
-Tree = list[Node]
-"""Nodes, each before those below it."""
-
-
-class Columns(Protocol):
-    """Columns that a tree can split by."""
-
-    def begin_tree(self, g: Sequence[int], h: Sequence[int]) -> None:
-        """Take the slopes of a tree, in fixed point."""
-
-    def sums(self, rows: Sequence[int]) -> list[list[Sums]]:
-        """For each column, sums over the rows up to each bin but the last."""
-
-    def split(self, column: int, upper: int, rows: Sequence[int]) -> list[int]:
-        """The rows that go left."""
-
-
-class OwnColumns:
-    """Columns in this process: the active party's, or all of them in one place.
-
-    Args:
-        bins: (rows, columns) uint8.
-    """
-
-    def __init__(self, bins: Bins) -> None:
-        self._bins = bins
-        self._g: Sequence[int] = ()
-        self._h: Sequence[int] = ()
-
-    def begin_tree(self, g: Sequence[int], h: Sequence[int]) -> None:
-        """See :class:`Columns`."""
-        self._g, self._h = g, h
-
-    def sums(self, rows: Sequence[int]) -> list[list[Sums]]:
-        """See :class:`Columns`."""
-        g, h = (sums_up_to(self._bins, rows, of, 0) for of in (self._g, self._h))
-        return [[Sums(*pair) for pair in zip(*column, strict=True)] for column in zip(g, h, strict=True)]
-
-    def split(self, column: int, upper: int, rows: Sequence[int]) -> list[int]:
-        """See :class:`Columns`."""
-        return [row for row in rows if self._bins[row, column] <= upper]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,102 +89,17 @@ def active(post: Post, bins: list[list[int]], labels: list[int], others: list[st
     _, private = generate_paillier_keypair(n_length=at.key_bits)
     for other in others:
         post.send(other, "n", private.public_key.n.to_bytes(at.key_bits // 8))
-    parties = [OwnColumns(np.array(bins, np.uint8)), *(PassiveColumns(post, other, private) for other in others)]
+    parties: list[Columns] = [
+        OwnColumns(np.array(bins, np.uint8)),
+        *(PassiveColumns(post, other, private) for other in others),
+    ]
     trees, _ = boost(parties, labels, at)
     for other in others:
         post.send(other, "end", None)
     return trees
 
 
-def boost(parties: Sequence[Columns], labels: Sequence[int], at: Boosting) -> tuple[list[Tree], Matrix]:
-    """Boosted trees with the logistic loss.
-
-    Args:
-        parties: whose columns to split by.
-        labels: (n,) of 0 and 1.
-        at: settings.
-
-    Returns:
-        The trees, and the scores (n,) of the rows, log-odds.
-    """
-    y = np.array(labels, np.float64)
-    scores = np.full(len(y), np.log(y.mean() / (1 - y.mean())))
-    trees: list[Tree] = []
-    for _ in range(at.trees):
-        p = 1 / (1 + np.exp(-scores))
-        g, h = fixed(p - y, BITS), fixed(p * (1 - p), BITS)
-        for party in parties:
-            party.begin_tree(g, h)
-        tree = list(_grow(parties, g, h, list(range(len(y))), at.depth, at))
-        for node in tree:
-            if node.split is None:
-                scores[node.rows] += at.rate * node.value
-        trees.append(tree)
-    return trees, scores
-
-
-def _grow(
-    parties: Sequence[Columns], g: list[int], h: list[int], rows: list[int], depth: int, at: Boosting
-) -> Iterator[Node]:
-    total = Sums(sum(g[row] for row in rows), sum(h[row] for row in rows))
-    best = best_split([party.sums(rows) for party in parties], total, at) if depth else None
-    yield Node(rows, best, -total.g / (total.h + at.penalty * 2**BITS))
-    if best:
-        left = parties[best.party].split(best.column, best.bin, rows)
-        for side in (left, sorted(set(rows) - set(left))):
-            yield from _grow(parties, g, h, side, depth - 1, at)
-
-
-def best_split(candidates: Sequence[list[list[Sums]]], total: Sums, at: Boosting) -> Split | None:
-    """The split with the largest gain; the first of equals. None if none gains.
-
-    Args:
-        candidates: what goes left, by party, column and bin.
-        total: of the node.
-        at: settings.
-    """
-    gain_of = {
-        Split(party, column, upper): _term(left, at) + _term(right, at) - _term(total, at)
-        for party, columns in enumerate(candidates)
-        for column, lefts in enumerate(columns)
-        for upper, left in enumerate(lefts)
-        if min(left.h, (right := Sums(total.g - left.g, total.h - left.h)).h) >= at.least_hessian * 2**BITS
-    }
-    best = max(gain_of, key=gain_of.__getitem__, default=None)
-    return best if best and gain_of[best] > 0 else None
-
-
-def _term(of: Sums, at: Boosting) -> float:
-    return (of.g / 2**BITS) ** 2 / (of.h / 2**BITS + at.penalty)
-
-
-def sums_up_to(bins: Bins, rows: Sequence[int], values: Sequence[Any], zero: Any) -> list[list[Any]]:
-    """For each column, sums of numbers or ciphertexts over the rows in bins up to each but the last."""
-    found = []
-    for column in bins.T:
-        of_bin = [zero] * int(column.max() + 1)
-        for row in rows:
-            of_bin[column[row]] = of_bin[column[row]] + values[row]
-        found.append(list(accumulate(of_bin))[:-1])
-    return found
-
-
-def binned(x: Matrix, bins: int) -> Bins:
-    """Numbers of the quantiles that values lie between, (rows, columns)."""
-    edges = np.quantile(x, np.linspace(0, 1, bins + 1)[1:-1], axis=0)
-    return (x[None] > edges[:, None]).sum(axis=0).astype(np.uint8)
-
-
-def breast_cancer(rows: int, bins: int, seed: int) -> tuple[Bins, list[int]]:
-    """The breast cancer data of scikit-learn: means, standard errors and worst values of ten measures, 0 malignant."""
-    from sklearn.datasets import load_breast_cancer  # takes a second, which the processes of parties need not
-
-    x, y = load_breast_cancer(return_X_y=True)
-    chosen = np.random.default_rng(seed).permutation(len(y))[:rows]
-    return binned(x[chosen], bins), y[chosen].tolist()
-
-
-def run(bins: Bins, labels: list[int], at: Boosting) -> Run:
+def run_protocol(bins: Bins, labels: list[int], at: Boosting) -> Run:
     """Run three processes: the labels are with the first ten columns, and two passive parties hold ten each."""
     a, b, c = (part.tolist() for part in np.split(bins, 3, axis=1))
     others = ["passive-1", "passive-2"]
@@ -291,3 +108,35 @@ def run(bins: Bins, labels: list[int], at: Boosting) -> Run:
         others[0]: partial(passive, bins=b),
         others[1]: partial(passive, bins=c),
     })  # fmt: skip
+
+
+def run(request: Request) -> list[Row]:
+    """SecureBoost of three processes, beside the same trees in one place."""
+    at = request.pick(Boosting(2, 2, key_bits=512), Boosting(3, 3, key_bits=1024), Boosting(5, 3))
+    bins, labels = breast_cancer(request.pick(60, 200, 569), request.pick(6, 8, 16), seed=1)
+    made = run_protocol(bins, labels, at)
+    trees, scores = boost([OwnColumns(bins)], labels, at)
+    # Columns are numbered from one party to the next: ten each
+    splits = [[split and (10 * split[0] + split[1], split[2]) for _, split, _ in tree] for tree in made.results[ACTIVE]]
+    pooled = [[node.split and tuple(node.split[1:]) for node in tree] for tree in trees]
+    found = np.full(len(labels), np.log(np.mean(labels) / (1 - np.mean(labels))))
+    for tree in made.results[ACTIVE]:
+        for rows, split, value in tree:
+            if split is None:
+                found[rows] += at.rate * value
+    accuracy, in_one_place = (float(((each > 0) == labels).mean()) for each in (found, scores))
+    figures = {
+        "same splits": float(splits == pooled),
+        "splits of passive parties": float(sum(len(made.results[party]) for party in made.results if party != ACTIVE)),
+        "bits of the key": float(at.key_bits),
+        "kB sent by the active party": made.sent_bytes(sender=ACTIVE) / 1000,
+        "kB sent to it": made.sent_bytes(receiver=ACTIVE) / 1000,
+        **{f"processor seconds of {party}": spent for party, spent in made.seconds.items()},
+    }
+    return [row(request, "SecureBoost", [accuracy], seeds=[1], pooled=in_one_place, figures=figures)]
+
+
+main = page_command("secure_boost", run)
+
+if __name__ == "__main__":
+    main()

@@ -26,9 +26,11 @@ from phe import generate_paillier_keypair
 
 from experiments import dense
 from experiments.dense import Examples, Layers
+from experiments.frame import Request, Row, page_command, row
 from experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
 from host.primitives import EnrolledKey, LibraryPrimitives
-from simulation.secure_sum import Member, run
+from simulation import secure_sum
+from simulation.secure_sum import Member
 from wire.secure_sum.grid import Grid, mean_of, to_words
 from wire.secure_sum.masks import Words, packed_bytes
 from wire.secure_sum.terms import Terms
@@ -104,9 +106,11 @@ def masked_sum(words: Sequence[Words], bits: int, rng: np.random.Generator) -> C
         RuntimeError: the sum was abandoned.
     """
     devices = len(words)
-    terms = Terms(session=rng.bytes(32), threshold=2, minimum=max(3, devices * 7 // 10), values=words[0].size, bits=bits)
+    terms = Terms(
+        session=rng.bytes(32), threshold=2, minimum=max(3, devices * 7 // 10), values=words[0].size, bits=bits
+    )
     members = [_member(own, rng) for own in words]
-    result = run(terms, members, LibraryPrimitives())
+    result = secure_sum.run(terms, members, LibraryPrimitives())
     if result.total is None:
         msg = "the sum was abandoned"
         raise RuntimeError(msg)
@@ -142,3 +146,49 @@ def numbers_of(layers: Layers, devices: Sequence[Examples], bits: int, seed: Seq
 def moved(layers: Layers, total: Words, bits: int) -> Layers:
     """The network after a round."""
     return dense.unflat(dense.flat(layers) + mean_of(total, GRID, bits), layers)
+
+
+def run(request: Request) -> list[Row]:
+    """FedAvg on digits with encrypted sums, beside the product's secure sums and training in one place."""
+    count, rounds, key_bits = request.pick((4, 1, 512), (10, 10, 1024), (10, 30, 2048))
+    train, test = dense.digits(1)
+    devices, layers = dense.dealt(train, count), dense.new_layers((64, 10), np.random.default_rng(1))
+    pooled = dense.trained(layers, train, np.random.default_rng(1), epochs=rounds)
+    bits, exact, curve = GRID.bits(count), 0, []
+    for number in range(rounds):
+        words = numbers_of(layers, devices, bits, [1, number])
+        sums = [encrypted_sum(words, bits, key_bits), masked_sum(words, bits, np.random.default_rng(number))]
+        plain = np.sum(words, axis=0, dtype=np.uint32) % 2**bits
+        exact += all((each.total == plain).all() for each in sums)
+        layers = moved(layers, sums[0].total, bits)
+        curve.append((number + 1, dense.accuracy(layers, test)))
+    figures = {
+        "devices": count,
+        "numbers": words[0].size,
+        "bits of the key": key_bits,
+        "share of sums exact": exact / rounds,
+    }
+    for name, costs in zip(("Paillier", "secure sum"), sums, strict=True):
+        figures |= {
+            f"{name}: kB up": costs.up_bytes / 1000,
+            f"{name}: kB down": costs.down_bytes / 1000,
+            f"{name}: device's processor seconds": costs.device_s,
+            f"{name}: server's processor seconds": costs.server_s,
+        }
+    return [
+        row(
+            request,
+            "secure FedAvg: Paillier beside the product's secure sum",
+            [curve[-1][1]],
+            seeds=[1],
+            pooled=dense.accuracy(pooled, test),
+            figures={name: float(value) for name, value in figures.items()},
+            curves={"FedAvg": curve},
+        )
+    ]
+
+
+main = page_command("secure_fedavg", run)
+
+if __name__ == "__main__":
+    main()

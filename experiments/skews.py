@@ -61,7 +61,8 @@ def population(skew: Skew, people: int, examples: int, seed: int) -> Population:
     counts = np.full(people, examples)
     if skew is Skew.QUANTITY:
         counts = np.maximum(4, (examples * rng.lognormal(-0.9, 1.35, people))).astype(int)
-    train, test = [], []
+    train: list[Examples] = []
+    test: list[Examples] = []
     for count in counts.tolist():
         shares = rng.dirichlet(np.full(CLASSES, 0.3)) if skew is Skew.LABELS else np.full(CLASSES, 1 / CLASSES)
         shift = np.zeros((CLASSES, RELEVANT + IRRELEVANT))
@@ -157,7 +158,7 @@ def _disagreement(x: Wide, y: npt.NDArray[np.int64], owner: npt.NDArray[np.int64
             chance = float(shares[0] @ shares[1])
             if chance < 1:
                 kappas[side].append(((y[rows] == y[nearest]).mean() - chance) / (1 - chance))
-    return float(max(0.0, np.mean(kappas[0]) - np.mean(kappas[1])))
+    return max(0.0, float(np.mean(kappas[0])) - float(np.mean(kappas[1])))
 
 
 def gini(sizes: Wide) -> float:

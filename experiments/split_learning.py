@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments import dense
-from experiments.dense import Examples, Layers, Matrix
+from experiments.dense import Examples, Layers
+from experiments.distance_correlation import distance_correlation
+from experiments.frame import Request, Row, page_command, row
 from experiments.parties import Post, Run, from_floats, run_parties, to_floats
 
 SERVER = "server"
@@ -117,7 +118,7 @@ def server(post: Post, names: Sequence[str], steps: Sequence[int], at: Split) ->
     return from_floats(dense.flat(own))
 
 
-def run(devices: Sequence[Examples], at: Split) -> tuple[Layers, Run]:
+def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Layers, Run]:
     """Train with a process for each device and one for the server. Returns the network, and all that was sent."""
     names = [f"device-{number}" for number in range(len(devices))]
     steps = [-(-len(each.y) // at.batch) for each in devices]
@@ -138,7 +139,9 @@ def in_one_place(devices: Sequence[Examples], at: Split) -> Layers:
         for number, examples in enumerate(devices):
             for x, y in at.batches_of(examples, epoch, number):
                 values = dense.forward(layers, x)
-                layers = dense.stepped(layers, dense.backward(layers, values, dense.slope_of_loss(values[-1], y))[0], at.rate)
+                layers = dense.stepped(
+                    layers, dense.backward(layers, values, dense.slope_of_loss(values[-1], y))[0], at.rate
+                )
     return layers
 
 
@@ -149,18 +152,46 @@ def numbers_by_formula(examples: int, devices: int, at: Split) -> int:
     return 2 * examples * cuts * at.epochs + dense.flat(body + head).size * (devices * at.epochs - 1)
 
 
-def distance_correlation(x: Matrix, z: Matrix) -> float:
-    """0 for independent samples, 1 for those that are equal but for scale and rotation (Szekely et al. 2007).
-
-    Args:
-        x: (n, a).
-        z: (n, b).
-    """
-    a, b = (_centred_distances(each.astype(np.float64)) for each in (x, z))
-    return float(np.sqrt((a * b).mean() / np.sqrt((a * a).mean() * (b * b).mean())))
+def run(request: Request) -> list[Row]:
+    """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
+    rows, epochs = [], request.pick(1, 5, 20)
+    for count in request.pick((2,), (2, 8), (2, 8, 16)):
+        for u_shaped in (False, True):
+            rows.append(_compared(request, count, Split(u_shaped=u_shaped, epochs=epochs)))
+    return rows
 
 
-def _centred_distances(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    squares = (x**2).sum(axis=1)
-    d = np.sqrt(np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0))
-    return np.asarray(d - d.mean(axis=0) - d.mean(axis=1, keepdims=True) + d.mean())
+def _compared(request: Request, count: int, at: Split) -> Row:
+    train, test = dense.digits(at.seed)
+    most = request.pick(100, 1000, len(train.y))
+    train = Examples(train.x[:most], train.y[:most])
+    devices = dense.dealt(train, count)
+    layers, sent = run_protocol(devices, at)
+    fedavg = at.layers()
+    for epoch in range(at.epochs):
+        rngs = [np.random.default_rng([at.seed, epoch, number]) for number in range(count)]
+        local = [dense.trained(fedavg, own, rng) for own, rng in zip(devices, rngs, strict=True)]
+        fedavg = dense.mean(local, [len(own.y) for own in devices])
+    body, _, _ = at.parts(layers)
+    cut = dense.forward(body, test.x, ends=False)[-1]
+    numbers = sum(len(each.value) for each in sent.messages if each.kind in FLOATS) // 4
+    figures = {
+        "kB sent": sent.sent_bytes() / 1000,
+        "kB of numbers": numbers * 4 / 1000,
+        "kB by the formula": numbers_by_formula(len(train.y), count, at) * 4 / 1000,
+        "FedAvg": dense.accuracy(fedavg, test),
+        "kB of FedAvg by 2 K N": 2 * count * dense.flat(fedavg).size * at.epochs * 4 / 1000,
+        "distance correlation at the cut": distance_correlation(test.x, cut),
+        "the same before training": distance_correlation(
+            test.x, dense.forward(at.parts(at.layers())[0], test.x, ends=False)[-1]
+        ),
+    }
+    name = f"split learning, {'U-shaped' if at.u_shaped else 'vanilla'}, {count} devices"
+    pooled = dense.accuracy(in_one_place(devices, at), test)
+    return row(request, name, [dense.accuracy(layers, test)], seeds=[at.seed], pooled=pooled, figures=figures)
+
+
+main = page_command("split_learning", run)
+
+if __name__ == "__main__":
+    main()

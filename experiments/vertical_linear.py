@@ -21,40 +21,21 @@ as many steps as there are people, A could solve them for the d. Stop early, or 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from phe import generate_paillier_keypair
 
 from experiments import alignment
+from experiments.frame import Request, Row, page_command, row
+from experiments.linear_regression import Descent, Matrix, Problem, diabetes, pooled, pooled_descent, standardised
 from experiments.paillier import Public, decrypt, encrypt, fixed, from_bytes, public_key, random_below_n, to_bytes
 from experiments.parties import Post, Run, run_parties
 
-Matrix = npt.NDArray[np.float64]
 A, B, C = "columns", "labels", "keys"
 """Names of the parties."""
 X_BITS, U_BITS = 32, 32
 """Fixed point of columns and of predictions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """Settings that all three know.
-
-    Attributes:
-        steps: of gradient descent.
-        rate: of each.
-        penalty: of ridge regression, in units of the mean square error.
-        key_bits: of n; 2048 is the least that is secure, less is for tests.
-    """
-
-    steps: int = 60
-    rate: float = 0.5
-    penalty: float = 0.0
-    key_bits: int = 2048
 
 
 def column_holder(post: Post, people: Sequence[str], x: list[list[float]], at: Descent) -> list[float]:
@@ -121,54 +102,52 @@ def _gradient(post: Post, public: Public, errors: list[bytes], columns: Matrix) 
     return np.array(found) / len(columns)
 
 
-def standardised(x: Matrix) -> Matrix:
-    """Columns with mean 0 and deviation 1."""
-    return np.asarray((x - x.mean(axis=0)) / x.std(axis=0))
-
-
-class Problem(NamedTuple):
-    """What A and B hold: rows by the names of people, who are in no order and not all the same."""
-
-    people_a: list[str]
-    x_a: Matrix
-    people_b: list[str]
-    x_b: Matrix
-    y: Matrix
-
-
-def diabetes(people: int, seed: int) -> Problem:
-    """The diabetes data of scikit-learn: A has age, sex, body mass and pressure, B three serum values and the outcome.
-
-    Each of the two knows nine tenths of the people.
-    """
-    from sklearn.datasets import load_diabetes  # takes a second, which the processes of parties need not
-
-    x, y = load_diabetes(return_X_y=True)
-    rng = np.random.default_rng(seed)
-    a, b = (rng.permutation(people)[: people * 9 // 10] for _ in range(2))
-    return Problem([f"person {row}" for row in a], x[a][:, :4], [f"person {row}" for row in b], x[b][:, [6, 8, 9]], y[b])
-
-
-def pooled(problem: Problem) -> tuple[Matrix, Matrix]:
-    """Columns (n, 7), standardised, and labels (n,) of the people that both know, in one place."""
-    row_of = {name: row for row, name in enumerate(problem.people_a)}
-    both = [(row_of[name], row) for row, name in enumerate(problem.people_b) if name in row_of]
-    rows_a, rows_b = (list(rows) for rows in zip(*both, strict=True))
-    return np.hstack([standardised(problem.x_a[rows_a]), standardised(problem.x_b[rows_b])]), problem.y[rows_b]
-
-
-def pooled_descent(x: Matrix, y: Matrix, at: Descent) -> Matrix:
-    """The same descent in one place, in float64."""
-    theta = np.zeros(x.shape[1])
-    for _ in range(at.steps):
-        theta = theta - at.rate * ((x @ theta - (y - y.mean())) @ x / len(x) + at.penalty * theta)
-    return theta
-
-
-def run(problem: Problem, at: Descent) -> Run:
+def run_protocol(problem: Problem, at: Descent) -> Run:
     """Run the protocol in three processes."""
     return run_parties({
         A: partial(column_holder, people=problem.people_a, x=problem.x_a.tolist(), at=at),
         B: partial(label_holder, people=problem.people_b, x=problem.x_b.tolist(), y=problem.y.tolist(), at=at),
         C: partial(key_holder, at=at),
     })  # fmt: skip
+
+
+def run(request: Request) -> list[Row]:
+    """Vertical linear regression of three processes, beside the same in one place and scikit-learn."""
+    from sklearn.linear_model import Ridge
+
+    at = request.pick(Descent(steps=5, key_bits=512), Descent(steps=60, key_bits=1024), Descent(steps=150))
+    problem = diabetes(request.pick(40, 120, 442), seed=1)
+    made = run_protocol(problem, at)
+    theta = np.array(made.results[A] + made.results[B][:-1])
+    x, y = pooled(problem)
+    ridge = Ridge(alpha=len(y) * at.penalty).fit(x, y)
+    explained, in_one_place = (
+        float(1 - ((x @ each - (y - y.mean())) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+        for each in (theta, ridge.coef_)
+    )
+    figures = {
+        "largest difference from the same descent": float(np.abs(theta - pooled_descent(x, y, at)).max()),
+        "largest difference from scikit-learn": float(np.abs(theta - ridge.coef_).max()),
+        "people in common": float(len(y)),
+        "bits of the key": float(at.key_bits),
+        "kB sent by A": made.sent_bytes(sender=A) / 1000,
+        "kB sent by B": made.sent_bytes(sender=B) / 1000,
+        **{f"processor seconds of {party}": made.seconds[party] for party in (A, B, C)},
+    }
+    return [
+        row(
+            request,
+            "vertical linear regression",
+            [explained],
+            seeds=[1],
+            pooled=in_one_place,
+            measure="share of variance explained",
+            figures=figures,
+        )
+    ]
+
+
+main = page_command("vertical_linear", run)
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,9 @@ EXAMPLES = dense.Examples(RNG.normal(size=(6, 5)).astype(np.float32), RNG.intege
 
 
 def loss(layers):
-    logits = dense.forward([dense.Layer(*(part.astype(np.float64) for part in layer)) for layer in layers], EXAMPLES.x)[-1]
+    logits = dense.forward([dense.Layer(*(part.astype(np.float64) for part in layer)) for layer in layers], EXAMPLES.x)[
+        -1
+    ]
     return -np.log((np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))[np.arange(6), EXAMPLES.y]).mean()
 
 
@@ -31,6 +33,8 @@ def test_the_mean_is_weighted_by_examples():
 
 def test_it_learns_digits():
     train, test = dense.digits(1)
-    layers = dense.trained(dense.new_layers((64, 32, 10), np.random.default_rng(1)), train, np.random.default_rng(1), epochs=5)
+    layers = dense.trained(
+        dense.new_layers((64, 32, 10), np.random.default_rng(1)), train, np.random.default_rng(1), epochs=5
+    )
     assert dense.accuracy(layers, test) > 0.9
     assert sum(len(part.y) for part in dense.dealt(train, 7)) == len(train.y)

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from experiments.secure_boost import ACTIVE, Boosting, OwnColumns, Sums, best_split, boost, breast_cancer, run
+from experiments.boosting import Boosting, OwnColumns, Sums, best_split, boost, breast_cancer
+from experiments.secure_boost import ACTIVE, run_protocol
 
 AT = Boosting(trees=2, depth=2, key_bits=512)
 BINS, LABELS = breast_cancer(60, 6, 7)
@@ -13,7 +14,7 @@ BINS, LABELS = breast_cancer(60, 6, 7)
 
 @pytest.fixture(scope="module")
 def made():
-    return run(BINS, LABELS, AT)
+    return run_protocol(BINS, LABELS, AT)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from experiments import dense
+from experiments.distance_correlation import distance_correlation
 from experiments.split_learning import (
     FLOATS,
     SERVER,
     Split,
-    distance_correlation,
     in_one_place,
     numbers_by_formula,
-    run,
+    run_protocol,
 )
 
 TRAIN, _ = dense.digits(1)
@@ -22,7 +22,7 @@ AT = Split(epochs=2)
 @pytest.fixture(scope="module", params=[False, True], ids=["vanilla", "u-shaped"])
 def made(request):
     at = replace(AT, u_shaped=request.param)
-    return at, *run(DEVICES, at)
+    return at, *run_protocol(DEVICES, at)
 
 
 def test_weights_are_those_of_the_same_steps_in_one_place(made):

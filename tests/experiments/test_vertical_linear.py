@@ -8,7 +8,8 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from experiments.alignment import ANSWER, COMMON, POINTS
-from experiments.vertical_linear import A, B, C, Descent, diabetes, pooled, pooled_descent, run
+from experiments.linear_regression import Descent, diabetes, pooled, pooled_descent
+from experiments.vertical_linear import A, B, C, run_protocol
 
 AT = Descent(steps=5, rate=0.3, key_bits=512, penalty=0.1)
 PROBLEM = diabetes(40, 7)
@@ -16,7 +17,7 @@ PROBLEM = diabetes(40, 7)
 
 @pytest.fixture(scope="module")
 def made():
-    return run(PROBLEM, AT)
+    return run_protocol(PROBLEM, AT)
 
 
 def test_coefficients_are_those_of_the_same_descent_in_one_place(made):
@@ -36,14 +37,21 @@ def test_the_key_holder_learns_the_falling_loss(made):
 def test_the_descent_in_one_place_ends_where_scikit_learn_does():
     x, y = pooled(PROBLEM)
     ridge = Ridge(alpha=len(y) * AT.penalty).fit(x, y)
-    assert pooled_descent(x, y, Descent(steps=400, rate=AT.rate, penalty=AT.penalty)) == pytest.approx(ridge.coef_, abs=1e-6)
+    assert pooled_descent(x, y, Descent(steps=400, rate=AT.rate, penalty=AT.penalty)) == pytest.approx(
+        ridge.coef_, abs=1e-6
+    )
 
 
 def test_only_the_messages_of_the_protocol_are_sent(made):
     counted = Counter((each.sender, each.receiver, each.kind) for each in made.messages)
     once = [(C, A, "n"), (C, B, "n"), (A, B, POINTS), (B, A, ANSWER), (A, B, COMMON)]
     each_step = [(A, B, "predictions"), (B, A, "errors"), (B, C, "loss")]
-    each_step += [(A, C, "masked gradient"), (C, A, "masked number"), (B, C, "masked gradient"), (C, B, "masked number")]
+    each_step += [
+        (A, C, "masked gradient"),
+        (C, A, "masked number"),
+        (B, C, "masked gradient"),
+        (C, B, "masked number"),
+    ]
     assert counted == dict.fromkeys(once, 1) | dict.fromkeys(each_step, AT.steps)
 
 
