@@ -16,6 +16,11 @@ PAGES: tuple[str, ...] = (
     "secure_fedavg",
     "split_learning",
     "cpfed",
+    "skew_study",
+    "memorisation",
+    "language_model",
+    "alexnet",
+    "medical",
 )
 """The pages, in the order of docs/experiments.md: modules below ``experiments`` with a function ``run``."""
 

@@ -175,7 +175,8 @@ def best_split(candidates: Sequence[list[list[Sums]]], total: Sums, at: Boosting
 
 
 def _term(of: Sums, at: Boosting) -> float:
-    return float(of.g / 2**BITS) ** 2 / (of.h / 2**BITS + at.penalty)
+    g, h = of.g / float(2**BITS), of.h / float(2**BITS)
+    return g * g / (h + at.penalty)
 
 
 def sums_up_to(bins: Bins, rows: Sequence[int], values: Sequence[Any], zero: Any) -> list[list[Any]]:

@@ -96,13 +96,23 @@ def batches(examples: Examples, size: int, rng: np.random.Generator) -> Iterator
 
 
 def trained(
-    layers: Layers, examples: Examples, rng: np.random.Generator, *, epochs: int = 1, batch: int = 16, rate: float = 0.1
+    layers: Layers,
+    examples: Examples,
+    rng: np.random.Generator,
+    *,
+    epochs: int = 1,
+    batch: int = 16,
+    rate: float = 0.1,
+    pull: float = 0.0,
 ) -> Layers:
-    """The layers after some epochs of SGD."""
+    """The layers after some epochs of SGD, with FedProx's pull to where they began."""
+    begin = layers
     for _ in range(epochs):
         for x, y in batches(examples, batch, rng):
             values = forward(layers, x)
             gradients, _ = backward(layers, values, slope_of_loss(values[-1], y))
+            if pull:
+                layers = mean([layers, begin], [1 - rate * pull, rate * pull])
             layers = stepped(layers, gradients, rate)
     return layers
 

@@ -8,11 +8,11 @@ A small reference protocol for honest but curious parties, not a product; rows a
     passive -> active   for each of its columns and each bin b: [sum of g], [sum of h] over rows in bins up to b
     active              the best split by  G_L^2/(H_L+l) + G_R^2/(H_R+l) - G^2/(H+l)
     active -> passive   which of its splits was the best
-    passive -> active   the rows that go left; it keeps column and threshold to itself, under a number
+    passive -> active   the rows that go left; what the column means and the threshold stay with it
 
 Sums of the fixed-point g and h are exact, so the trees are those of the same algorithm on all columns in one place.
-What passive parties learn: which rows are together in a node. What the active party learns: sums of its own g over bins, from
-which a passive party's order of few rows can be found, and which rows a split sends left.
+What passive parties learn: which rows are together in a node. What the active party learns: which rows a split sends
+left, and sums of its own g over bins, from which the order of few rows in a passive party's column can be found.
 
     python -m experiments.secure_boost --form short --out build/secure_boost --json
 """

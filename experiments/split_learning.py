@@ -10,10 +10,10 @@ says. Devices train one after the other and hand the weights of their side on; f
                device -> server   slope of the loss by those
                server -> device   slope by the values at the first cut
 
-Without an error of rounding this is SGD on the devices' batches, one device after the other, so the weights are those of
-one place. Numbers that are sent in an epoch of all devices, with p examples, q values at the cut, N weights of which the
-devices have a share a, and K devices: ``2 p q + a N K``, U-shaped ``2 p (q + q') + a N K``; FedAvg: ``2 K N``. (Labels
-come on top.) Few devices with many examples favour FedAvg, many devices with few favour the cut.
+This is SGD on the devices' batches, one device after the other, so the weights are those of one place. Numbers
+that are sent in an epoch of all devices, with p examples, q values at the cut, N weights of which the devices have a
+share a, and K devices: ``2 p q + a N K``, U-shaped ``2 p (q + q') + a N K``; FedAvg: ``2 K N``. (Labels come on top.)
+Few devices with many examples favour FedAvg, many devices with few favour the cut.
 
     python -m experiments.split_learning --form short --out build/split_learning --json
 """
@@ -147,18 +147,19 @@ def in_one_place(devices: Sequence[Examples], at: Split) -> Layers:
 
 def numbers_by_formula(examples: int, devices: int, at: Split) -> int:
     """``2 p q + a N K`` for all epochs; the last device has nobody to hand its weights to."""
-    body, own, head = at.parts(at.layers())
+    body, _, head = at.parts(at.layers())
     cuts = at.widths[at.first] + (at.widths[-2] if at.u_shaped else 0)
     return 2 * examples * cuts * at.epochs + dense.flat(body + head).size * (devices * at.epochs - 1)
 
 
 def run(request: Request) -> list[Row]:
     """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
-    rows, epochs = [], request.pick(1, 5, 20)
-    for count in request.pick((2,), (2, 8), (2, 8, 16)):
-        for u_shaped in (False, True):
-            rows.append(_compared(request, count, Split(u_shaped=u_shaped, epochs=epochs)))
-    return rows
+    epochs = request.pick(1, 5, 20)
+    return [
+        _compared(request, count, Split(u_shaped=u_shaped, epochs=epochs))
+        for count in request.pick((2,), (2, 8), (2, 8, 16))
+        for u_shaped in (False, True)
+    ]
 
 
 def _compared(request: Request, count: int, at: Split) -> Row:

@@ -12,8 +12,8 @@ Paillier key. After alignment (:mod:`experiments.alignment`), in each step, with
     A, B     theta <- theta - rate (g / n + penalty theta)
 
 The masks R are uniform modulo n, so C sees random numbers and the loss. B must make [v] with new randomness: A knows
-that of [u], and would read v off [d] otherwise. The gradients are A's and B's to know; they are sums over people, and in
-as many steps as there are people, A could solve them for the d. Stop early, or know that.
+that of [u], and would read v off [d] otherwise. The gradients are A's and B's to know; they are sums over people, and
+with as many of them as there are people, A could solve for the d. Stop early, or know that.
 
     python -m experiments.vertical_linear --form short --out build/vertical_linear --json
 """
@@ -115,7 +115,7 @@ def run(request: Request) -> list[Row]:
     """Vertical linear regression of three processes, beside the same in one place and scikit-learn."""
     from sklearn.linear_model import Ridge
 
-    at = request.pick(Descent(steps=5, key_bits=512), Descent(steps=60, key_bits=1024), Descent(steps=150))
+    at = request.pick(Descent(steps=5, key_bits=512), Descent(steps=80, key_bits=1024), Descent(steps=150))
     problem = diabetes(request.pick(40, 120, 442), seed=1)
     made = run_protocol(problem, at)
     theta = np.array(made.results[A] + made.results[B][:-1])

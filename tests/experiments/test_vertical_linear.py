@@ -28,7 +28,7 @@ def test_coefficients_are_those_of_the_same_descent_in_one_place(made):
 
 
 def test_the_key_holder_learns_the_falling_loss(made):
-    x, y = pooled(PROBLEM)
+    _, y = pooled(PROBLEM)
     losses = made.results[C]
     assert losses[0] == pytest.approx(((y - y.mean()) ** 2).sum(), rel=1e-8)
     assert all(later < earlier for earlier, later in pairwise(losses))
