@@ -10,7 +10,23 @@ import click
 from experiments.frame import Row, options, request_of, run_page, show
 from experiments.record import keep
 
-PAGES: tuple[str, ...] = ()
+PAGES = (
+    "thesis",
+    "catalogue.fednova",
+    "catalogue.scaffold",
+    "catalogue.q_fedavg",
+    "catalogue.easgd",
+    "catalogue.overlap",
+    "catalogue.adacomm",
+    "catalogue.dgc",
+    "catalogue.selective_sgd",
+    "catalogue.random_k",
+    "catalogue.adaptive_density",
+    "catalogue.cmfl",
+    "catalogue.oort",
+    "catalogue.tifl",
+    "catalogue.fedcs",
+)
 """The pages, in the order of docs/experiments.md: modules below ``experiments`` with a function ``run``."""
 
 
@@ -18,14 +34,16 @@ PAGES: tuple[str, ...] = ()
 @options
 @click.option("--page", "chosen", multiple=True, type=click.Choice(PAGES), help="Only these pages.")
 @click.option("--record", is_flag=True, help="Keep the rows in experiments/results.json.")
-def main(form: str, out: Path, data: Path | None, *, chosen: tuple[str, ...], as_json: bool, record: bool) -> None:
+def main(
+    form: str, out: Path, data: Path | None, only: str, *, chosen: tuple[str, ...], as_json: bool, record: bool
+) -> None:
     """Run all pages of experiments, one after another."""
     if record and form == "smoke":
         msg = "a smoke form shows nothing that is worth recording"
         raise click.UsageError(msg)
     rows: list[Row] = []
     for name in chosen or PAGES:
-        found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data))
+        found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data, only))
         if record:
             keep(found)
         if not as_json:
