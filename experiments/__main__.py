@@ -9,6 +9,7 @@ import click
 
 from experiments.frame import Row, options, request_of, run_page, show
 from experiments.record import keep
+from wire.errors import ConfigError
 
 PAGES = (
     "thesis",
@@ -26,6 +27,18 @@ PAGES = (
     "catalogue.oort",
     "catalogue.tifl",
     "catalogue.fedcs",
+    "catalogue.per_fedavg",
+    "catalogue.apfl",
+    "catalogue.ifca",
+    "catalogue.cfl",
+    "catalogue.distilling",
+    "catalogue.fed_plus",
+    "catalogue.refusals",
+    "dirichlet",
+    "synthetic",
+    "hierarchical",
+    "delay",
+    "cifar",
 )
 """The pages, in the order of docs/experiments.md: modules below ``experiments`` with a function ``run``."""
 
@@ -42,8 +55,13 @@ def main(
         msg = "a smoke form shows nothing that is worth recording"
         raise click.UsageError(msg)
     rows: list[Row] = []
+    lacking: list[str] = []
     for name in chosen or PAGES:
-        found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data, only))
+        try:
+            found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data, only))
+        except ConfigError as error:
+            lacking.append(f"{name}: {error}")
+            continue
         if record:
             keep(found)
         if not as_json:
@@ -51,6 +69,8 @@ def main(
         rows += found
     if as_json:
         show(rows, as_json=True)
+    if lacking:
+        raise click.ClickException("not run: " + "; ".join(lacking))
 
 
 if __name__ == "__main__":

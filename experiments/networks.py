@@ -30,12 +30,13 @@ class Network:
 
     Attributes:
         shapes: of its arrays, in the order of the flat vector.
-        gradient: (weights (n,), x (b, ...), y (b,)) -> (loss, gradient (n,) float32).
+        gradient: (weights (n,), x (b, ...), y (b,)) -> (loss, gradient (n,) float32); a dense network also takes
+            probabilities (b, classes) for y.
         scores: (weights (n,), x (b, ...)) -> (b, classes) float32 logits.
     """
 
     shapes: Sequence[tuple[int, ...]]
-    gradient: Callable[[Vector, Floats, Labels], tuple[float, Vector]]
+    gradient: Callable[[Vector, Floats, Labels | Floats], tuple[float, Vector]]
     scores: Callable[[Vector, Floats], Floats]
 
     @property
@@ -68,16 +69,24 @@ class Network:
         return np.concatenate([self.scores(weights, examples.x[cut : cut + at_once]) for cut in cuts])
 
 
-def _cross_entropy(scores: Floats, y: Labels) -> tuple[float, Floats]:
-    """Mean loss and its derivative by the scores."""
-    shifted = scores - scores.max(1, keepdims=True)
-    powers = np.exp(shifted)
-    sums = powers.sum(1, keepdims=True)
+def softmax(scores: Floats) -> Floats:
+    """Probabilities of the classes, (b, classes)."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    shares: Floats = powers / powers.sum(1, keepdims=True)
+    return shares
+
+
+def _cross_entropy(scores: Floats, y: Labels | Floats) -> tuple[float, Floats]:
+    """Mean loss and its derivative by the scores; y as labels (b,) or as probabilities (b, classes)."""
+    shares = softmax(scores)
+    if y.ndim == 2:
+        return float(-(y * np.log(shares + 1e-30)).sum(1).mean()), (shares - y) / np.float32(len(y))
     rows = np.arange(len(y))
-    loss = float((np.log(sums[:, 0]) - shifted[rows, y]).mean())
-    slope = powers / sums
-    slope[rows, y] -= 1
-    return loss, slope / np.float32(len(y))
+    labels = y.astype(np.int64)
+    shifted = scores - scores.max(1, keepdims=True)
+    loss = float((np.log(np.exp(shifted).sum(1)) - shifted[rows, labels]).mean())
+    shares[rows, labels] -= 1
+    return loss, shares / np.float32(len(y))
 
 
 def dense(*sizes: int) -> Network:
@@ -97,7 +106,7 @@ def dense(*sizes: int) -> Network:
                 np.maximum(values[-1], 0, out=values[-1])
         return values
 
-    def gradient(weights: Vector, x: Floats, y: Labels) -> tuple[float, Vector]:
+    def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
         arrays = parts(weights)
         values = forward(arrays, x)
         loss, slope = _cross_entropy(values[-1], y)
@@ -141,7 +150,7 @@ def resnet_8() -> Network:
     for before, width in zip((16, *WIDTHS), WIDTHS, strict=False):
         shapes += [(3, 3, before, width), (1, width), (width,), (3, 3, width, width), (1, width), (width,)]
         if before != width:
-            shapes.append((1, 1, before, width)[1:])
+            shapes.append((before, width))
     shapes += [(64, 10), (10,)]
 
     def scores(tf: Any, arrays: list[Any], x: Any) -> Any:
@@ -159,7 +168,7 @@ def resnet_8() -> Network:
         for before, width in zip((16, *WIDTHS), WIDTHS, strict=False):
             stride = 1 if before == width else 2
             inside = block(tf.nn.relu(block(h, stride)), 1)
-            short = h if stride == 1 else h[:, ::2, ::2] @ tf.reshape(next(taken), (before, width))
+            short = h if stride == 1 else h[:, ::2, ::2] @ next(taken)
             h = tf.nn.relu(inside + short)
         h = tf.reduce_mean(h, (1, 2))
         return h @ next(taken) + next(taken)
@@ -192,7 +201,7 @@ def _in_tensorflow(
 
     forward = tf.function(scored, input_signature=taken[:2])
 
-    def gradient(weights: Vector, x: Floats, y: Labels) -> tuple[float, Vector]:
+    def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
         loss, found = slope(weights, x, y)
         return float(loss), found.numpy()
 

@@ -149,8 +149,8 @@ def algorithm(cell: Cell, federation: Federation) -> Advance:
 def run_cell(cell: Cell, request: Request) -> Played:
     """Train until the target, at most twice the printed number of rounds."""
     data = mnist_or_generated(request.data, smoke=request.form.value == "smoke")
-    rng = np.random.default_rng([SEED, 7])
-    split = shards(data.train.y, CLIENTS, 2, rng) if cell.sharded else iid(len(data.train), CLIENTS, rng)
+    rng, among = np.random.default_rng([SEED, 7]), request.pick(10, CLIENTS, CLIENTS)
+    split = shards(data.train.y, among, 2, rng) if cell.sharded else iid(len(data.train), among, rng)
     parts = [np.arange(len(data.train))] if cell.share is None else split
     network = two_nn() if cell.network == "2NN" else lenet_5()
     federation = Federation(network, [data.train.at(part) for part in parts], data.test)
