@@ -9,8 +9,36 @@ import click
 
 from experiments.frame import Row, options, request_of, run_page, show
 from experiments.record import keep
+from wire.errors import ConfigError
 
-PAGES: tuple[str, ...] = (
+PAGES = (
+    "thesis",
+    "catalogue.fednova",
+    "catalogue.scaffold",
+    "catalogue.q_fedavg",
+    "catalogue.easgd",
+    "catalogue.overlap",
+    "catalogue.adacomm",
+    "catalogue.dgc",
+    "catalogue.selective_sgd",
+    "catalogue.random_k",
+    "catalogue.adaptive_density",
+    "catalogue.cmfl",
+    "catalogue.oort",
+    "catalogue.tifl",
+    "catalogue.fedcs",
+    "catalogue.per_fedavg",
+    "catalogue.apfl",
+    "catalogue.ifca",
+    "catalogue.cfl",
+    "catalogue.distilling",
+    "catalogue.fed_plus",
+    "catalogue.refusals",
+    "dirichlet",
+    "synthetic",
+    "hierarchical",
+    "delay",
+    "cifar",
     "vertical_linear",
     "secure_boost",
     "secure_fedavg",
@@ -29,14 +57,21 @@ PAGES: tuple[str, ...] = (
 @options
 @click.option("--page", "chosen", multiple=True, type=click.Choice(PAGES), help="Only these pages.")
 @click.option("--record", is_flag=True, help="Keep the rows in experiments/results.json.")
-def main(form: str, out: Path, data: Path | None, *, chosen: tuple[str, ...], as_json: bool, record: bool) -> None:
+def main(
+    form: str, out: Path, data: Path | None, only: str, *, chosen: tuple[str, ...], as_json: bool, record: bool
+) -> None:
     """Run all pages of experiments, one after another."""
     if record and form == "smoke":
         msg = "a smoke form shows nothing that is worth recording"
         raise click.UsageError(msg)
     rows: list[Row] = []
+    lacking: list[str] = []
     for name in chosen or PAGES:
-        found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data))
+        try:
+            found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data, only))
+        except ConfigError as error:
+            lacking.append(f"{name}: {error}")
+            continue
         if record:
             keep(found)
         if not as_json:
@@ -44,6 +79,8 @@ def main(form: str, out: Path, data: Path | None, *, chosen: tuple[str, ...], as
         rows += found
     if as_json:
         show(rows, as_json=True)
+    if lacking:
+        raise click.ClickException("not run: " + "; ".join(lacking))
 
 
 if __name__ == "__main__":

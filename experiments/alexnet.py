@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from experiments.data_sets import DataSet, Examples, generated, iid, mnist
 from experiments.frame import Request, Row, page_command, row
-from experiments.networks import Array, Network, alexnet, average
+from experiments.keras_networks import Array, Network, alexnet, average
 
 SIDE, DEVICES = 28, 5
 STOP = 0.92

@@ -163,3 +163,26 @@ def dirichlet(y: Labels, clients: int, alpha: float, rng: np.random.Generator, l
             return [np.flatnonzero(owners == client) for client in range(clients)]
     msg = f"{len(y)} examples never gave each of {clients} clients {least} with alpha {alpha:g}"
     raise ConfigError(msg)
+
+
+def synthetic(alpha: float, beta: float, clients: int, rng: np.random.Generator) -> list[Examples]:
+    """Synthetic(alpha, beta): x (n, 60), 10 classes, 50 + lognormal(4, 2) examples a client, at most 1,000.
+
+    ::
+
+        y = argmax(W_k x + b_k)    u_k ~ N(0, alpha), W_k and b_k ~ N(u_k, 1)
+        x ~ N(v_k, diag(j^-1.2))   B_k ~ N(0, beta),  v_k ~ N(B_k, 1)
+
+    alpha: how much the clients' models differ; beta: how much their inputs do. Both are standard deviations, as in the
+    code of the paper, whose text says variances; at 0 and 1 they are the same.
+
+    Source: Li et al. 2020, "Federated Optimization in Heterogeneous Networks", section 5.1.
+    """
+    deviation = np.arange(1, 61) ** -0.6
+    found = []
+    for size in np.minimum(rng.lognormal(4, 2, clients).astype(np.int64) + 50, 1000).tolist():
+        u, b = rng.normal(0, alpha), rng.normal(0, beta)
+        w, bias, centre = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10), rng.normal(b, 1, 60)
+        x = (centre + deviation * rng.normal(size=(size, 60))).astype(np.float32)
+        found.append(Examples(x, (x @ w + bias).argmax(1).astype(np.int64)))
+    return found

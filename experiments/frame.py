@@ -44,11 +44,13 @@ class Request:
         form: how much to run.
         out: folder for files of the page's own; exists.
         data: folder with data sets, as :mod:`experiments.data_sets` says; None for none.
+        only: part of the names of the rows that are wanted; pages of one row need not look.
     """
 
     form: Form
     out: Path
     data: Path | None = None
+    only: str = ""
 
     def pick(self, smoke: Value, short: Value, long: Value) -> Value:
         """The value for this form."""
@@ -191,17 +193,18 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON."),
         click.option("--data", type=click.Path(path_type=Path, exists=True), help="Folder of the data sets."),
         click.option("--out", type=click.Path(path_type=Path), default=Path("build/experiments"), show_default=True),
+        click.option("--only", default="", help="Only rows with this in their names, on pages of many."),
         click.option("--form", type=click.Choice([each.value for each in Form]), default="short", show_default=True),
     ):
         command = option(command)
     return command
 
 
-def request_of(form: str, out: Path, data: Path | None) -> Request:
+def request_of(form: str, out: Path, data: Path | None, only: str) -> Request:
     """The request that options make; NIGHTJAR_EXPERIMENTS_DATA stands in for ``--data``, but not in smoke forms."""
     named = os.environ.get("NIGHTJAR_EXPERIMENTS_DATA")
     chosen = data or (Path(named) if named else None)
-    return Request(Form(form), out, None if form == "smoke" else chosen)
+    return Request(Form(form), out, None if form == "smoke" else chosen, only)
 
 
 def page_command(name: str, run: Callable[[Request], list[Row]]) -> click.Command:
@@ -212,7 +215,7 @@ def page_command(name: str, run: Callable[[Request], list[Row]]) -> click.Comman
         run: the page.
     """
 
-    def command(form: str, out: Path, data: Path | None, *, as_json: bool) -> None:
-        show(run_page(name, run, request_of(form, out / name, data)), as_json=as_json)
+    def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
+        show(run_page(name, run, request_of(form, out / name, data, only)), as_json=as_json)
 
     return click.command(name, help=run.__doc__)(options(command))
