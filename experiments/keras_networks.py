@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,10 +70,13 @@ def conv_lstm(slices: int, side: int) -> Network:
     )
 
 
-def fit(network: Network, x: Array, y: Array, loss: Callable[..., Any], epochs: int, rate: float, seed: int) -> None:
-    """Train by Adam, from its first moments each time: a party keeps nothing between rounds."""
+def fit(network: Network, x: Array, y: Array, epochs: int, seed: int) -> None:
+    """Train a compiled network by Adam, with moments of 0 each time: a party keeps nothing between rounds."""
     tf.keras.utils.set_random_seed(seed)
-    network.compile(tf.keras.optimizers.Adam(rate), loss)
+    network.optimizer.build(network.trainable_variables)
+    for variable in network.optimizer.variables:
+        if variable.name != "learning_rate":
+            variable.assign(tf.zeros_like(variable))
     network.fit(x, y, 16, epochs, verbose=0)
 
 

@@ -103,11 +103,12 @@ def compared(
     seed, rounds, epochs = 1, *request.pick((1, 1), (5, 4), (10, 20))
     tf.keras.utils.set_random_seed(seed)
     network = make()
+    network.compile(tf.keras.optimizers.Adam(RATE), loss)
     start = network.get_weights()
 
     def alone(scans: Scans) -> float:
         network.set_weights(start)
-        fit(network, scans.x, scans.y, loss, rounds * epochs, RATE, seed)
+        fit(network, scans.x, scans.y, rounds * epochs, seed)
         return score(network, test)
 
     figures = {f"hospital {letter} alone": alone(scans) for letter, scans in zip("ab", hospitals, strict=True)}
@@ -117,7 +118,7 @@ def compared(
         local = []
         for place, scans in enumerate(hospitals):
             network.set_weights(weights)
-            fit(network, scans.x, scans.y, loss, epochs, RATE, seed + 100 * number + place)
+            fit(network, scans.x, scans.y, epochs, seed + 100 * number + place)
             local.append(network.get_weights())
         weights = average(local, [len(scans.x) for scans in hospitals])
         network.set_weights(weights)
