@@ -83,7 +83,8 @@ def _section(name: str) -> str:
         cells = [each.name, each.measure, *map(_short, (each.printed, each.measured, each.pooled, each.delta_accuracy))]
         made = f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}"
         lines.append("|" + "|".join([*cells, more, made]) + "|")
-    notes = dict.fromkeys(each.note for each in rows if each.note)
+    which = (lambda each: f"{each.name}: {each.note}") if len(rows) > 1 else (lambda each: each.note)
+    notes = [which(each) for each in rows if each.note]
     return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes), ""])
 
 
