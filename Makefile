@@ -40,10 +40,13 @@ fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="-
 bench: setup ## every benchmark
 	@$(RUN) -m benchmarks $(ARGS)
 
+experiments: setup ## the short form of every page of experiments, 20 minutes (ARGS="--data FOLDER" names the data sets)
+	@$(RUN) -m experiments --form short $(ARGS)
+
 lock: setup ## renew the pinned packages with their hashes in requirements/locks
 	@scripts/lock.sh
 
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench lock clean
+.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench experiments lock clean

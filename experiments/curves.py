@@ -1,24 +1,56 @@
-"""``python -m experiments.curves``: draws the curves of experiments/results.json as docs/images/learning.svg."""
+"""``python -m experiments.curves``: draws the curves of experiments/results.json in docs/images.
+
+The laboratory's are ``learning.svg``; a page's are ``PAGE.svg``, one part for each row that has curves.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from experiments.frame import Row
 from experiments.record import results
 
-IMAGE = Path("docs") / "images" / "learning.svg"
+IMAGES = Path("docs") / "images"
 LEAST = 5
 """Points of a curve that is worth drawing."""
 
 
-def main(path: Path = IMAGE) -> None:
-    """Draw top-1 recall by rounds; a result that was recorded without its curve is left out.
+def main(folder: Path = IMAGES) -> None:
+    """Draw every curve that was recorded.
 
     Args:
-        path: of the SVG.
+        folder: of the SVGs.
     """
+    mpl.rcParams["svg.hashsalt"] = "nightjar"  # the same curves are the same file
+    _laboratory(folder / "learning.svg")
+    drawn = [each for each in results() if each.curves]
+    for page in sorted({each.page for each in drawn}):
+        _page(folder / f"{page}.svg", [each for each in drawn if each.page == page])
+
+
+def _page(path: Path, rows: Sequence[Row]) -> None:
+    across = min(3, len(rows))
+    down = -(-len(rows) // across)
+    figure = Figure(figsize=(4 * across, 3.2 * down), layout="constrained")
+    parts = figure.subplots(down, across, squeeze=False).flat
+    for part, each in zip(parts, rows, strict=False):
+        for line, points in each.curves.items():
+            part.plot([x for x, _ in points], [y for _, y in points], label=line, linewidth=1)
+        part.set_title(each.name, fontsize="small")
+        part.set_xlabel(each.axes[0])
+        part.set_ylabel(each.axes[1])
+        part.grid(visible=True, alpha=0.3)
+        part.legend(fontsize="x-small")
+    for part in list(figure.axes)[len(rows) :]:
+        part.set_axis_off()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _laboratory(path: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     for recorded in results():

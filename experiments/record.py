@@ -1,4 +1,6 @@
-"""Records the outcome of a run of the laboratory in experiments/results.json, from which docs/experiments.md is made.
+"""Keeps results in experiments/results.json, from which docs/experiments.md is made.
+
+Its command records a run of the laboratory:
 
 ``python -m experiments.record NAME build/chat --command "python -m simulation learn ..." --commit 1a2b3c4``
 """
@@ -12,6 +14,7 @@ from statistics import fmean
 import click
 import msgspec
 
+from experiments.frame import Row
 from host.files import replace_file
 from simulation.demo.replay import RESULTS, Reached
 from simulation.laboratory.command import Outcome
@@ -19,37 +22,17 @@ from simulation.laboratory.training import CURVE, Point
 from wire.errors import ConfigError
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A result; accuracy is top-1 recall, 0 to 1.
-
-    Attributes:
-        name: what was run.
-        command: reproduces it.
-        printed: accuracy that a source document gives; None if none does.
-        measured: accuracy of federated training, mean over the seeds.
-        pooled: accuracy of the same model trained in one place; None if it was not.
-        delta_accuracy: measured minus pooled.
-        seeds: seeds of the runs.
-        commit: commit of the code.
-        outcome: all figures of the laboratory.
-        curve: recall by rounds; none of results that were recorded before it was kept.
-    """
-
-    name: str
-    command: str
-    printed: float | None
-    measured: float
-    pooled: float | None
-    delta_accuracy: float | None
-    seeds: list[int]
-    commit: str
-    outcome: Outcome
-    curve: list[Reached] = []
+def results() -> list[Row]:
+    """The recorded results: the laboratory's, then each page's, in the order of their names."""
+    return msgspec.json.decode(RESULTS.read_bytes(), type=list[Row]) if RESULTS.exists() else []
 
 
-def results() -> list[Recorded]:
-    """The recorded results, in the order of their names."""
-    return msgspec.json.decode(RESULTS.read_bytes(), type=list[Recorded]) if RESULTS.exists() else []
+def keep(rows: Sequence[Row]) -> None:
+    """Record rows; those of the same page, form and name are replaced."""
+    new = {(each.page, each.form, each.name): each for each in rows}
+    kept = [each for each in results() if (each.page, each.form, each.name) not in new]
+    ordered = sorted([*kept, *new.values()], key=lambda each: (each.page, each.name, each.form))
+    replace_file(RESULTS, b"[\n" + b",\n".join(map(msgspec.json.encode, ordered)) + b"\n]\n")
 
 
 @click.command()
@@ -70,20 +53,20 @@ def main(name: str, folder: Path, command: str, printed: float | None, commit: s
         raise ConfigError(msg)
     (outcome,) = outcomes
     pooled = outcome.central_top1
-    new = Recorded(
+    new = Row(
         name=name,
         command=command,
         printed=printed,
         measured=outcome.top1,
         pooled=pooled,
-        delta_accuracy=None if pooled is None else outcome.top1 - pooled,
+        delta_accuracy=None if pooled is None else abs(outcome.top1 - pooled),
         seeds=outcome.seeds,
         commit=commit,
+        measure="top-1 recall",
         outcome=outcome,
         curve=_curve([folder / f"seed-{seed}" / CURVE for seed in outcome.seeds]),
     )
-    kept = sorted([*(each for each in results() if each.name != name), new], key=lambda each: each.name)
-    replace_file(RESULTS, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
+    keep([new])
 
 
 def _curve(files: Sequence[Path]) -> list[Reached]:

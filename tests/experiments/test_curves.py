@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from experiments.curves import LEAST, main
+from experiments.curves import IMAGES, LEAST, main
 from experiments.record import results
 
 
 def test_curves_that_were_recorded_are_drawn_and_named(tmp_path):
-    path = tmp_path / "learning.svg"
-    main(path)
-    drawn = path.read_text()
+    main(tmp_path)
+    drawn = (tmp_path / "learning.svg").read_text()
     names = [recorded.name for recorded in results() if len(recorded.curve) >= LEAST]
     assert names
     assert all(f"<!-- {name} -->" in drawn for name in names)
+
+
+def test_every_page_with_curves_has_its_drawing_in_the_documents():
+    drawn = {path.name for path in IMAGES.glob("*.svg")}
+    assert {f"{each.page}.svg" for each in results() if each.curves} <= drawn

@@ -54,7 +54,7 @@ def test_a_result_is_kept_beside_the_model_trained_in_one_place_and_replaced_und
     made("a", [OUTCOME])
     found = made("b", [OUTCOME | {"top1": 0.17}])
     assert [(each.name, each.measured) for each in found] == [("a", 0.15), ("b", 0.17)]
-    assert found[1].delta_accuracy == pytest.approx(-0.03)
+    assert found[1].delta_accuracy == pytest.approx(0.03)
     assert (found[0].pooled, found[0].printed, found[0].seeds, found[0].commit) == (0.2, None, [1, 2], "1a2b3c4")
 
 

@@ -2,18 +2,32 @@
 
 from pathlib import Path
 
+from experiments.__main__ import PAGES
+from experiments.frame import Row
 from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
-from experiments.record import Recorded, results
+from experiments.record import results
+from simulation.laboratory.command import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 _HEAD = """# Experiments
 
-Results of [the laboratory](laboratory.md), made by `python -m tests.pages` from `experiments/results.json`. `python -m
-experiments.record` records a run, `python -m experiments.curves` draws the curves. Top-1 / top-3 recall in %, of
-the part that is named: *validation*, on which settings were chosen, or *test*. What follows: [learning](learning.md).
+Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
+short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
+(`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
+experiments.curves` draws. *Delta*: measured and pooled apart. Smoke forms are never recorded.
+"""
 
+_CHAT = """
+## Chat
+
+Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1 / top-3 recall in %, on
+validation text, which chose the settings, or test text; *new*: people who never train. What follows:
+[learning](learning.md).
+
+|run|part|start|recall|new|one place|trigram|B up|B down|seeds|code|
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -32,7 +46,7 @@ without dense's fall in the first ten rounds, which is mostly word frequency.
 
 ![what compressors keep of dense updates, by bytes](images/linear.svg)
 
-| model, start | compressor | rounds | bytes | down | loss | share | late | top-1 % | code |
+|model, start|compressor|rounds|bytes|down|loss|share|late|top-1 %|code|
 |---|---|---|---|---|---|---|---|---|---|
 """
 _SCREENED = """
@@ -40,7 +54,7 @@ Twenty more rounds of the dense training, mean of the last ten. *Cosine*: to the
 *next*: to that of the next round's, as a part of dense's own. A count sketch applies what earlier rounds left, so its
 cosines say little.
 
-| model | compressor | bytes | down | cosine | next |
+|model|compressor|bytes|down|cosine|next|
 |---|---|---|---|---|---|
 """
 
@@ -49,12 +63,60 @@ def page() -> str:
     """The whole page."""
     sums = "".join(_row(each) for each in linear.compared(linear.results()))
     beside = "".join(_screened(each) for each in screened())
-    return _HEAD + "\n".join(_section(each) for each in results()) + _SUMS + sums + _SCREENED + beside
+    chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
+    return _HEAD + "".join(map(_section, PAGES)) + _CHAT + chat + _SUMS + sums + _SCREENED + beside
+
+
+def _section(name: str) -> str:
+    rows = [each for each in results() if each.page == name]
+    if not rows:
+        return ""
+    lines = ["", f"## `{name}`", ""]
+    if any(each.curves for each in rows):
+        lines += [f"![curves of {name}](images/{name}.svg)", ""]
+    lines += [
+        "|result|measure|printed|measured|pooled|delta|more|form, seeds, code|",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for each in rows:
+        more = ", ".join(f"{key} {_short(value)}" for key, value in each.figures.items())
+        cells = [each.name, each.measure, *map(_short, (each.printed, each.measured, each.pooled, each.delta_accuracy))]
+        made = f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}"
+        lines.append("|" + "|".join([*cells, more, made]) + "|")
+    which = (lambda each: f"{each.name}: {each.note}") if len(rows) > 1 else (lambda each: each.note)
+    notes = [which(each) for each in rows if each.note]
+    return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes), ""])
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _chat(each: Row, found: Outcome) -> str:
+    def pair(top1: float | None, top3: float | None) -> str:
+        return "" if top1 is None or top3 is None else f"{100 * top1:.2f} / {100 * top3:.2f}"
+
+    cells = (
+        each.name.removeprefix("Chat, "),
+        found.part,
+        f"{100 * found.top1_start:.2f}",
+        pair(found.top1, found.top3),
+        pair(found.held_out_top1, found.held_out_top3),
+        pair(found.central_top1, found.central_top3),
+        pair(found.trigram_top1, found.trigram_top3),
+        f"{found.report_bytes_median:,}",
+        f"{found.bytes_down_median:,}",
+        "+".join(map(str, each.seeds)),
+        each.commit,
+    )
+    return f"|{'|'.join(cells)}|\n"
 
 
 def _screened(each: Screened) -> str:
-    sizes = f"{each.report_bytes:,} | {each.bytes_down:,}"
-    return f"| {each.model} | {each.variant} | {sizes} | {each.cosine:.2f} | {each.next_cosine:.2f} |\n"
+    sizes = f"{each.report_bytes:,}|{each.bytes_down:,}"
+    return f"|{each.model}|{each.variant}|{sizes}|{each.cosine:.2f}|{each.next_cosine:.2f}|\n"
 
 
 def _row(each: linear.ComparedRun) -> str:
@@ -71,39 +133,4 @@ def _row(each: linear.ComparedRun) -> str:
         f"{100 * found.top1:.1f}",
         found.commit,
     )
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _section(each: Recorded) -> str:
-    found = each.outcome
-    references = [
-        f"{name} {100 * top1:.2f} / {100 * top3:.2f}"
-        for name, top1, top3 in (
-            ("one place", found.central_top1, found.central_top3),
-            ("trigram", found.trigram_top1, found.trigram_top3),
-        )
-        if top1 is not None and top3 is not None
-    ]
-    people = ""
-    if found.held_out_top1 is not None and found.held_out_top3 is not None:
-        people = f"; people who never train: {100 * found.held_out_top1:.2f} / {100 * found.held_out_top3:.2f}"
-    seeds = ", ".join(map(str, each.seeds))
-    lines = [
-        f"## {each.name}",
-        "",
-        "```sh",
-        each.command,
-        "```",
-        "",
-        f"- {found.part}: **{100 * found.top1:.2f} / {100 * found.top3:.2f}** ({100 * found.top1_start:.2f} at the "
-        f"start), perplexity {found.perplexity:.0f}{people}",
-    ]
-    if references:
-        lines.append("- the same text: " + ", ".join(references))
-    if each.printed is not None:
-        lines.append(f"- top-1 in the source document: {100 * each.printed:.2f}")
-    lines += [
-        f"- {found.report_bytes_median:,} B up, {found.bytes_down_median:,} down; seed {seeds}; code {each.commit}",
-        "",
-    ]
-    return "\n".join(lines)
+    return f"|{'|'.join(cells)}|\n"

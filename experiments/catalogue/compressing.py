@@ -1,0 +1,32 @@
+"""What the pages on compressed updates share: choosing coordinates, and bytes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.parameters import Vector
+
+VALUE_BYTES = 8
+"""A kept value: float32 and its index as uint32. The product's codecs need less (docs/wire-format.md)."""
+DENSE_BYTES = 4
+
+Kept = npt.NDArray[np.bool_]
+
+
+def largest(values: Vector, count: int) -> Kept:
+    """Where the ``count`` values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
+
+    >>> largest(np.array([1.0, -3.0, 2.0, 2.0], np.float32), 2).tolist()
+    [False, True, True, False]
+    """
+    kept = np.zeros(values.size, np.bool_)
+    kept[np.argsort(-np.abs(values), kind="stable")[:count]] = True
+    return kept
+
+
+def kept_of(size: int, density: float) -> int:
+    """Coordinates at a density, at least 1."""
+    return max(1, math.ceil(size * density))

@@ -1,0 +1,83 @@
+"""EASGD: clients keep models of their own, which an elastic force ties to a shared anchor.
+
+::
+
+    x_i <- x_i - alpha (x_i - a)            alpha = eta rho
+    a   <- a + alpha sum (x_i - a)          with the x_i of before
+    then tau local steps of each x_i
+
+Stable where m alpha < 1. Every client takes part in every exchange: refused where devices appear once.
+
+Source: Zhang, Choromanska and LeCun 2015, "Deep Learning with Elastic Averaging SGD", equations 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play, study
+from experiments.frame import Request, Row, page_command
+from wire.parameters import Vector
+
+
+def exchange(models: Sequence[Vector], anchor: Vector, alpha: float) -> tuple[list[Vector], Vector]:
+    """Clients and anchor after they pulled at each other.
+
+    >>> models, anchor = exchange([np.array([4.0], np.float32), np.array([2.0], np.float32)], np.zeros(1), 0.25)
+    >>> [each.tolist() for each in models], anchor.tolist()
+    ([[3.0], [1.5]], [1.5])
+
+    Args:
+        models: x_i.
+        anchor: a.
+        alpha: eta rho.
+    """
+    pulls = [np.float32(alpha) * (model - anchor) for model in models]
+    return [model - pull for model, pull in zip(models, pulls, strict=True)], anchor + np.sum(pulls, axis=0)
+
+
+def easgd(federation: Federation, plan: Plan, beta: float) -> Advance:
+    """Rounds of EASGD with alpha = beta / m."""
+    models: list[Vector] = []
+
+    def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
+        nonlocal models
+        started = models or [weights] * len(chosen)
+        trained = [
+            descend(federation.network, model, federation.clients[each], plan, rng)
+            for model, each in zip(started, sorted(chosen), strict=True)
+        ]
+        models, anchor = exchange(trained, weights, beta / len(chosen))
+        return anchor.astype(np.float32), 1.0
+
+    return advance
+
+
+def run(request: Request) -> list[Row]:
+    """EASGD beside FedAvg, both with all clients and equally many steps."""
+    plan = Plan(rate=0.02, batch=20, steps=20)
+
+    def ours(federation: Federation, seed: int, rounds: int) -> Played:
+        return play(federation, easgd(federation, plan, 0.9), seed, rounds, len(federation.clients), every=4)
+
+    def fedavg(federation: Federation, seed: int, rounds: int) -> Played:
+        return play(federation, averaging(federation, plan), seed, rounds, len(federation.clients), every=4)
+
+    return [
+        study(
+            request,
+            f"EASGD, {world}",
+            {"EASGD": ours, "FedAvg": fedavg},
+            plan,
+            rounds=(4, 100, 300),
+            federation=federation,
+        )
+        for world, federation in WORLDS.items()
+    ]
+
+
+main = page_command("catalogue.easgd", run)
+if __name__ == "__main__":
+    main()

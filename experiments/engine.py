@@ -1,0 +1,353 @@
+"""Federated training of small networks on arrays in one process: what the pages share.
+
+A page's algorithm is a function ``advance(number, weights, chosen, rng) -> (weights, cost)``; :func:`play` calls it
+round by round and measures. The cost, in rounds, seconds or bytes, is the x of the curve. The laboratory
+(:mod:`simulation.laboratory`) trains the product's keyboard model; this trains what the source documents train.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
+from experiments.data_sets import Examples, iid, synthetic
+from experiments.frame import Request, Row, row
+from experiments.networks import Network, dense
+from wire.parameters import Vector
+
+Chosen = Sequence[int]
+Advance = Callable[[int, Vector, Chosen, np.random.Generator], tuple[Vector, float]]
+Points = list[tuple[float, float]]
+Adjust = Callable[[Vector, Vector], Vector]
+FEDAVG = StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """A network and the clients that train it.
+
+    Attributes:
+        network: the network.
+        clients: examples of each client.
+        test: examples that measure the shared model.
+        tests: each client's own test examples; empty where a page needs none.
+    """
+
+    network: Network
+    clients: Sequence[Examples]
+    test: Examples
+    tests: Sequence[Examples] = ()
+
+    @property
+    def pooled(self) -> Examples:
+        """The examples of all clients."""
+        return Examples(
+            np.concatenate([each.x for each in self.clients]), np.concatenate([each.y for each in self.clients])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a client does in a round: ``steps`` steps of SGD, or ``epochs`` passes where steps is 0.
+
+    Attributes:
+        rate: learning rate.
+        batch: examples a step; the last batch of a pass may be smaller.
+        epochs: passes over the client's examples.
+        steps: steps, with a new order of the examples after each pass.
+    """
+
+    rate: float
+    batch: int
+    epochs: int = 1
+    steps: int = 0
+
+    def count(self, examples: int) -> int:
+        """Steps of a client with so many examples."""
+        return self.steps or self.epochs * -(-examples // self.batch)
+
+
+@functools.cache
+def synthetic_federation(seed: int, alpha: float = 1.0, beta: float = 1.0, clients: int = 30) -> Federation:
+    """Logistic regression on Synthetic(alpha, beta); a fifth of each client's examples are its test."""
+    rng = np.random.default_rng([seed, 1])
+    trains, tests = [], []
+    for each in synthetic(alpha, beta, clients, rng):
+        cut = len(each) * 4 // 5
+        trains.append(each.at(np.arange(cut)))
+        tests.append(each.at(np.arange(cut, len(each))))
+    whole = Examples(np.concatenate([each.x for each in tests]), np.concatenate([each.y for each in tests]))
+    return Federation(dense(trains[0].x.shape[1], 10), trains, whole, tests)
+
+
+@functools.cache
+def alike_federation(seed: int) -> Federation:
+    """The same examples dealt at random: clients that do not differ."""
+    differing = synthetic_federation(seed)
+    whole = differing.pooled
+    parts = iid(len(whole), len(differing.clients), np.random.default_rng([seed, 6]))
+    return Federation(differing.network, [whole.at(part) for part in parts], differing.test)
+
+
+WORLDS = {"clients that differ": synthetic_federation, "IID": alike_federation}
+"""Name -> seed -> federation."""
+
+
+def descend(
+    network: Network,
+    start: Vector,
+    examples: Examples,
+    plan: Plan,
+    rng: np.random.Generator,
+    adjust: Adjust | None = None,
+) -> Vector:
+    """A client's weights after its plan, (n,) float32.
+
+    Args:
+        network: the network.
+        start: (n,) float32.
+        examples: the client's.
+        plan: what it does.
+        rng: orders the examples.
+        adjust: (gradient, weights) -> the direction that is descended in place of the gradient.
+    """
+    weights = start.copy()
+    for batch in batches(len(examples), plan, rng):
+        _, gradient = network.gradient(weights, examples.x[batch], examples.y[batch])
+        if adjust is not None:
+            gradient = adjust(gradient, weights)
+        weights -= np.float32(plan.rate) * gradient
+    return weights
+
+
+def batches(size: int, plan: Plan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """The indices of each step's examples."""
+    found: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    while len(found) < plan.count(size):
+        order = rng.permutation(size)
+        found += [order[cut : cut + plan.batch] for cut in range(0, size, plan.batch)]
+    return found[: plan.count(size)]
+
+
+def weighted_mean(vectors: Sequence[Vector], shares: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Mean by shares, which need not add to 1, in float64."""
+    total = np.zeros(vectors[0].size)
+    for vector, share in zip(vectors, shares, strict=True):
+        total += share * vector.astype(np.float64)
+    return total / sum(shares)
+
+
+def sizes(federation: Federation, chosen: Chosen) -> list[float]:
+    """Examples of the chosen clients: n_k of FedAvg."""
+    return [float(len(federation.clients[each])) for each in chosen]
+
+
+def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, proximal: float = 0.0) -> Advance:
+    """FedAvg and the product's other strategies; the cost is a round."""
+    optimizer = optimizer_for(choice)
+    state = optimizer.init(federation.network.size)
+
+    def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
+        nonlocal state
+
+        def near(gradient: Vector, now: Vector) -> Vector:
+            return gradient + np.float32(proximal) * (now - weights)
+
+        adjust = near if proximal else None
+        deltas = [
+            descend(federation.network, weights, federation.clients[each], plan, rng, adjust) - weights
+            for each in chosen
+        ]
+        weights, state = optimizer.apply(weights, weighted_mean(deltas, sizes(federation, chosen)), state)
+        return weights, 1.0
+
+    return advance
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a training went.
+
+    Attributes:
+        points: (cost so far, accuracy) of the start and of each measurement.
+        weights: the last.
+    """
+
+    points: Points
+    weights: Vector
+
+    @property
+    def last(self) -> float:
+        """Mean of the last three measurements: one round's accuracy swings."""
+        return fmean(y for _, y in self.points[-3:])
+
+
+def play(
+    federation: Federation,
+    advance: Advance,
+    seed: int,
+    rounds: int,
+    cohort: int,
+    *,
+    every: int = 1,
+    select: Callable[[int, np.random.Generator], Chosen] | None = None,
+    measure: Callable[[Vector], float] | None = None,
+    until: float = 2.0,
+    cost: float = np.inf,
+) -> Played:
+    """Train round by round.
+
+    Args:
+        federation: who trains what.
+        advance: the algorithm.
+        seed: of weights, cohorts and orders.
+        rounds: at most so many.
+        cohort: clients a round, drawn uniformly.
+        every: rounds between measurements.
+        select: (round, rng) -> the clients, in place of the uniform draw.
+        measure: weights -> accuracy, in place of that on the test examples.
+        until: accuracy at which to stop.
+        cost: cost at which to stop.
+    """
+    starting, drawing, ordering = (np.random.default_rng([seed, stream]) for stream in (2, 3, 4))
+    weights, spent = federation.network.start(starting), 0.0
+    accuracy = measure or (lambda now: federation.network.correct(now, federation.test))
+    points = [(0.0, accuracy(weights))]
+    for number in range(rounds):
+        if select is None:
+            chosen: Chosen = drawing.choice(len(federation.clients), cohort, replace=False).tolist()
+        else:
+            chosen = select(number, drawing)
+        weights, paid = advance(number, weights, chosen, ordering)
+        spent += paid
+        if (number + 1) % every == 0 or number + 1 == rounds or spent >= cost:
+            points.append((spent, accuracy(weights)))
+            if points[-1][1] >= until or spent >= cost:
+                break
+    return Played(points, weights)
+
+
+def pooled_accuracy(federation: Federation, plan: Plan, seed: int, passes: int) -> float:
+    """Accuracy after so many passes over everybody's examples in one place."""
+    rng = np.random.default_rng([seed, 2])
+    whole = Plan(plan.rate, plan.batch, epochs=passes)
+    weights = descend(federation.network, federation.network.start(rng), federation.pooled, whole, rng)
+    return federation.network.correct(weights, federation.test)
+
+
+def reached(points: Points, accuracy: float) -> float | None:
+    """The cost at which an accuracy was first measured; None if it never was."""
+    return next((x for x, y in points if y >= accuracy), None)
+
+
+Method = Callable[[int], Played]
+"""seed -> how the training went."""
+
+
+def compare(
+    request: Request,
+    name: str,
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+    *,
+    pooled: Callable[[int], float] | None = None,
+    cost: str = "round",
+    figures: Mapping[str, float] | None = None,
+    note: str = "",
+) -> Row:
+    """A row that sets the first method beside the others, with the curves of the first seed.
+
+    Args:
+        request: what the page was asked for.
+        name: of the row.
+        methods: the page's method first, then what it is compared with.
+        seeds: of the runs.
+        pooled: seed -> accuracy of training in one place.
+        cost: what the curves' x is.
+        figures: further figures.
+        note: a sentence beside the verdict.
+    """
+    played = {method: [run(seed) for seed in seeds] for method, run in methods.items()}
+    first, *others = played
+    means = {method: fmean(each.last for each in runs) for method, runs in played.items()}
+    found: dict[str, float] = {other: means[other] for other in others}
+    target = 0.95 * max(means.values())
+    for method, runs in played.items():
+        at = [reached(each.points, target) for each in runs]
+        known = [each for each in at if each is not None]
+        if len(known) == len(at):
+            found[f"{cost}s to {target:.2f}, {method}"] = fmean(known)
+    return row(
+        request,
+        name,
+        [each.last for each in played[first]],
+        seeds=seeds,
+        pooled=None if pooled is None else fmean(map(pooled, seeds)),
+        figures={**found, **(figures or {})},
+        curves={method: runs[0].points for method, runs in played.items()},
+        axes=(cost, "accuracy"),
+        note=f"{verdict(means, found, cost, target)} {note}".strip(),
+    )
+
+
+def verdict(means: Mapping[str, float], found: Mapping[str, float], cost: str, target: float) -> str:
+    """The honest sentence: where the first method wins, or that it does not.
+
+    >>> verdict({"A": 0.5, "B": 0.6}, {"rounds to 0.47, A": 9.0, "rounds to 0.47, B": 4.0}, "round", 0.47)
+    'A did not win.'
+    """
+    first, *others = means
+    key = f"{cost}s to {target:.2f}, {{}}"
+    costs = {method: found.get(key.format(method), float("inf")) for method in means}
+    wins = []
+    if all(means[first] > means[other] for other in others):
+        wins.append("ends highest")
+    if all(costs[first] < costs[other] for other in others):
+        wins.append(f"reaches {target:.2f} first")
+    return f"{first} {' and '.join(wins)}." if wins else f"{first} did not win."
+
+
+ROUNDS = (4, 200, 400)
+"""Of the smoke, short and long forms of a page of the catalogue."""
+Study = Callable[[Federation, int, int], Played]
+"""(federation, seed, rounds) -> how the training went."""
+
+
+def study(
+    request: Request,
+    name: str,
+    methods: Mapping[str, Study],
+    plan: Plan,
+    *,
+    rounds: tuple[int, int, int] = ROUNDS,
+    federation: Callable[[int], Federation] = synthetic_federation,
+    cost: str = "round",
+    central: bool = True,
+    note: str = "",
+) -> Row:
+    """:func:`compare` on Synthetic(1, 1) with 1, 3 or 5 seeds, beside 1, 30 or 60 passes in one place."""
+    seeds = request.pick([1], [1, 2, 3], [1, 2, 3, 4, 5])
+    count, passes = request.pick(*rounds), request.pick(1, 30, 60)
+
+    def at_seed(method: Study) -> Method:
+        return lambda seed: method(federation(seed), seed, count)
+
+    return compare(
+        request,
+        name,
+        {method: at_seed(run) for method, run in methods.items()},
+        seeds,
+        pooled=(lambda seed: pooled_accuracy(federation(seed), plan, seed, passes)) if central else None,
+        cost=cost,
+        note=note,
+    )
+
+
+def paces(seed: int, clients: int) -> list[float]:
+    """Seconds a step of each client: lognormal, median 0.1 s, a tenth above 0.3 s."""
+    return [float(each) for each in 0.1 * np.random.default_rng([seed, 5]).lognormal(0, 0.85, clients)]

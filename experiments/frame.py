@@ -1,0 +1,221 @@
+"""What every page of experiments is: a function from a request to rows, and the command around it.
+
+A page is a module with ``run(request) -> list[Row]`` and ``main = page_command(run)``; :mod:`experiments.__main__`
+lists the pages and runs all. A page writes only below the request's folder.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TypeVar
+
+import click
+import msgspec
+
+from simulation.demo.replay import Reached
+from simulation.laboratory.command import Outcome
+
+Value = TypeVar("Value")
+Curve = Sequence[tuple[float, float]]
+
+
+class Form(enum.Enum):
+    """How much of a page runs."""
+
+    SMOKE = "smoke"
+    """Seconds, on generated data: shows that the command works."""
+    SHORT = "short"
+    """A minute or two: shows the effect."""
+    LONG = "long"
+    """The document's setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a page is asked for.
+
+    Attributes:
+        form: how much to run.
+        out: folder for files of the page's own; exists.
+        data: folder with data sets, as :mod:`experiments.data_sets` says; None for none.
+        only: part of the names of the rows that are wanted; pages of one row need not look.
+    """
+
+    form: Form
+    out: Path
+    data: Path | None = None
+    only: str = ""
+
+    def pick(self, smoke: Value, short: Value, long: Value) -> Value:
+        """The value for this form."""
+        match self.form:
+            case Form.SMOKE:
+                return smoke
+            case Form.SHORT:
+                return short
+            case Form.LONG:
+                return long
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A result: of a page, or of the laboratory.
+
+    Attributes:
+        name: what was run.
+        command: reproduces it.
+        printed: figure that a source document gives; None if none does.
+        measured: the same figure here, mean over the seeds.
+        pooled: the figure of the same model trained in one place; None if it was not.
+        delta_accuracy: |measured - pooled|.
+        seeds: seeds of the runs.
+        commit: commit of the code; empty until recorded.
+        page: the page that made it; empty for the laboratory.
+        form: form of the page that ran.
+        measure: what the figures are.
+        figures: other figures by name.
+        curves: line -> its points (x, y).
+        axes: what x and y of the curves are.
+        note: where the outcome differs from the document and why, or that a method did not win.
+        outcome: all figures of the laboratory.
+        curve: recall by rounds of the laboratory; none of results that were recorded before it was kept.
+    """
+
+    name: str
+    command: str
+    printed: float | None = None
+    measured: float
+    pooled: float | None = None
+    delta_accuracy: float | None = None
+    seeds: list[int]
+    commit: str = ""
+    page: str = ""
+    form: str = ""
+    measure: str = "accuracy"
+    figures: dict[str, float] = {}
+    curves: dict[str, list[tuple[float, float]]] = {}
+    axes: tuple[str, str] = ("round", "accuracy")
+    note: str = ""
+    outcome: Outcome | None = None
+    curve: list[Reached] = []
+
+
+def row(
+    request: Request,
+    name: str,
+    measured: Sequence[float],
+    *,
+    seeds: Sequence[int],
+    printed: float | None = None,
+    pooled: float | None = None,
+    measure: str = "accuracy",
+    figures: Mapping[str, float] | None = None,
+    curves: Mapping[str, Curve] | None = None,
+    axes: tuple[str, str] = ("round", "accuracy"),
+    note: str = "",
+) -> Row:
+    """A row of a page; the command around the page adds what all its rows share.
+
+    Args:
+        request: what the page was asked for.
+        name: what was run.
+        measured: one figure a seed.
+        seeds: the seeds.
+        printed: the source document's figure.
+        pooled: the figure of the same model trained in one place.
+        measure: what the figures are: accuracy, rounds, bytes.
+        figures: other figures by name.
+        curves: line -> its points.
+        axes: what x and y of the curves are.
+        note: a sentence beside the figures.
+    """
+    mean = fmean(measured)
+    return Row(
+        name=name,
+        command="",
+        printed=printed,
+        measured=mean,
+        pooled=pooled,
+        delta_accuracy=None if pooled is None else abs(mean - pooled),
+        seeds=list(seeds),
+        form=request.form.value,
+        measure=measure,
+        figures=dict(figures or {}),
+        curves={line: [(float(x), float(y)) for x, y in points] for line, points in (curves or {}).items()},
+        axes=axes,
+        note=note,
+    )
+
+
+def run_page(name: str, run: Callable[[Request], list[Row]], request: Request) -> list[Row]:
+    """The rows of a page, each with the command that makes it and the commit that ran."""
+    request.out.mkdir(parents=True, exist_ok=True)
+    data = "" if request.data is None else " --data DATA"
+    command = f"python -m experiments.{name} --form {request.form.value}{data}"
+    commit = _commit()
+    return [msgspec.structs.replace(each, command=command, commit=commit, page=name) for each in run(request)]
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"],  # noqa: S607 the user's git
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
+    )
+    return found.stdout.strip()
+
+
+def show(rows: Sequence[Row], *, as_json: bool) -> None:
+    """Print rows: as JSON, or a line each."""
+    if as_json:
+        click.echo(msgspec.json.encode(rows))
+        return
+    for each in rows:
+        beside = [
+            f"{name} {value:.4g}"
+            for name, value in (("printed", each.printed), ("pooled", each.pooled), *each.figures.items())
+            if value is not None
+        ]
+        note = f"; {each.note}" if each.note else ""
+        click.echo(f"{each.page}: {each.name}: {each.measure} {each.measured:.4g} ({', '.join(beside)}){note}")
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that runs pages."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON."),
+        click.option("--data", type=click.Path(path_type=Path, exists=True), help="Folder of the data sets."),
+        click.option("--out", type=click.Path(path_type=Path), default=Path("build/experiments"), show_default=True),
+        click.option("--only", default="", help="Only rows with this in their names, on pages of many."),
+        click.option("--form", type=click.Choice([each.value for each in Form]), default="short", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+def request_of(form: str, out: Path, data: Path | None, only: str) -> Request:
+    """The request that options make; NIGHTJAR_EXPERIMENTS_DATA stands in for ``--data``, but not in smoke forms."""
+    named = os.environ.get("NIGHTJAR_EXPERIMENTS_DATA")
+    chosen = data or (Path(named) if named else None)
+    return Request(Form(form), out, None if form == "smoke" else chosen, only)
+
+
+def page_command(name: str, run: Callable[[Request], list[Row]]) -> click.Command:
+    """The command of a page.
+
+    Args:
+        name: the module below ``experiments``.
+        run: the page.
+    """
+
+    def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
+        show(run_page(name, run, request_of(form, out / name, data, only)), as_json=as_json)
+
+    return click.command(name, help=run.__doc__)(options(command))

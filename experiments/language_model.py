@@ -1,0 +1,163 @@
+"""A federated LSTM language model on text in the form of the Penn Treebank, beside the same trained in one place.
+
+K devices hold parts of ``train.txt`` in its order; in each round all train one epoch by backpropagation through time
+from the same weights, and ``W = sum of n_k / n W_k``. The model is the product's (:mod:`models.lstm`) with a plain LSTM
+cell: one layer, tied embedding. Perplexity is ``exp`` of the mean cross-entropy on ``test.txt``, unknown words included
+as one; ``valid.txt`` chooses the learning rate of all. The text is that of ``DATA/ptb``, lines of words in
+``train.txt``, ``valid.txt`` and ``test.txt``; without it, messages of the generated ``personas``.
+
+    python -m experiments.language_model --form short --data DATA --out build/language_model --json
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from experiments.frame import Request, Row, page_command, row
+from models import corpora
+from models.batches import Batches, pack
+from models.configurations import ModelConfiguration, configuration
+from models.evaluation import evaluate
+from models.initial import initial_weights
+from models.program import Program
+from models.vocabulary import Vocabulary, words
+from wire.errors import ConfigError
+from wire.parameters import Vector
+
+PARTS = ("train", "valid", "test")
+CLIP_NORM = 1.0
+RATES = (1.0, 3.0)
+MODEL = "tiny-lstm"
+
+
+class Text(NamedTuple):
+    """Lines to train on, to choose settings on and to test on."""
+
+    name: str
+    train: list[str]
+    valid: list[str]
+    test: list[str]
+
+
+def read_text(folder: Path | None, people: int, messages: int) -> Text:
+    """The text of a folder, or that of invented people.
+
+    Raises:
+        ConfigError: the folder has not all three files.
+    """
+    if folder is None or not (folder / "ptb").is_dir():
+        users = corpora.load("personas", 1, people=people, messages=messages).users
+        lines = [line for own in users.values() for line in own]
+        return Text(
+            "personas",
+            lines[: -len(lines) // 5],
+            lines[-len(lines) // 5 : -len(lines) // 10],
+            lines[-len(lines) // 10 :],
+        )
+    try:
+        return Text("ptb", *((folder / "ptb" / f"{part}.txt").read_text("utf-8").splitlines() for part in PARTS))
+    except OSError as error:
+        msg = f"expected train.txt, valid.txt and test.txt in {folder / 'ptb'}: {error}"
+        raise ConfigError(msg) from error
+
+
+class Federation:
+    """A model, its text, and the training of devices, one after another in this process.
+
+    Args:
+        text: the lines.
+        size: most words of the vocabulary.
+    """
+
+    def __init__(self, text: Text, size: int) -> None:
+        self.shape: ModelConfiguration = configuration(MODEL)
+        self._vocabulary = Vocabulary.build(text.train, size)
+        self.train = self._ids(text.train)
+        self.valid, self.test = (self._packed(self._ids(part)) for part in (text.valid, text.test))
+        self._program = Program(self.shape, self._vocabulary.size)
+        self._step: Any = self._program.traced("train")
+
+    def start(self, seed: int) -> Vector:
+        """Random weights."""
+        return initial_weights(self.shape, self._vocabulary.size, seed)
+
+    def parts(self, devices: int) -> list[Batches]:
+        """The training text in as many pieces, in its order."""
+        cuts = [len(self.train) * number // devices for number in range(devices + 1)]
+        return [self._packed(self.train[begin:end]) for begin, end in pairwise(cuts)]
+
+    def epoch(self, weights: Vector, batches: Batches, rate: float) -> Vector:
+        """The weights of a device after an epoch."""
+        self._program.restore(tf.constant(weights))
+        for x, y in batches:
+            self._step(tf.constant(x), tf.constant(y), tf.constant(rate), tf.constant(CLIP_NORM))
+        return np.array(self._program.save()["weights"], np.float32)
+
+    def perplexity(self, weights: Vector, batches: Batches) -> float:
+        """Exp of the mean loss."""
+        return math.exp(evaluate(weights, self.shape, self._vocabulary.size, batches).loss)
+
+    def federated(self, devices: int, rounds: int, rate: float, seed: int) -> tuple[Vector, list[tuple[float, float]]]:
+        """The weights, and the perplexity on the test text after each round; one device is training in one place."""
+        weights, parts = self.start(seed), self.parts(devices)
+        shares = np.array([part.targets for part in parts], np.float64)
+        curve = [(0.0, self.perplexity(weights, self.test))]
+        for number in range(rounds):
+            trained = [self.epoch(weights, part, rate) for part in parts]
+            weights = np.average(trained, axis=0, weights=shares).astype(np.float32)
+            curve.append((number + 1.0, self.perplexity(weights, self.test)))
+        return weights, curve
+
+    def best_rate(self, seed: int) -> float:
+        """The rate with the least perplexity on the validation text after an epoch in one place."""
+        (whole,) = self.parts(1)
+        return min(RATES, key=lambda rate: self.perplexity(self.epoch(self.start(seed), whole, rate), self.valid))
+
+    def _ids(self, lines: Sequence[str]) -> list[list[int]]:
+        return [ids for line in lines if (ids := self._vocabulary.encode(words(line)))]
+
+    def _packed(self, messages: Sequence[Sequence[int]]) -> Batches:
+        return pack(messages, self.shape.batch_rows, self.shape.sequence_length)
+
+
+def run(request: Request) -> list[Row]:
+    """Perplexity of a federated LSTM by rounds and number of devices, beside training in one place."""
+    text = read_text(request.data, request.pick(4, 40, 100), request.pick(20, 60, 100))
+    federation = Federation(text, request.pick(200, 2000, 2000))
+    rounds, seeds = request.pick(1, 8, 30), request.pick([1], [1, 2], [1, 2, 3])
+    rate = RATES[-1] if request.form.value == "smoke" else federation.best_rate(seeds[0])
+    pooled = [federation.federated(1, rounds, rate, seed)[1] for seed in seeds]
+    found = []
+    for devices in request.pick((2,), (2, 5, 10), (2, 5, 10, 50)):
+        curves = [federation.federated(devices, rounds, rate, seed)[1] for seed in seeds]
+        found.append(
+            row(
+                request,
+                f"LSTM language model, {text.name}, {devices} devices",
+                [curve[-1][1] for curve in curves],
+                seeds=seeds,
+                pooled=float(np.mean([curve[-1][1] for curve in pooled])),
+                measure="perplexity",
+                figures={
+                    "rate": rate,
+                    "rounds": float(rounds),
+                    "words to train on": float(federation.parts(1)[0].targets),
+                },
+                curves={f"{devices} devices": curves[0], "one place": pooled[0]},
+                axes=("round", "perplexity"),
+            )
+        )
+    return found
+
+
+main = page_command("language_model", run)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""What each of the five skews does to FedAvg, and which remedy helps; drift, and day and night.
+
+Populations and measures are those of :mod:`experiments.skews`, strategies those of the product
+(:mod:`coordinator.learning.strategies`). A person's own accuracy is on its own test examples; the mean over people
+counts. Where the same inputs mean different labels, no one model can be right for all: only the personal one is.
+
+Drift: the means of the classes turn by a little in each round. Day and night: people of two halves of the world, with
+different labels, take part when the product's generated phones are free (:mod:`simulation.rounds.availability`), twelve
+hours apart; the model leans to those who are awake, and the average of the last day's weights does so less.
+
+    python -m experiments.skew_study --form short --out build/skew_study --json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
+from experiments import dense, skews
+from experiments.dense import Examples, Layers
+from experiments.frame import Request, Row, page_command, row
+from experiments.skews import Population, Skew
+from simulation.rounds.availability import GeneratedAvailability
+
+WIDTHS = (skews.RELEVANT + skews.IRRELEVANT, 16, skews.CLASSES)
+COHORT, RATE, EPOCHS = 10, 0.1, 3
+HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """How a round differs from FedAvg with weights by examples."""
+
+    strategy: StrategyName = StrategyName.FEDAVG
+    server_rate: float = 1.0
+    pull: float = 0.0  # FedProx's
+    most: float = np.inf  # largest weight of a device, in examples: limits what one person can contribute
+    epochs: int = EPOCHS
+
+
+REMEDIES = {
+    "FedAvg": Remedy(),
+    "one local epoch": Remedy(epochs=1),
+    "FedProx": Remedy(pull=1.0),
+    "FedAvgM": Remedy(StrategyName.FEDAVGM, 0.3),
+    "FedAdam": Remedy(StrategyName.FEDADAM, 0.03),
+    "weights capped": Remedy(most=20),
+}
+Choose = Callable[[int, np.random.Generator], Sequence[int]]
+"""The cohort of a round."""
+After = Callable[[int, Layers], None]
+
+
+def federated(
+    train_of: Callable[[int], Sequence[Examples]],
+    choose: Choose,
+    remedy: Remedy,
+    rounds: int,
+    seed: int,
+    after: After = lambda _number, _layers: None,
+) -> Layers:
+    """Train a network of everybody; ``train_of`` has people's examples in a round."""
+    rng = np.random.default_rng(seed)
+    layers = dense.new_layers(WIDTHS, rng)
+    optimizer = optimizer_for(StrategyChoice(name=remedy.strategy, learning_rate=remedy.server_rate, adaptivity=1e-2))
+    weights, state = dense.flat(layers), optimizer.init(dense.flat(layers).size)
+    for number in range(rounds):
+        people = train_of(number)
+        cohort = [people[person] for person in choose(number, rng)]
+        local = [dense.trained(layers, own, rng, epochs=remedy.epochs, rate=RATE, pull=remedy.pull) for own in cohort]
+        mean = dense.flat(dense.mean(local, [min(len(own.y), remedy.most) for own in cohort]))
+        weights, state = optimizer.apply(weights, mean.astype(np.float64) - weights, state)
+        layers = dense.unflat(weights, layers)
+        after(number, layers)
+    return layers
+
+
+def of_people(layers: Layers, tests: Sequence[Examples]) -> float:
+    """Mean over people of the accuracy on their own examples."""
+    return float(np.mean([dense.accuracy(layers, own) for own in tests]))
+
+
+def personal(layers: Layers, people: Population, seed: int) -> float:
+    """The same after each device went on training for its owner alone."""
+    rng = np.random.default_rng(seed)
+    own = [dense.trained(layers, train, rng, epochs=10, rate=RATE) for train in people.train]
+    return float(np.mean([dense.accuracy(at, test) for at, test in zip(own, people.test, strict=True)]))
+
+
+def _of_skew(request: Request, skew: Skew) -> Row:
+    seeds, rounds = request.pick([1], [1, 2, 3], [1, 2, 3]), request.pick(3, 40, 200)
+    found: dict[str, list[float]] = {}
+    for seed in seeds:
+        people = skews.population(skew, request.pick(10, 40, 100), 40, seed)
+        everything = Examples(*(np.concatenate(part) for part in zip(*people.train, strict=True)))
+        start = dense.new_layers(WIDTHS, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        pooled = dense.trained(start, everything, rng, epochs=request.pick(1, 20, 40))
+        found.setdefault("pooled", []).append(of_people(pooled, people.test))
+        if skew is not Skew.NONE:
+            found.setdefault("its measure", []).append(skews.measured(people.train)[skew])
+        for name, remedy in REMEDIES.items():
+            layers = federated(lambda _, own=people.train: own, _uniform(len(people.train)), remedy, rounds, seed)  # type: ignore[misc]
+            found.setdefault(name, []).append(of_people(layers, people.test))
+            if name == "FedAvg":
+                found.setdefault("FedAvg, then personal", []).append(personal(layers, people, seed))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    measured, pooled_mean = found["FedAvg"], means["pooled"]
+    figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
+    return row(request, f"skew: {skew.value}", measured, seeds=seeds, pooled=pooled_mean, figures=figures)
+
+
+def _uniform(people: int) -> Choose:
+    return lambda _number, rng: rng.choice(people, min(COHORT, people), replace=False).tolist()
+
+
+def _drift(request: Request) -> Row:
+    """The plane of the first two inputs turns, half a turn in all."""
+    seed, rounds = 1, request.pick(4, 60, 240)
+    people = skews.population(Skew.NONE, 40, 40, seed)
+
+    def turned(examples: Sequence[Examples], number: int) -> list[Examples]:
+        angle = np.pi * number / rounds
+        turn = np.eye(WIDTHS[0], dtype=np.float32)
+        turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+        return [Examples(own.x @ turn, own.y) for own in examples]
+
+    lines: dict[str, list[tuple[float, float]]] = {"the model of now": [], "of the first quarter": []}
+    old: list[Layers] = []
+
+    def after(number: int, layers: Layers) -> None:
+        if number + 1 == max(1, rounds // 4):
+            old.append(layers)
+        now = turned(people.test, number)
+        lines["the model of now"].append((number, of_people(layers, now)))
+        if old:
+            lines["of the first quarter"].append((number, of_people(old[0], now)))
+
+    federated(lambda number: turned(people.train, number), _uniform(40), Remedy(), rounds, seed, after)
+    end = {name: points[-1][1] for name, points in lines.items()}
+    others = {"model of the first quarter, at the end": end["of the first quarter"]}
+    return row(request, "drift", [end["the model of now"]], seeds=[seed], figures=others, curves=lines)
+
+
+def _day_and_night(request: Request) -> Row:
+    seed, days = 1, request.pick(1, 4, 10)
+    people = skews.population(Skew.NONE, 60, 40, seed)
+    # The west mostly has the labels of the first two classes, the east of the others
+    train, test = ([_mostly(own, place) for place, own in enumerate(part)] for part in people)
+    free = GeneratedAvailability(seed)
+
+    def choose(number: int, rng: np.random.Generator) -> Sequence[int]:
+        # An hour has thirty minutes of rounds; the east's midnight is twelve hours later
+        moment = [(number + 12 * (person % 2)) * 3600.0 for person in range(60)]
+        windows = [free.next_window(person, at) for person, at in enumerate(moment)]
+        awake = [person for person, window in enumerate(windows) if window and window[0] <= moment[person] + 1800]
+        east.append(float(np.mean([float(person % 2) for person in awake] or [0.5])))
+        cohort: list[int] = rng.permutation(awake or range(60))[:COHORT].tolist()
+        return cohort
+
+    east: list[float] = []
+    lines: dict[str, list[tuple[float, float]]] = {"last weights, east": [], "average of a day, east": []}
+    average = np.zeros(0)
+
+    def after(number: int, layers: Layers) -> None:
+        nonlocal average
+        weights = dense.flat(layers)
+        average = last_average(average if number else np.zeros(weights.size), weights, number + 1, HOURS)
+        for name, at in zip(lines, (layers, dense.unflat(average.astype(np.float32), layers)), strict=True):
+            lines[name].append((number, of_people(at, test[1::2])))
+
+    federated(lambda _: train, choose, Remedy(), days * HOURS, seed, after)
+    second_half = {name: [y for x, y in points if x >= days * HOURS / 2] for name, points in lines.items()}
+    figures = {f"swing of {name}": float(np.ptp(values)) for name, values in second_half.items()}
+    figures |= {"least share of the east in an hour": min(east), "most": max(east)}
+    measured = float(np.mean(second_half["last weights, east"]))
+    figures["average of a day, east"] = float(np.mean(second_half["average of a day, east"]))
+    return row(
+        request, "day and night", [measured], seeds=[seed], figures=figures, curves=lines, axes=("hour", "accuracy")
+    )
+
+
+def _mostly(own: Examples, place: int) -> Examples:
+    kept = (own.y // 2 == place % 2) | (np.arange(len(own.y)) % 5 == 0)
+    return Examples(own.x[kept], own.y[kept])
+
+
+def run(request: Request) -> list[Row]:
+    """Five skews with their measures and remedies, drift, and day and night."""
+    return [*(_of_skew(request, skew) for skew in Skew), _drift(request), _day_and_night(request)]
+
+
+main = page_command("skew_study", run)
+
+if __name__ == "__main__":
+    main()

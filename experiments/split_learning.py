@@ -1,0 +1,198 @@
+"""Split learning (Gupta and Raskar 2018; Vepakomma et al. 2018): a network cut between devices and a server.
+
+A small reference protocol, not a product: the values at the cut show much of the inputs, as their distance correlation
+says. Devices train one after the other and hand the weights of their side on; for each batch::
+
+    vanilla    device -> server   values at the cut, and the labels
+               server -> device   slope of the loss by these values
+    U-shaped   device -> server   values at the cut
+               server -> device   values at the second cut; the device has the last layer and the labels
+               device -> server   slope of the loss by those
+               server -> device   slope by the values at the first cut
+
+This is SGD on the devices' batches, one device after the other, so the weights are those of one place. Numbers
+that are sent in an epoch of all devices, with p examples, q values at the cut, N weights of which the devices have a
+share a, and K devices: ``2 p q + a N K``, U-shaped ``2 p (q + q') + a N K``; FedAvg: ``2 K N``. (Labels come on top.)
+Few devices with many examples favour FedAvg, many devices with few favour the cut.
+
+    python -m experiments.split_learning --form short --out build/split_learning --json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from experiments import dense
+from experiments.dense import Examples, Layers
+from experiments.distance_correlation import distance_correlation
+from experiments.frame import Request, Row, page_command, row
+from experiments.parties import Post, Run, from_floats, run_parties, to_floats
+
+SERVER = "server"
+FLOATS = ("cut", "slope", "second cut", "second slope", "hand-over")
+"""Messages of numbers alone; the others are labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a network is cut and trained.
+
+    Attributes:
+        widths: of inputs, hidden layers and classes.
+        first: layers on the device, before the cut.
+        u_shaped: whether the last layer is on the device as well.
+        epochs: of all devices.
+        batch: examples of a step.
+        rate: of SGD.
+        seed: of the first weights and of the order of examples.
+    """
+
+    widths: tuple[int, ...] = (64, 32, 32, 10)
+    first: int = 1
+    u_shaped: bool = False
+    epochs: int = 1
+    batch: int = 16
+    rate: float = 0.1
+    seed: int = 1
+
+    def layers(self) -> Layers:
+        """The first weights of the whole network."""
+        return dense.new_layers(self.widths, np.random.default_rng(self.seed))
+
+    def parts(self, layers: Layers) -> tuple[Layers, Layers, Layers]:
+        """Layers of the device before the cut, of the server, and of the device after it."""
+        last = len(layers) - self.u_shaped
+        return layers[: self.first], layers[self.first : last], layers[last:]
+
+    def batches_of(self, examples: Examples, epoch: int, number: int) -> list[Examples]:
+        """Batches of a device in an epoch."""
+        return list(dense.batches(examples, self.batch, np.random.default_rng([self.seed, epoch, number])))
+
+
+def device(post: Post, number: int, names: Sequence[str], examples: Examples, at: Split) -> bytes:
+    """A device. Returns the weights of its side when it had its last turn."""
+    body, _, head = at.parts(at.layers())
+    for epoch in range(at.epochs):
+        if epoch or number:
+            given = to_floats(post.receive(names[number - 1], "hand-over"), -1)
+            both = dense.unflat(given, body + head)
+            body, head = both[: len(body)], both[len(body) :]
+        for x, y in at.batches_of(examples, epoch, number):
+            values = dense.forward(body, x, ends=False)
+            post.send(SERVER, "cut", from_floats(values[-1]))
+            if head:
+                features = to_floats(post.receive(SERVER, "second cut"), len(x), -1)
+                ends = dense.forward(head, features)
+                gradients, slope = dense.backward(head, ends, dense.slope_of_loss(ends[-1], y))
+                head = dense.stepped(head, gradients, at.rate)
+                post.send(SERVER, "second slope", from_floats(slope))
+            else:
+                post.send(SERVER, "labels", y.tolist())
+            slope = to_floats(post.receive(SERVER, "slope"), len(x), -1)
+            body = dense.stepped(body, dense.backward(body, values, slope, ends=False)[0], at.rate)
+        if epoch + 1 < at.epochs or number + 1 < len(names):
+            post.send(names[(number + 1) % len(names)], "hand-over", from_floats(dense.flat(body + head)))
+    return from_floats(dense.flat(body + head))
+
+
+def server(post: Post, names: Sequence[str], steps: Sequence[int], at: Split) -> bytes:
+    """The server; ``steps`` are the batches of each device in an epoch. Returns the weights of its side."""
+    _, own, _ = at.parts(at.layers())
+    for _ in range(at.epochs):
+        for name, count in zip(names, steps, strict=True):
+            for _ in range(count):
+                sent = np.frombuffer(post.receive(name, "cut"), "<f4").reshape(-1, at.widths[at.first])
+                values = dense.forward(own, sent, ends=not at.u_shaped)
+                if at.u_shaped:
+                    post.send(name, "second cut", from_floats(values[-1]))
+                    slope = to_floats(post.receive(name, "second slope"), len(sent), -1)
+                else:
+                    slope = dense.slope_of_loss(values[-1], np.array(post.receive(name, "labels")))
+                gradients, slope = dense.backward(own, values, slope, ends=not at.u_shaped)
+                own = dense.stepped(own, gradients, at.rate)
+                post.send(name, "slope", from_floats(slope))
+    return from_floats(dense.flat(own))
+
+
+def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Layers, Run]:
+    """Train with a process for each device and one for the server. Returns the network, and all that was sent."""
+    names = [f"device-{number}" for number in range(len(devices))]
+    steps = [-(-len(each.y) // at.batch) for each in devices]
+    roles = {
+        name: partial(device, number=number, names=names, examples=devices[number], at=at)
+        for number, name in enumerate(names)
+    }
+    made = run_parties({SERVER: partial(server, names=names, steps=steps, at=at), **roles})
+    body, own, head = at.parts(at.layers())
+    sides = dense.unflat(to_floats(made.results[names[-1]], -1), body + head)
+    return sides[: len(body)] + dense.unflat(to_floats(made.results[SERVER], -1), own) + sides[len(body) :], made
+
+
+def in_one_place(devices: Sequence[Examples], at: Split) -> Layers:
+    """The same steps without a cut."""
+    layers = at.layers()
+    for epoch in range(at.epochs):
+        for number, examples in enumerate(devices):
+            for x, y in at.batches_of(examples, epoch, number):
+                values = dense.forward(layers, x)
+                layers = dense.stepped(
+                    layers, dense.backward(layers, values, dense.slope_of_loss(values[-1], y))[0], at.rate
+                )
+    return layers
+
+
+def numbers_by_formula(examples: int, devices: int, at: Split) -> int:
+    """``2 p q + a N K`` for all epochs; the last device has nobody to hand its weights to."""
+    body, _, head = at.parts(at.layers())
+    cuts = at.widths[at.first] + (at.widths[-2] if at.u_shaped else 0)
+    return 2 * examples * cuts * at.epochs + dense.flat(body + head).size * (devices * at.epochs - 1)
+
+
+def run(request: Request) -> list[Row]:
+    """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
+    epochs = request.pick(1, 5, 20)
+    return [
+        _compared(request, count, Split(u_shaped=u_shaped, epochs=epochs))
+        for count in request.pick((2,), (2, 8), (2, 8, 16))
+        for u_shaped in (False, True)
+    ]
+
+
+def _compared(request: Request, count: int, at: Split) -> Row:
+    train, test = dense.digits(at.seed)
+    most = request.pick(100, 1000, len(train.y))
+    train = Examples(train.x[:most], train.y[:most])
+    devices = dense.dealt(train, count)
+    layers, sent = run_protocol(devices, at)
+    fedavg = at.layers()
+    for epoch in range(at.epochs):
+        rngs = [np.random.default_rng([at.seed, epoch, number]) for number in range(count)]
+        local = [dense.trained(fedavg, own, rng) for own, rng in zip(devices, rngs, strict=True)]
+        fedavg = dense.mean(local, [len(own.y) for own in devices])
+    body, _, _ = at.parts(layers)
+    cut = dense.forward(body, test.x, ends=False)[-1]
+    numbers = sum(len(each.value) for each in sent.messages if each.kind in FLOATS) // 4
+    figures = {
+        "kB sent": sent.sent_bytes() / 1000,
+        "kB of numbers": numbers * 4 / 1000,
+        "kB by the formula": numbers_by_formula(len(train.y), count, at) * 4 / 1000,
+        "FedAvg": dense.accuracy(fedavg, test),
+        "kB of FedAvg by 2 K N": 2 * count * dense.flat(fedavg).size * at.epochs * 4 / 1000,
+        "distance correlation at the cut": distance_correlation(test.x, cut),
+        "the same before training": distance_correlation(
+            test.x, dense.forward(at.parts(at.layers())[0], test.x, ends=False)[-1]
+        ),
+    }
+    name = f"split learning, {'U-shaped' if at.u_shaped else 'vanilla'}, {count} devices"
+    pooled = dense.accuracy(in_one_place(devices, at), test)
+    return row(request, name, [dense.accuracy(layers, test)], seeds=[at.seed], pooled=pooled, figures=figures)
+
+
+main = page_command("split_learning", run)
+
+if __name__ == "__main__":
+    main()

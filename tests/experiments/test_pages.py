@@ -1,0 +1,63 @@
+"""Every page of experiments runs in its smoke form, and its rows can be recorded and run again."""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from experiments import __main__, record
+from experiments.__main__ import PAGES, main
+from experiments.frame import Form, Request, Row, row, run_page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
+    rows = run_page(name, import_module(f"experiments.{name}").run, Request(Form.SMOKE, tmp_path))
+    assert rows
+    assert len({each.name for each in rows}) == len(rows)
+    for each in rows:
+        assert math.isfinite(each.measured)
+        assert each.command == f"python -m experiments.{name} --form smoke"
+        assert each.seeds
+    msgspec.json.encode(rows)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_at_most_200_lines(name):
+    module = import_module(f"experiments.{name}")
+    with Path(module.__file__).open() as source:
+        assert sum(1 for _ in source) <= 200
+
+
+def _page(request):
+    return [row(request, "a", [0.5, 0.7], seeds=[1, 2], pooled=0.7, curves={"x": [(0, 0.1), (1, 0.6)]})]
+
+
+def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
+    (first,) = run_page("made", _page, Request(Form.SHORT, tmp_path, tmp_path))
+    assert first.measured == pytest.approx(0.6)
+    assert first.delta_accuracy == pytest.approx(0.1)
+    assert first.command == "python -m experiments.made --form short --data DATA"
+    record.keep([first, Row(name="b", command="learn", measured=0.1, seeds=[1])])
+    record.keep([msgspec.structs.replace(first, measured=0.9)])
+    assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
+
+
+def test_a_smoke_form_is_not_recorded():
+    answer = CliRunner().invoke(main, ["--form", "smoke", "--record"])
+    assert answer.exit_code == 2
+    assert "smoke" in answer.output
+
+
+def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(__main__, "PAGES", ("made",))
+    monkeypatch.setattr(__main__, "import_module", lambda _: type("made", (), {"run": staticmethod(_page)}))
+    answer = CliRunner().invoke(main, ["--form", "smoke", "--json", "--out", str(tmp_path)], catch_exceptions=False)
+    (only,) = msgspec.json.decode(answer.stdout, type=list[Row])
+    assert (only.name, only.page, only.form) == ("a", "made", "smoke")
