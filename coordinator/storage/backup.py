@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from coordinator.enrolment.authority import CURRENT, FORMER
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from coordinator.ports import VersionRecord
 from coordinator.rounds.round import AbandonCause, Phase, Round
+from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.storage.database import Database, database_file
 from coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -180,12 +183,15 @@ def _sqlite(path: Path) -> str:
 
 def _lacking(url: str, folder: Path) -> list[str]:
     database = Database(url, migrate=False)
-    artifacts = FileBlobs(folder / ARTIFACTS)
     try:
         with database.transaction() as view:
             newest = [view.current_version(record.name) for record in view.tasks()]
+        return _lacking_of(newest, open_artifacts(folder / ARTIFACTS, database))
     finally:
         database.close()
+
+
+def _lacking_of(newest: Iterable[VersionRecord | None], artifacts: FileBlobs) -> list[str]:
     lacking = []
     for name in sorted({version.manifest for version in newest if version is not None}):
         if not _readable(artifacts, name):
