@@ -54,6 +54,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
     allow_network: bool = False  # beyond loopback only by explicit choice
     device_port: Port | None = None  # ``port``; differs on some external brokers
+    device_websocket: bool = False  # plain MQTT is smaller; WebSocket passes where only HTTPS does
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
 
     @property
@@ -188,6 +189,10 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
         faults.append(
             f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
+        )
+    if ours and broker.device_websocket:
+        faults.append(
+            "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"
         )
     if config.transport is TransportSecurity.PLAIN and not config.stays_here:
         faults.append(
