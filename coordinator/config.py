@@ -19,6 +19,7 @@ from wire.addresses import is_loopback
 from wire.limits import Limits
 from wire.messages import Work
 
+S3Url = Annotated[str, Meta(pattern=r"^(s3://[a-z0-9.-]{3,63}(/[A-Za-z0-9._/-]*)?)?$(?!\n)")]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -127,6 +128,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     task: TaskConfig
     database_url: str = ""  # SQLite in data_dir, enough for a fleet; or a postgresql:// URL
+    artifacts_url: S3Url = ""  # data_dir, or PostgreSQL, is enough for weights; or s3://bucket/prefix
     data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
@@ -190,6 +192,8 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
             f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
         )
+    if config.artifacts_url and not config.database_url:
+        faults.append("artifacts_url: with SQLite there is one host, which keeps them itself; set database_url as well")
     if ours and broker.device_websocket:
         faults.append(
             "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"

@@ -85,7 +85,7 @@ def serve(config: CoordinatorConfig) -> None:
             stack.callback(lead.close)
         database = _open_database(url, lead)
         stack.callback(database.close)
-        artifacts = open_artifacts(config.data_dir / ARTIFACTS, database)
+        artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
         standing = _Standing(lead, database, signer)
 
         def take_the_lead() -> int | None:
@@ -149,7 +149,12 @@ def serve(config: CoordinatorConfig) -> None:
             reached = broker.service
             if secured is not None:
                 leading.enter_context(secured.gate_kept(reached, broker.reload))
-        stores = Stores(artifacts=str(config.data_dir / ARTIFACTS), database_url=url, term=term)
+        stores = Stores(
+            artifacts=str(config.data_dir / ARTIFACTS),
+            artifacts_url=config.artifacts_url,
+            database_url=url,
+            term=term,
+        )
         worker = WorkerProcess(stores, config.data_dir / "worker.log", engine.post)
         leading.callback(worker.close)
         transport = MqttTransport(

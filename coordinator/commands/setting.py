@@ -62,7 +62,7 @@ def opened_artifacts(config: CoordinatorConfig) -> Iterator[FileBlobs]:
         UnavailableError: the database cannot be read.
     """
     with opened(config) as database:
-        yield open_artifacts(config.data_dir / ARTIFACTS, database)
+        yield open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
 
 
 def at_the_command_line() -> str:

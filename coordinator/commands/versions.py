@@ -94,7 +94,12 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _found(config, version).manifest, EvaluationText(str(chosen.absolute())))
-    done = do_once(job, Stores(artifacts=str(config.data_dir / ARTIFACTS), database_url=database_url(config)))
+    stores = Stores(
+        artifacts=str(config.data_dir / ARTIFACTS),
+        artifacts_url=config.artifacts_url,
+        database_url=database_url(config),
+    )
+    done = do_once(job, stores)
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)

@@ -39,12 +39,14 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         artifacts: folder of the artifacts.
+        artifacts_url: S3-compatible store of the artifacts; empty for none.
         database_url: SQLAlchemy URL of the coordinator's database.
         term: term of the leader for whom it works; None if there is no other coordinator.
     """
 
     artifacts: str
     database_url: str
+    artifacts_url: str = ""
     term: int | None = None
 
 

@@ -137,7 +137,8 @@ def main(arguments: list[str]) -> None:
     results = own_output()
     stores = msgspec.json.decode(os.environ[STORES], type=Stores)
     database = Database(stores.database_url, migrate=False, term=stores.term)
-    serve(sys.stdin.buffer, results, open_artifacts(Path(stores.artifacts), database), PrivateTables(database))
+    artifacts = open_artifacts(Path(stores.artifacts), stores.artifacts_url, database)
+    serve(sys.stdin.buffer, results, artifacts, PrivateTables(database))
 
 
 if __name__ == "__main__":
