@@ -81,7 +81,14 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         if ports.office is not None:
             expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         return Response(
-            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now(), expiring),
+            metrics.render(
+                ports.repository,
+                ports.config.task.name,
+                ports.troubles(),
+                census.now(),
+                expiring,
+                leads=not ports.leader(),
+            ),
             content_type=metrics.CONTENT_TYPE,
         )
 
