@@ -63,14 +63,17 @@ class Behind:
 
 
 class Site:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more_hosts: int) -> None:
+        """``more_hosts``: ports of coordinators beside the first."""
         self.folder, (self.port, self.plain_port, self.behind_port, self.broker_port) = folder, free_ports(4)
         self.behind = Behind()
         chain = write_certificate(folder / "certificates")
         self.context = ssl.create_default_context(cafile=str(chain))
         (folder / "cache").mkdir()
         changes = {
-            "coordinator:8080": f"127.0.0.1:{self.behind_port}",
+            "server coordinator:8080;": "".join(
+                f"server 127.0.0.1:{port} max_fails=0;" for port in (*more_hosts, self.behind_port)
+            ),
             "mosquitto:9001": f"127.0.0.1:{self.broker_port}",
             "/etc/nginx/certificates": str(folder / "certificates"),
             "/var/cache/nginx": str(folder / "cache"),
@@ -269,3 +272,20 @@ def test_an_agent_reaches_the_broker_through_port_443(site, tmp_path):
         agent.close("status", b"")
         broker.terminate()
         broker.wait(60)
+
+
+@WITHOUT
+def test_a_change_that_one_host_refuses_goes_to_the_host_that_leads(tmp_path):
+    follower, (port,) = Flask("follower"), free_ports(1)
+    refused = []
+    follower.post("/who", endpoint="post")(lambda: (refused.append(1) or "ask the leader", 503))
+    site = Site(tmp_path, port)
+    with serving(follower, "127.0.0.1", port), serving(site.behind.app, "127.0.0.1", site.behind_port), site:
+        asked = http.client.HTTPSConnection("127.0.0.1", site.port, timeout=60, context=site.context)
+        for _ in range(6):
+            asked.request("POST", "/who", b"{}")
+            with asked.getresponse() as answer:
+                assert answer.status == 200
+                answer.read()
+        asked.close()
+    assert refused
