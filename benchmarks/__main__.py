@@ -15,6 +15,7 @@ MODULES = (
     "correction",
     "glide",
     "ingest",
+    "connections",
     "round",
     "web",
     "secure_sum",

@@ -33,6 +33,8 @@ RESEND_AFTER_S = 5.0
 LOOK_EVERY_S, LOOK_AGAIN_S = 0.25, 1.0
 OFFER_AGAIN_S = 20.0
 """Time after which an unanswered check-in is repeated. Queued check-ins would delay the reports to be measured."""
+PING_EVERY_S = 30.0
+"""The agent's keep-alive."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
 
@@ -88,6 +90,21 @@ class Fired:
     resent: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Measurements of check-ins at a fixed rate.
+
+    Attributes:
+        sent: number of check-ins.
+        seconds: time from the first check-in to the last.
+        waits_s: time from each answered check-in to its rejection.
+    """
+
+    sent: int
+    seconds: float
+    waits_s: list[float]
+
+
 class Fleet:
     """A child process with many emulated phones.
 
@@ -115,7 +132,7 @@ class Fleet:
         self._process.start()
 
     def begin(self, order: str, *arguments: Any) -> None:
-        """Send an order: ``connect``, ``check_in`` or ``fire``."""
+        """Send an order: ``connect``, ``check_in``, ``fire``, ``idle`` or ``ask``."""
         self._pipe.send((order, *arguments))
 
     def result(self) -> Any:
@@ -224,6 +241,40 @@ class _Child:
             await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
         return number
+
+    async def _idle(self, seconds: float) -> None:
+        """Do nothing but ping, each phone once in an agent's keep-alive."""
+        begun_s, phones = time.monotonic(), list(self._phones.values())
+        for number in range(int(seconds * len(phones) / PING_EVERY_S)):
+            await asyncio.sleep(max(begun_s + number * PING_EVERY_S / len(phones) - time.monotonic(), 0.0))
+            phones[number % len(phones)].ping()
+        await asyncio.sleep(max(begun_s + seconds - time.monotonic(), 0.0))
+
+    async def _ask(self, rate: float, seconds: float) -> Asked:
+        """Check in phone after phone, and wait for the rejections."""
+        sent_s: dict[DeviceId, float] = {}
+        waits_s: list[float] = []
+        answered = asyncio.Event()
+        offer = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
+
+        def take(name: DeviceId, topic: str, _payload: bytes) -> None:
+            if topic.endswith("/rejection") and name in sent_s:
+                waits_s.append(time.monotonic() - sent_s.pop(name))
+                answered.set()
+
+        for name, phone in self._phones.items():
+            phone.took = functools.partial(take, name)
+        begun_s, sent = time.monotonic(), int(rate * seconds)
+        for number in range(sent):
+            await asyncio.sleep(max(begun_s + number / rate - time.monotonic(), 0.0))
+            name = self._names[number % len(self._names)]
+            sent_s[name] = time.monotonic()
+            self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
+        ended_s = time.monotonic()
+        while sent_s and time.monotonic() < ended_s + OFFER_AGAIN_S:
+            answered.clear()
+            await _within(answered, LOOK_AGAIN_S)
+        return Asked(sent, ended_s - begun_s, waits_s)
 
     async def _fire(self, within_s: float = 0.0) -> Fired:
         """Send every phone's report, spread evenly over ``within_s`` seconds, and wait for all receipts."""

@@ -236,11 +236,13 @@ def raise_descriptor_limit(connections: int) -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + 200
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        msg = f"{connections} connections need {needed} file descriptors; this machine allows {hard} (ulimit -Hn)"
-        raise click.ClickException(msg)
     if soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        try:
+            most = hard if hard == resource.RLIM_INFINITY else max(hard, needed)  # root may raise that as well
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+        except (OSError, ValueError) as error:
+            msg = f"{connections} connections need {needed} file descriptors; this machine allows {hard} (ulimit -Hn)"
+            raise click.ClickException(msg) from error
 
 
 @click.command()

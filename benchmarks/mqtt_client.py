@@ -104,6 +104,10 @@ class LoadClient(asyncio.Protocol):
         self._number = self._number % 65535 + 1
         self._send(publish(topic, payload, self._number))
 
+    def ping(self) -> None:
+        """Send PINGREQ (3.12)."""
+        self._send(b"\xc0\x00")
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the TLS handshake, or send CONNECT in plain text."""
         assert isinstance(transport, asyncio.WriteTransport)  # create_connection makes one

@@ -126,8 +126,17 @@ def processes(serving: Service) -> tuple[list[int], list[int]]:
 
 def peak_mb(pid: int) -> float:
     """Peak resident memory of a process, MB."""
+    return _status_kb(pid, "VmHWM:") / 1e3
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process now, MB."""
+    return _status_kb(pid, "VmRSS:") / 1e3
+
+
+def _status_kb(pid: int, name: str) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1e3
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def say(line: str) -> None:

@@ -19,6 +19,7 @@ from wire.addresses import is_loopback
 from wire.limits import Limits
 from wire.messages import Work
 
+S3Url = Annotated[str, Meta(pattern=r"^(s3://[a-z0-9.-]{3,63}(/[A-Za-z0-9._/-]*)?)?$(?!\n)")]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -54,6 +55,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
     allow_network: bool = False  # beyond loopback only by explicit choice
     device_port: Port | None = None  # ``port``; differs on some external brokers
+    device_websocket: bool = False  # plain MQTT is smaller; WebSocket passes where only HTTPS does
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
 
     @property
@@ -126,6 +128,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     task: TaskConfig
     database_url: str = ""  # SQLite in data_dir, enough for a fleet; or a postgresql:// URL
+    artifacts_url: S3Url = ""  # data_dir, or PostgreSQL, is enough for weights; or s3://bucket/prefix
     data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
@@ -188,6 +191,12 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
         faults.append(
             f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
+        )
+    if config.artifacts_url and not config.database_url:
+        faults.append("artifacts_url: with SQLite there is one host, which keeps them itself; set database_url as well")
+    if ours and broker.device_websocket:
+        faults.append(
+            "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"
         )
     if config.transport is TransportSecurity.PLAIN and not config.stays_here:
         faults.append(

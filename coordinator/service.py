@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import msgspec
@@ -19,17 +21,20 @@ from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.engine.inbox import Inbox, ShutdownRequested
-from coordinator.engine.worker import WorkerProcess
-from coordinator.mqtt.broker import EXTERNAL, check_port_free
+from coordinator.engine.worker import Stores, WorkerProcess
+from coordinator.mqtt.broker import check_port_free, choose
 from coordinator.mqtt.broker_child import BrokerChild
 from coordinator.mqtt.client import MqttTransport
 from coordinator.ports import VersionRecord
+from coordinator.storage.artifacts import open_artifacts
+from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, DatabaseView, database_url
+from coordinator.storage.database import Database, DatabaseView, LeadLostError, check_key, database_url
+from coordinator.storage.lead import TURN_S, Lead
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import import_model
 from coordinator.storage.recorder import Recorder
-from coordinator.storage.signing_key import load_signer
+from coordinator.storage.signing_key import KeySigner, load_signer
 from coordinator.storage.tokens import TokenTable
 from coordinator.tls_service import TlsService
 from coordinator.versions.rollout import Rollout, Stage
@@ -39,6 +44,7 @@ from coordinator.web.server import serving
 from host.systemd import ServiceManager, given_listener
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
+from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 from wire.limits import HOUSEHOLD_WARNING
 
@@ -47,6 +53,7 @@ NOTHING_MEASURED = (
     "again for the text that comes with it; measuring needs TensorFlow"
 )
 """Logged if there is no evaluation text or no TensorFlow."""
+NOT_RUNNING = "the driver is not running"
 AWAKE_S = 1.0
 """Interval at which the main thread checks for a signal that was delivered to another thread."""
 
@@ -54,7 +61,7 @@ _log = structlog.get_logger("coordinator")
 
 
 def serve(config: CoordinatorConfig) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Run until SIGTERM or SIGINT. Beside a coordinator on another host that leads, serve pages and artifacts only.
 
     Args:
         config: the whole configuration.
@@ -69,22 +76,68 @@ def serve(config: CoordinatorConfig) -> None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; report its faults now
         else:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
-        artifacts = FileBlobs(config.data_dir / "artifacts")
-        database = Database(database_url(config))
-        stack.callback(database.close)
         clock = WallClock()
         signer = load_signer(config.data_dir)
-        _import_once(config, database, artifacts, clock.now_s())
-        _sweep(database)
+        url = database_url(config)
+        lead = Lead(url, _stop_at_once) if config.database_url else None
+        if lead is not None:
+            lead.start()
+            stack.callback(lead.close)
+        database = _open_database(url, lead)
+        stack.callback(database.close)
+        artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
+        standing = _Standing(lead, database, signer)
+
+        def take_the_lead() -> int | None:
+            term = standing.begin()
+            _import_once(config, database, artifacts, clock.now_s())
+            _sweep(database)
+            return term
+
+        leads_at_once = standing.look()
+        term = take_the_lead() if leads_at_once else None
         listener = given_listener(os.environ, config.host, config.port)
         if listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
         secured = TlsService(config, database, clock, signer) if config.tls else None
         if secured is not None:
             stack.callback(secured.close)
+        service_manager = ServiceManager(os.environ)
+        leading = stack.enter_context(ExitStack())  # ends after the web server, whose requests the driver answers
+        engine = _Engine()
+        ports = WebPorts(
+            config=config,
+            repository=database,
+            artifacts=artifacts,
+            clock=clock,
+            broker=choose(config.broker.kind),
+            troubles=lambda: (
+                ([] if standing.leader else engine.troubles())
+                + standing.troubles()
+                + (secured.troubles if secured else [])
+            ),
+            tokens=TokenTable(database),
+            post=engine.post,
+            leader=lambda: standing.leader,
+            not_enforced=lambda: engine.driver.not_enforced if engine.driver else [],
+            office=secured.office if secured else None,
+        )
+        app = create_app(ports)
+        if secured is None:
+            stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
+        else:
+            stack.enter_context(secured.serving(app, listener))
+        stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
+        ours = config.broker.kind is not BrokerKind.EXTERNAL
+        if secured is not None and not ours:
+            stack.enter_context(secured.gate_kept(config.broker, None))
+        if not leads_at_once:
+            if not standing.wait_for_lead(service_manager):
+                return
+            term = take_the_lead()
 
-        broker_name, reached, reload_broker = EXTERNAL, config.broker, None
-        if config.broker.kind is not BrokerKind.EXTERNAL:
+        reached = config.broker
+        if ours:
             broker = BrokerChild(
                 config.broker,
                 config.data_dir / "broker",
@@ -92,23 +145,23 @@ def serve(config: CoordinatorConfig) -> None:
                 config.population,
                 config.shards,
             )
-            stack.callback(broker.close)
-            broker_name, reached, reload_broker = broker.name, broker.service, broker.reload
-
-        later = _Later()
-        worker = WorkerProcess(
-            config.data_dir / "artifacts",
-            database_url(config),
-            config.data_dir / "worker.log",
-            later.post,
+            leading.callback(broker.close)
+            reached = broker.service
+            if secured is not None:
+                leading.enter_context(secured.gate_kept(reached, broker.reload))
+        stores = Stores(
+            artifacts=str(config.data_dir / ARTIFACTS),
+            artifacts_url=config.artifacts_url,
+            database_url=url,
+            term=term,
         )
-        stack.callback(worker.close)
+        worker = WorkerProcess(stores, config.data_dir / "worker.log", engine.post)
+        leading.callback(worker.close)
         transport = MqttTransport(
-            reached, Population(config.population), config.shards, later.post, secured.context if secured else None
+            reached, Population(config.population), config.shards, engine.post, secured.context if secured else None
         )
-        stack.callback(transport.close)
+        leading.callback(transport.close)
         generator = np.random.default_rng()  # jitter of retry times need not be reproducible
-        service_manager = ServiceManager(os.environ)
         driver = Driver(
             config,
             database,
@@ -121,31 +174,11 @@ def serve(config: CoordinatorConfig) -> None:
             service_manager.turned,
             secured.enrolled_key if secured else lambda _device: None,
         )
-        later.target = driver.post
-
-        loop = _Loop(driver)
-        stack.callback(loop.stop)
-        ports = WebPorts(
-            config=config,
-            repository=database,
-            artifacts=artifacts,
-            clock=clock,
-            broker=broker_name,
-            troubles=lambda: _troubles(loop, transport) + (secured.troubles if secured else []),
-            tokens=TokenTable(database),
-            post=driver.post,
-            not_enforced=lambda: driver.not_enforced,
-            office=secured.office if secured else None,
-        )
-        app = create_app(ports)
+        loop = _Loop(driver, standing.check)
+        leading.callback(loop.stop)
+        engine.start(driver, loop, transport)
         recorder = Recorder(database, app.extensions["census"], clock)
-        stack.callback(recorder.close)
-        if secured is None:
-            stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
-        else:
-            stack.enter_context(secured.serving(app, listener))
-            stack.enter_context(secured.gate_kept(reached, reload_broker))
-        stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
+        leading.callback(recorder.close)
         recorder.start()
         transport.start()
 
@@ -155,7 +188,7 @@ def serve(config: CoordinatorConfig) -> None:
             _log.info(
                 "coordinator_ready",
                 page=f"{config.page_url}/",
-                broker=broker_name,
+                broker=ports.broker,
                 mqtt=f"{config.broker.host}:{config.broker.port}",
                 population=config.population,
             )
@@ -165,22 +198,123 @@ def serve(config: CoordinatorConfig) -> None:
         _log.info("coordinator_stopping")
 
 
-class _Later:
-    """Passes events to the driver, for adapters created before it; they post nothing until they are started."""
+def _open_database(url: str, lead: Lead | None) -> Database:
+    """Open the database; only a leader brings its tables up to date, and others wait until they are."""
+    if lead is None:
+        return Database(url)
+    said = ""
+    while not lead.wait(TURN_S if said else 0):
+        try:
+            return Database(url, migrate=False)
+        except (ConfigError, UnavailableError) as error:
+            if not said:
+                said = str(error)
+                _log.warning("waiting_for_database", reason=said)
+    return Database(url)
+
+
+def _stop_at_once(reason: str) -> None:
+    """End the process without any clean-up, in which it could still act as the leader; kills are always safe."""
+    _log.error("lead_lost", reason=reason)
+    os._exit(LeadLostError.exit_status)
+
+
+class _Standing:
+    """Whether this process leads, and who does otherwise; without ``lead`` there is no other process."""
+
+    def __init__(self, lead: Lead | None, database: Database, signer: KeySigner) -> None:
+        self._lead, self._database, self._signer = lead, database, signer
+        self._host = socket.gethostname()
+        self._known = [step.signer for step in signer.successions]
+        self.leader = ""
+        """Name of the leader's host; empty if this process leads."""
+
+    def look(self) -> bool:
+        """Find out who leads; returns whether this process does.
+
+        Raises:
+            ConfigError: devices do not know the signing key of this host.
+            UnavailableError: the database cannot be read now.
+        """
+        if self._lead is None or self._lead.wait(0):
+            return True
+        found = self._database.leader()
+        self.leader = found[0] if found else "nobody"
+        if found:
+            check_key(*found, self._host, self._signer.public, self._known)
+        return False
+
+    def wait_for_lead(self, service_manager: ServiceManager) -> bool:
+        """Wait until this process leads; False if a signal ends it first."""
+        if self._lead is None:
+            return True
+        _log.info("standing_by", leader=self.leader)
+        with _noticed_signals() as over:
+            while not (leads := self._lead.wait(AWAKE_S)) and not over.is_set():
+                with contextlib.suppress(UnavailableError):
+                    self.look()
+                service_manager.turned(f"standing by: {self.leader} leads")
+        return leads and not over.is_set()
+
+    def begin(self) -> int | None:
+        """Begin this process's term; None without other processes."""
+        if self._lead is None:
+            return None
+        term = self._database.lead(self._host, self._signer.public, self._known)
+        self.leader = ""
+        _log.info("leading", term=term)
+        return term
+
+    def check(self) -> None:
+        """End the process if it has lost the lead."""
+        if self._lead is not None:
+            self._lead.check()
+
+    def troubles(self) -> list[str]:
+        """Why the lead cannot be competed for."""
+        return [f"the database: {self._lead.trouble}"] if self._lead is not None and self._lead.trouble else []
+
+
+class _Engine:
+    """The driver and its connection, once this process leads; adapters created before post nothing until then."""
 
     def __init__(self) -> None:
-        self.target: Callable[[Inbox], None] | None = None
+        self.driver: Driver | None = None
+        self._loop: _Loop | None = None
+        self._transport: MqttTransport | None = None
+
+    def start(self, driver: Driver, loop: _Loop, transport: MqttTransport) -> None:
+        self.driver, self._loop, self._transport = driver, loop, transport
 
     def post(self, event: Inbox) -> None:
-        if self.target is not None:
-            self.target(event)
+        if self.driver is not None:
+            self.driver.post(event)
+
+    def troubles(self) -> list[str]:
+        if self._loop is None or self._transport is None:
+            return [NOT_RUNNING]
+        return _troubles(self._loop, self._transport)
+
+
+@contextlib.contextmanager
+def _noticed_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, instead of ending the process."""
+    over = threading.Event()
+    former = {
+        number: signal.signal(number, lambda _number, _frame: over.set()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield over
+    finally:  # a second ctrl-C ends the process at once
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 class _Loop:
     """Runs the driver in its own thread while the main thread waits for its end or a signal."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, awake: Callable[[], None]) -> None:
+        self._driver, self._awake = driver, awake
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
@@ -199,20 +333,14 @@ class _Loop:
         Args:
             ready: announces that the service is ready; from then on a signal shuts it down in order.
         """
-        former = {
-            number: signal.signal(number, lambda _number, _frame: self._over.set())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
+        with _noticed_signals() as over:
+            self._over = over
             ready()
             self._thread.start()
             # Wake periodically: a signal that was delivered while the process was frozen may land on another thread,
             # and Python runs handlers on the main thread only.
-            while not self._over.wait(AWAKE_S):
-                pass
-        finally:  # a second ctrl-C ends the process at once
-            for number, handler in former.items():
-                signal.signal(number, handler)
+            while not over.wait(AWAKE_S):
+                self._awake()
         self._raise()
 
     def stop(self) -> None:
@@ -239,7 +367,7 @@ class _Loop:
 def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
     troubles = []
     if not loop.running:
-        troubles.append("the driver is not running")
+        troubles.append(NOT_RUNNING)
     if loop.trouble:
         troubles.append(f"nothing can be stored: {loop.trouble}")
     if transport.trouble:

@@ -236,6 +236,7 @@ def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSL
             broker.username or config.device,
             broker.password,
             ssl.create_default_context() if tls is None and broker.tls else tls,
+            broker.websocket,
         ),
         client_id=f"nightjar-agent-{config.population}-{config.device}",
         filters=topics.device_filters(config.population, config.device),

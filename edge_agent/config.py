@@ -57,6 +57,7 @@ class BrokerSettings:
 
     Attributes:
         tls: verified with the system's certificate authorities.
+        websocket: MQTT over WebSocket, on the path ``/mqtt``.
     """
 
     host: Name = "127.0.0.1"  # nothing leaves the machine
@@ -64,6 +65,7 @@ class BrokerSettings:
     username: str = ""  # the device's name: brokers base access on it
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on this machine
+    websocket: bool = False  # only some networks let nothing but HTTPS through
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,12 @@ def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, A
     table.setdefault("coordinator_key", identity.coordinator_key)
     broker = table.setdefault("broker", {})
     if isinstance(broker, dict):
-        table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}
+        told = {
+            "host": identity.broker_host,
+            "port": identity.broker_port,
+            "websocket": identity.broker_websocket,
+        }
+        table["broker"] = {**told, **broker}
     return True
 
 

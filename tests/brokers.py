@@ -36,7 +36,7 @@ class HandMade:
     """
 
     def __init__(self, folder: Path, which: str, names: list[str], more_access: str = "") -> None:
-        self.port, self.inside = free_ports(2)
+        self.port, self.inside, websocket = free_ports(3)
         self.authority = None
         if which == "of the page":
             page = (ROOT / "docs" / "brokers.md").read_text()
@@ -51,6 +51,7 @@ class HandMade:
             self.authority = write_certificate(folder / "certificates")
             places = {
                 "listener 1883": f"listener {self.inside} 127.0.0.1",
+                "listener 9001": f"listener {websocket} 127.0.0.1",
                 "/mosquitto/certificates": str(folder / "certificates"),
                 "/mosquitto/config": str(folder),
                 "/mosquitto/data": str(folder),

@@ -38,7 +38,8 @@ class Enrolled(msgspec.Struct, frozen=True):
     """Answer to an enrolled device: its certificate and settings; times are seconds since 1970.
 
     ``broker_host`` is empty if it equals the coordinator's host. ``coordinator_key`` signs orders; it is not a key of a
-    certificate. ``recovery_key`` may sign a new coordinator key; it is empty if there is none.
+    certificate. ``recovery_key`` may sign a new coordinator key; it is empty if there is none. ``broker_websocket``
+    asks for MQTT over WebSocket.
     """
 
     device: str
@@ -51,6 +52,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     broker_port: int
     coordinator_key: str
     recovery_key: str = ""
+    broker_websocket: bool = False
 
 
 class EnrolmentPending(msgspec.Struct, frozen=True):

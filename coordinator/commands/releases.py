@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from coordinator.commands.actions import change
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import at_the_command_line, configuration, opened, show, when
+from coordinator.commands.setting import at_the_command_line, configuration, opened, opened_artifacts, show, when
 from coordinator.engine.clock import WallClock
-from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.release_metadata import ReleaseMetadata
 from coordinator.tasks.operations import AuditEntry, ReleaseAction
 from coordinator.versions.releases import find, with_bundles
@@ -42,10 +41,10 @@ def add(
     Without bundles, publish renewed or rotated metadata.
     """
     config = configuration(config_path)
-    now_s, artifacts = WallClock().now_s(), FileBlobs(config.data_dir / "artifacts")
-    store = ReleaseMetadata(config.data_dir)
+    now_s, store = WallClock().now_s(), ReleaseMetadata(config.data_dir)
     try:
-        added = store.take_in(metadata, online_key, bundles, artifacts, now_s)
+        with opened_artifacts(config) as artifacts:
+            added = store.take_in(metadata, online_key, bundles, artifacts, now_s)
     except OSError as error:
         msg = f"the release cannot be added: {error}"
         raise UnavailableError(msg) from error

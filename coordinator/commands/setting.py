@@ -18,6 +18,9 @@ from rich.table import Table
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
+from coordinator.storage.artifacts import open_artifacts
+from coordinator.storage.backup import ARTIFACTS
+from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database, database_file, database_url
 from wire.errors import ConfigError
 
@@ -48,6 +51,18 @@ def opened(config: CoordinatorConfig) -> Iterator[Database]:
         yield database
     finally:
         database.close()
+
+
+@contextmanager
+def opened_artifacts(config: CoordinatorConfig) -> Iterator[FileBlobs]:
+    """Open the artifacts of a coordinator.
+
+    Raises:
+        ConfigError: there is no database, or its tables have another version than this program's.
+        UnavailableError: the database cannot be read.
+    """
+    with opened(config) as database:
+        yield open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
 
 
 def at_the_command_line() -> str:

@@ -13,12 +13,11 @@ import msgspec
 from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.privacy import planned
-from coordinator.commands.setting import configuration, flat, opened, show, when
+from coordinator.commands.setting import configuration, flat, opened, opened_artifacts, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.learning.privacy.ledger import explain
 from coordinator.rounds.admission import in_slot, unsuited
-from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
 from coordinator.tasks.settings import TaskSettings
@@ -85,7 +84,8 @@ def create_task(
         click.echo(line, err=True)
     if model is not None:
         # Stored under its hash with the other artifacts; devices fetch it only if the task is created.
-        wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
+        with opened_artifacts(config) as artifacts:
+            wanted["manifest"] = import_model(model, artifacts).sha256
     ask_service(config, "POST", "/tasks", wanted)
     _warn_of_too_few(config, name)
     _show_one(config, name, as_json=as_json)

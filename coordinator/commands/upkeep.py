@@ -146,7 +146,7 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
     data_dir, now_s = config.data_dir, WallClock().now_s()
     with only_one(data_dir):
         if config.database_url:
-            used = backups.restore_beside(database_url(config), folder, data_dir, now_s)
+            used = backups.restore_beside(database_url(config), config.artifacts_url, folder, data_dir, now_s)
         else:
             used = backups.restore(folder, data_dir, now_s)
     wanted = {"signing", "authority"} if config.tls and not config.enrolment.signer else {"signing"}

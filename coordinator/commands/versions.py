@@ -19,14 +19,14 @@ import msgspec
 from coordinator import __version__
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import at_the_command_line, configuration, flat, opened, show, when
+from coordinator.commands.setting import at_the_command_line, configuration, flat, opened, opened_artifacts, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
-from coordinator.engine.worker import do_once
+from coordinator.engine.worker import Stores, do_once
 from coordinator.ports import VersionRecord
+from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.baselines import KeptBaselines, compared
-from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView, database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
@@ -94,7 +94,12 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _found(config, version).manifest, EvaluationText(str(chosen.absolute())))
-    done = do_once(job, config.data_dir / "artifacts", database_url(config))
+    stores = Stores(
+        artifacts=str(config.data_dir / ARTIFACTS),
+        artifacts_url=config.artifacts_url,
+        database_url=database_url(config),
+    )
+    done = do_once(job, stores)
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
@@ -186,18 +191,19 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
     A model folder can become the first version of another coordinator (task.model).
     """
     config = configuration(config_path)
-    record, artifacts = _found(config, version), FileBlobs(config.data_dir / "artifacts")
+    record = _found(config, version)
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         msg = f"--out {out} is there already, and nothing is written over it: give another name"
         raise ConfigError(msg)
     if form == FOLDER:
-        manifest = export_version(record.manifest, artifacts, out)
+        with opened_artifacts(config) as artifacts:
+            manifest = export_version(record.manifest, artifacts, out)
         if (config.task.model / HELD_OUT).is_file():
             shutil.copyfile(config.task.model / HELD_OUT, out / HELD_OUT)
         answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
         show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, opened_artifacts(config) as artifacts:
         export_version(record.manifest, artifacts, Path(folder))
         _convert(Path(folder), form, out)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)

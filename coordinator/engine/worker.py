@@ -26,31 +26,46 @@ from wire.errors import UnavailableError
 JOB_TIMEOUT_S = 900.0
 """Measuring a large model on a slow machine takes minutes; a job that takes longer than this counts as hung."""
 
-DATABASE_URL = "NIGHTJAR_WORKER_DATABASE_URL"
-"""Environment variable that passes the database URL to the child process."""
+STORES = "NIGHTJAR_WORKER_STORES"
+"""Environment variable that passes the :class:`Stores` to the child process."""
 
 _COMMAND = (sys.executable, "-m", "coordinator.engine.worker_child")
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 
 
-def do_once(job: Job, artifacts: Path, database_url: str) -> Result:
+class Stores(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reads and writes.
+
+    Attributes:
+        artifacts: folder of the artifacts.
+        artifacts_url: S3-compatible store of the artifacts; empty for none.
+        database_url: SQLAlchemy URL of the coordinator's database.
+        term: term of the leader for whom it works; None if there is no other coordinator.
+    """
+
+    artifacts: str
+    database_url: str
+    artifacts_url: str = ""
+    term: int | None = None
+
+
+def do_once(job: Job, stores: Stores) -> Result:
     """Do one job in a process started for that job alone. Commands use it; libraries may print to standard error.
 
     Args:
         job: the job to do.
-        artifacts: folder of the artifacts.
-        database_url: SQLAlchemy URL of the coordinator's database.
+        stores: what the process reads and writes.
 
     Raises:
         UnavailableError: the process did not end in time.
     """
     try:
         child = subprocess.run(  # noqa: S603 - our own module
-            [*_COMMAND, str(os.getpid()), str(artifacts)],
+            [*_COMMAND, str(os.getpid())],
             input=msgspec.json.encode(job) + b"\n",
             capture_output=True,
-            env=_environment(database_url),
+            env=_environment(stores),
             timeout=JOB_TIMEOUT_S,
             check=False,
         )
@@ -63,17 +78,16 @@ def do_once(job: Job, artifacts: Path, database_url: str) -> Result:
     return failed(job, f"the worker process died: {' '.join(last)[:300]}")
 
 
-def _environment(database_url: str) -> dict[str, str]:
+def _environment(stores: Stores) -> dict[str, str]:
     """The child's environment. The URL may hold a password, and any user of the machine can read arguments."""
-    return {**child_environment(os.environ), DATABASE_URL: database_url}
+    return {**child_environment(os.environ), STORES: msgspec.json.encode(stores).decode()}
 
 
 class WorkerProcess:
     """A child process that does jobs one at a time.
 
     Args:
-        artifacts: folder of the artifacts.
-        database_url: SQLAlchemy URL of the coordinator's database.
+        stores: what the child reads and writes.
         log: file for the output of the child and its libraries.
         post: called with each JobEnded.
         command: command line of the child without its arguments; tests pass their own.
@@ -81,14 +95,12 @@ class WorkerProcess:
 
     def __init__(
         self,
-        artifacts: Path,
-        database_url: str,
+        stores: Stores,
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
     ) -> None:
-        arguments = [str(os.getpid()), str(artifacts)]
-        self._child = LineChild([*command, *arguments], log, _environment(database_url))
+        self._child = LineChild([*command, str(os.getpid())], log, _environment(stores))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -19,8 +19,9 @@ import numpy as np
 
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.jobs import Example, Job, Result, VersionMetrics, failed
-from coordinator.engine.worker import DATABASE_URL
+from coordinator.engine.worker import STORES, Stores
 from coordinator.ports import PrivateStore
+from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.private import PrivateTables
@@ -130,12 +131,14 @@ def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: E
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point; the arguments are the process id of the parent and the folder of the artifacts."""
-    parent, artifacts = arguments
+    """Entry point; the argument is the process id of the parent."""
+    (parent,) = arguments
     die_with_parent(int(parent))
     results = own_output()
-    private = PrivateTables(Database(os.environ[DATABASE_URL], migrate=False))
-    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), private)
+    stores = msgspec.json.decode(os.environ[STORES], type=Stores)
+    database = Database(stores.database_url, migrate=False, term=stores.term)
+    artifacts = open_artifacts(Path(stores.artifacts), stores.artifacts_url, database)
+    serve(sys.stdin.buffer, results, artifacts, PrivateTables(database))
 
 
 if __name__ == "__main__":

@@ -301,6 +301,7 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 broker_port=broker.port_for_devices,
                 coordinator_key=_office(ports).coordinator_key,
                 recovery_key=_office(ports).recovery_key,
+                broker_websocket=broker.device_websocket,
             )
         case Waiting(device):
             return EnrolmentPending(device, ASK_AGAIN_S), 202

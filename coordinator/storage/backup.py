@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from coordinator.enrolment.authority import CURRENT, FORMER
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from coordinator.ports import VersionRecord
 from coordinator.rounds.round import AbandonCause, Phase, Round
+from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.storage.database import Database, database_file
 from coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -112,19 +115,20 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
         with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
-            number = _fill(data_dir, folder, _sqlite(arriving), now_s)
+            number = _fill(data_dir, folder, _sqlite(arriving), "", now_s)
             put_in_place(arriving, database_file(data_dir))
     except OSError as error:
         raise unavailable(data_dir, error) from error
     return number
 
 
-def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
+def restore_beside(url: str, artifacts_url: str, folder: Path, data_dir: Path, now_s: float) -> int:
     """Restore a coordinator's data folder next to a PostgreSQL database that has been restored already.
 
     Args:
         url: SQLAlchemy URL of the database; its tables are brought up to date.
-        folder: the backup, with the folder ``artifacts``.
+        artifacts_url: S3-compatible store of the artifacts; empty for none.
+        folder: the backup, with the folder ``artifacts``, which is filled with those that are kept elsewhere.
         data_dir: the data folder; may hold some of the files already.
         now_s: wall-clock time.
 
@@ -140,15 +144,15 @@ def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
         raise ConfigError(msg)
     try:
         private_folder(data_dir)
-        return _fill(data_dir, folder, url, now_s)
+        return _fill(data_dir, folder, url, artifacts_url, now_s)
     except OSError as error:
         raise unavailable(data_dir, error) from error
 
 
-def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
+def _fill(data_dir: Path, folder: Path, url: str, artifacts_url: str, now_s: float) -> int:
     """Bring the tables up to date, copy the files they reference, skip round numbers; the last number used."""
     Database(url).close()
-    lacking = _lacking(url, folder)
+    lacking = _lacking(url, artifacts_url, folder)
     if lacking:
         msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
         raise ConfigError(msg)
@@ -171,21 +175,24 @@ def keys_in(folder: Path) -> set[str]:
 
 def missing(folder: Path) -> list[str]:
     """Hashes of artifacts that a data folder's database references but that are missing or damaged."""
-    return _lacking(_sqlite(database_file(folder)), folder)
+    return _lacking(_sqlite(database_file(folder)), "", folder)
 
 
 def _sqlite(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def _lacking(url: str, folder: Path) -> list[str]:
+def _lacking(url: str, artifacts_url: str, folder: Path) -> list[str]:
     database = Database(url, migrate=False)
-    artifacts = FileBlobs(folder / ARTIFACTS)
     try:
         with database.transaction() as view:
             newest = [view.current_version(record.name) for record in view.tasks()]
+        return _lacking_of(newest, open_artifacts(folder / ARTIFACTS, artifacts_url, database))
     finally:
         database.close()
+
+
+def _lacking_of(newest: Iterable[VersionRecord | None], artifacts: FileBlobs) -> list[str]:
     lacking = []
     for name in sorted({version.manifest for version in newest if version is not None}):
         if not _readable(artifacts, name):

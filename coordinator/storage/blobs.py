@@ -44,6 +44,15 @@ class FileBlobs:
         name = checked_sha256(sha256)
         return self._folder / name[:2] / name
 
+    def find(self, sha256: str) -> Path | None:
+        """The file of a blob; None if there is no such blob.
+
+        Raises:
+            RemoteProtocolError: the name is not a sha256.
+        """
+        path = self.path(sha256)
+        return path if path.is_file() else None
+
     def put(self, data: bytes) -> str:
         """Store a blob durably; returns its hash.
 

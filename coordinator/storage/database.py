@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +40,7 @@ from coordinator.storage.tables import (
     devices,
     effects,
     facts,
+    leadership,
     optimizer_states,
     report_frames,
     reports,
@@ -58,7 +59,7 @@ from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
 from coordinator.versions.releases import Releases
 from host.files import private_file
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, NightjarError, UnavailableError
 from wire.identifiers import DeviceId
 
 BUSY_TIMEOUT_S = 10
@@ -68,10 +69,17 @@ STATES_TOLD_APART = 50
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER, RELEASES = "order-number", "releases"
 """Names in the table ``facts``."""
+NOTICED_S = 6
+"""A dead connection to PostgreSQL is noticed after this time; TCP alone takes a quarter of an hour."""
 IN_MEMORY = "sqlite://"
 """URL of a database that exists only in memory: for tests and simulations."""
 
 _Fact = TypeVar("_Fact")
+_CHECKED = "term checked"
+_END_WRITERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'leadership'::regclass "
+    "AND mode = 'RowShareLock' AND pid <> pg_backend_pid()"
+)
 _ROUND = msgspec.json.Decoder(Round)
 _SUM = msgspec.msgpack.Decoder(StoredSum)
 _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
@@ -98,7 +106,21 @@ def database_url(config: CoordinatorConfig) -> str:
     if url.get_backend_name() != "postgresql":
         msg = f"database_url: expected a postgresql:// URL, got one of {url.get_backend_name()}"
         raise ConfigError(msg)
-    return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    timeouts = {
+        "connect_timeout": str(NOTICED_S),
+        "keepalives_idle": str(NOTICED_S),
+        "keepalives_interval": "1",
+        "tcp_user_timeout": str(1000 * NOTICED_S),
+    }
+    url = url.set(drivername="postgresql+psycopg", query={**timeouts, **url.query})
+    return url.render_as_string(hide_password=False)
+
+
+class LeadLostError(NightjarError):
+    """Another coordinator leads now, so this process may write nothing more."""
+
+    code = "lead-lost"
+    exit_status = 3
 
 
 class Database:
@@ -109,16 +131,28 @@ class Database:
             is lost when the object is closed.
         after_statement: called after every statement; lets a test interrupt execution there.
         migrate: bring the tables up to date first; a reader must not do so while a service may be using them.
+        term: term of the leader for whom this process works; None if any process may write.
 
     Raises:
         UnavailableError: the database cannot be opened or migrated.
         ConfigError: the tables are newer than this program, or outdated and ``migrate`` is false.
     """
 
-    def __init__(self, url: str, after_statement: Callable[[], None] | None = None, *, migrate: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        after_statement: Callable[[], None] | None = None,
+        *,
+        migrate: bool = True,
+        term: int | None = None,
+    ) -> None:
         self._engine = _engine(url)
+        self._term = term
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure_sqlite)
+        else:
+            sa.event.listen(self._engine, "begin", lambda connection: connection.info.pop(_CHECKED, None))
+            sa.event.listen(self._engine, "before_cursor_execute", self._check_term)
         if after_statement is not None:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
         with self._translated():
@@ -130,12 +164,72 @@ class Database:
                         _close_to_others(self._engine.url)
                     (schema.upgrade if migrate else schema.check)(self._engine)
                 with self._engine.begin() as connection:
-                    last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
+                    self._effect_numbers = _numbers_after(connection)
             except Exception:
                 self.close()
                 raise
-        # Numbered here, so that many can be inserted in one statement; no other process adds effects.
-        self._effect_numbers = itertools.count(last + 1)
+
+    def lead(self, host: str, key: str, known: Collection[str]) -> int:
+        """Begin a term as the leader, which ends the former leader's: from now on it can write nothing.
+
+        Args:
+            host: name of this host, for people.
+            key: public half of the key with which this host signs orders.
+            known: keys that devices exchange for ``key``.
+
+        Returns:
+            The number of the term.
+
+        Raises:
+            ConfigError: devices do not know the key of this host.
+            UnavailableError: the database cannot be written now.
+        """
+        with self._translated(), self._engine.begin() as connection:
+            # A former leader that froze within a transaction would hold its lock on the row for ever.
+            connection.exec_driver_sql(_END_WRITERS)
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {1000 * BUSY_TIMEOUT_S}")
+            connection.exec_driver_sql("LOCK TABLE leadership IN EXCLUSIVE MODE")
+            former = connection.execute(sa.select(leadership)).first()
+            if former is not None:
+                check_key(former.host, former.signing_key, host, key, known)
+            term = 1 if former is None else former.term + 1
+            connection.execute(sa.delete(leadership))
+            connection.execute(sa.insert(leadership).values(term=term, host=host, signing_key=key))
+            self._effect_numbers = _numbers_after(connection)
+        self._term = term
+        return term
+
+    def leader(self) -> tuple[str, str] | None:
+        """Name of the leader's host, and the public half of its signing key; None before the first term.
+
+        Raises:
+            UnavailableError: the database cannot be read now.
+        """
+        with self.connection() as connection:
+            found = connection.execute(sa.select(leadership.c.host, leadership.c.signing_key)).first()
+            return None if found is None else (found.host, found.signing_key)
+
+    def _check_term(
+        self, connection: sa.Connection, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool
+    ) -> None:
+        """Check before the first write of a transaction that the term has not ended; it cannot end before the commit.
+
+        Raises:
+            LeadLostError: another process leads.
+        """
+        writes = context is not None and (context.isinsert or context.isupdate or context.isdelete)
+        if self._term is None or not writes or _CHECKED in connection.info:
+            return
+        cursor.execute("SELECT term FROM leadership FOR SHARE")
+        if cursor.fetchone() != (self._term,):
+            msg = f"another coordinator leads: our term {self._term} is over"
+            raise LeadLostError(msg)
+        connection.info[_CHECKED] = True
+
+    @property
+    def shared(self) -> bool:
+        """Whether coordinators on several hosts can share it."""
+        return self._engine.dialect.name == "postgresql"
 
     def close(self) -> None:
         """Close all connections."""
@@ -173,6 +267,25 @@ class Database:
             where, reason = self._engine.url.render_as_string(), str(error.orig)
             msg = f"the database {where} does not work: {reason}; {_remedy(reason)}"
             raise UnavailableError(msg) from error
+
+
+def check_key(leader: str, leaders_key: str, host: str, key: str, known: Collection[str]) -> None:
+    """Check that a host has the signing key of the leader, or its successor.
+
+    Raises:
+        ConfigError: it has another key.
+    """
+    if host != leader and leaders_key not in {key, *known}:
+        msg = (
+            f"data_dir: the signing key here is {key[:12]}, devices obey {leaders_key[:12]} of {leader}: copy "
+            "signing.pem and keys.json from there"
+        )
+        raise ConfigError(msg)
+
+
+def _numbers_after(connection: sa.Connection) -> Iterator[int]:
+    """Numbers for new effects; given here so that many can be inserted in one statement. Only the leader adds any."""
+    return itertools.count((connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0) + 1)
 
 
 def _remedy(said: str) -> str:

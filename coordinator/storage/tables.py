@@ -182,6 +182,21 @@ facts = Table(
     Column("value", LargeBinary, nullable=False),  # JSON; the type depends on the name
 )
 
+leadership = Table(  # one row, with PostgreSQL only (coordinator.storage.lead)
+    "leadership",
+    METADATA,
+    Column("term", BigInteger, primary_key=True, autoincrement=False),  # number of the leader's term
+    Column("host", String(253), nullable=False),  # of the leader
+    Column("signing_key", String(64), nullable=False),  # its public half
+)
+
+artifacts = Table(  # with PostgreSQL, unless artifacts_url names another store
+    "artifacts",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
 tokens = Table(
     "tokens",
     METADATA,

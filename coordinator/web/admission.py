@@ -33,6 +33,8 @@ NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", METADATA_P
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
 """Key in the cookie of a logged-in browser: the hash of its token."""
 OPEN_TO_ALL = frozenset({"health", "static"})
+CHANGES_NOTHING = frozenset({"pages.log_in", "pages.log_out"})
+"""Forms that change only the browser's cookie."""
 FETCHED = frozenset({"artifact", "release_metadata"})
 """What devices fetch."""
 MOST_BODY_BYTES = 1 << 16
@@ -115,7 +117,17 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @app.before_request
     def admit() -> Response | None:
-        return refused() or _no_json()
+        return refused() or only_leader() or _no_json()
+
+    def only_leader() -> Response | None:
+        """Refuse changes on a host that does not lead; a proxy then asks the next host (docs/deploying.md)."""
+        if request.method in {"GET", "HEAD", "OPTIONS"} or request.endpoint in CHANGES_NOTHING:
+            return None
+        leader = ports.leader()
+        if not leader:
+            return None
+        detail = f"only {leader} makes changes now, because it leads; ask there"
+        return abort(503, detail) if wants_page() else problem(503, detail)
 
     def refused() -> Response | None:
         if is_open():

@@ -67,6 +67,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     def health() -> tuple[Response, int]:
         troubles = ports.troubles()
         answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
+        if leader := ports.leader():
+            answer["leader"] = leader
         if open_limits := ports.not_enforced():  # limits of the broker; no reason to report the service as unhealthy
             answer["not_enforced"] = open_limits
         if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
@@ -79,17 +81,24 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         if ports.office is not None:
             expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         return Response(
-            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now(), expiring),
+            metrics.render(
+                ports.repository,
+                ports.config.task.name,
+                ports.troubles(),
+                census.now(),
+                expiring,
+                leads=not ports.leader(),
+            ),
             content_type=metrics.CONTENT_TYPE,
         )
 
     @app.get("/artifacts/<sha256>")
     def artifact(sha256: str) -> Response:
         try:
-            path = ports.artifacts.path(sha256)
+            path = ports.artifacts.find(sha256)
         except RemoteProtocolError as error:
             abort(404, str(error))
-        if not path.is_file():
+        if path is None:
             abort(404, f"there is no artifact {sha256}; fetch the current manifest again")
         response = send_file(path, mimetype="application/octet-stream", etag=sha256, conditional=True)
         response.headers["Cache-Control"] = f"public, max-age={ARTIFACT_AGE_S}, immutable"

@@ -83,7 +83,7 @@ EXPIRES_SOON_S = 10 * 86400.0
 """Devices renew a certificate of 90 days when 30 are left: with fewer than ten, something keeps them from it."""
 
 
-def render(repository: Database, task: str, troubles: list[str], census: Census, expiring: int) -> bytes:
+def render(repository: Database, task: str, troubles: list[str], census: Census, expiring: int, *, leads: bool) -> bytes:
     """Render the metrics page.
 
     Args:
@@ -92,6 +92,7 @@ def render(repository: Database, task: str, troubles: list[str], census: Census,
         troubles: why the service does not work; empty if it does.
         census: the last count of all devices.
         expiring: devices whose certificate ends soon.
+        leads: whether this process leads.
 
     Raises:
         UnavailableError: the database cannot be read now.
@@ -102,6 +103,7 @@ def render(repository: Database, task: str, troubles: list[str], census: Census,
             *_gauges(view, task, census.states),
             *_releases(view, census),
             _gauge("healthy", "1 if the coordinator works.", not troubles),
+            _gauge("leads", "1 if this coordinator leads, of several.", leads),
             _gauge("revocation_impaired", "1 if a revoked device may get in.", any(map(_of_revocation, troubles))),
             _gauge(
                 "certificates_expiring",

@@ -28,6 +28,7 @@ class WebPorts:
         troubles: returns why the service does not work, in words; empty if it does.
         tokens: the tokens of people and programs.
         post: posts ArtifactServed and Operated to the driver.
+        leader: returns the name of the host that leads; empty if this process does.
         not_enforced: returns what the broker should have refused but did not.
         office: issues certificates to devices; None without TLS.
     """
@@ -40,6 +41,7 @@ class WebPorts:
     troubles: Callable[[], list[str]]
     tokens: TokenTable
     post: Callable[[Inbox], None]
+    leader: Callable[[], str] = str
     not_enforced: Callable[[], list[str]] = list
     office: CertificateIssuer | None = None
 

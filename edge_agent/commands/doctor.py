@@ -190,7 +190,12 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
     reasons: list[Any] = []
     answered = threading.Event()
     # Not the agent's client id: the broker would disconnect the running agent.
-    client = paho.Client(CallbackAPIVersion.VERSION2, f"nightjar-doctor-{config.device}", protocol=paho.MQTTv311)
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2,
+        f"nightjar-doctor-{config.device}",
+        protocol=paho.MQTTv311,
+        transport="websockets" if broker.websocket else "tcp",
+    )
     client.username_pw_set(broker.username or config.device, broker.password or None)
     if broker.tls:
         client.tls_set_context(ssl.create_default_context())

@@ -194,6 +194,7 @@ def _identity(answer: Enrolled, url: str) -> EnrolledIdentity:
         coordinator_url=url,
         broker_host=answer.broker_host or host_of(url),
         broker_port=answer.broker_port,
+        broker_websocket=answer.broker_websocket,
         authorities=answer.authorities,
         expires_s=answer.expires_s,
         renew_s=answer.renew_s,

@@ -31,6 +31,7 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
         coordinator_url: base URL of the coordinator.
         broker_host: host of the MQTT broker.
         broker_port: TCP port of the MQTT broker.
+        broker_websocket: MQTT over WebSocket.
         authorities: CA certificates that the device trusts, in PEM.
         expires_s: when the device's certificate expires.
         renew_s: when to renew the certificate.
@@ -43,6 +44,7 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     coordinator_url: str
     broker_host: str
     broker_port: int
+    broker_websocket: bool = False
     authorities: list[str]
     expires_s: float
     renew_s: float

@@ -85,4 +85,10 @@ class StandingWatch:
 
 
 def _place(identity: EnrolledIdentity | None) -> object:
-    return identity and (identity.device, identity.population, identity.broker_host, identity.broker_port)
+    return identity and (
+        identity.device,
+        identity.population,
+        identity.broker_host,
+        identity.broker_port,
+        identity.broker_websocket,
+    )

@@ -9,13 +9,14 @@ A PUBACK only shows that the broker is there.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import paho.mqtt.client as paho
 import structlog
@@ -49,6 +50,7 @@ class BrokerAddress:
         username: empty for none.
         password: empty for none.
         tls: TLS context; None connects without TLS.
+        websocket: connect over WebSocket.
     """
 
     host: str
@@ -56,6 +58,12 @@ class BrokerAddress:
     username: str = ""
     password: str = ""
     tls: ssl.SSLContext | None = None
+    websocket: bool = False
+
+    @property
+    def transport(self) -> Literal["tcp", "websockets"]:
+        """The transport, as paho names it; its WebSocket path is ``/mqtt``."""
+        return "websockets" if self.websocket else "tcp"
 
     def __repr__(self) -> str:
         """Representation without the password."""
@@ -81,7 +89,13 @@ class MqttTransport:
         self._post = post
         self._connected = threading.Event()
         self._gone = threading.Event()
-        client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True, protocol=paho.MQTTv311)
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            clean_session=True,
+            protocol=paho.MQTTv311,
+            transport=broker.transport,
+        )
         if broker.username:
             client.username_pw_set(broker.username, broker.password or None)
         if broker.tls is not None:
@@ -183,4 +197,5 @@ class MqttTransport:
 
 def _send_at_once(_client: paho.Client, _userdata: Any, connection: Any) -> None:
     # Otherwise a small message after another would wait some 40 ms for the first one's acknowledgement (Nagle).
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:  # paho's WebSocket has no setsockopt
+        same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

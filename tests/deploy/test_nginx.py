@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import http.client
 import os
+import queue
 import re
 import shutil
 import ssl
@@ -15,9 +16,13 @@ from pathlib import Path
 import pytest
 from flask import Flask, Response, request
 
+from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.web.app import ARTIFACT_AGE_S
 from coordinator.web.server import serving
+from edge_agent.ports import Arrived, LinkUp
+from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from tests.brokers import wait_for_port
 from tests.deploy.certificates import write_certificate
 
 CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text()
@@ -58,14 +63,18 @@ class Behind:
 
 
 class Site:
-    def __init__(self, folder: Path) -> None:
-        self.folder, (self.port, self.plain_port, self.behind_port) = folder, free_ports(3)
+    def __init__(self, folder: Path, *more_hosts: int) -> None:
+        """``more_hosts``: ports of coordinators beside the first."""
+        self.folder, (self.port, self.plain_port, self.behind_port, self.broker_port) = folder, free_ports(4)
         self.behind = Behind()
         chain = write_certificate(folder / "certificates")
-        self._context = ssl.create_default_context(cafile=str(chain))
+        self.context = ssl.create_default_context(cafile=str(chain))
         (folder / "cache").mkdir()
         changes = {
-            "coordinator:8080": f"127.0.0.1:{self.behind_port}",
+            "server coordinator:8080;": "".join(
+                f"server 127.0.0.1:{port} max_fails=0;" for port in (*more_hosts, self.behind_port)
+            ),
+            "mosquitto:9001": f"127.0.0.1:{self.broker_port}",
             "/etc/nginx/certificates": str(folder / "certificates"),
             "/var/cache/nginx": str(folder / "cache"),
             "/run/nginx.pid": str(folder / "nginx.pid"),
@@ -116,7 +125,7 @@ class Site:
             connection.close()
 
     def connect(self):
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self._context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context)
 
     def ask(self, path, method="GET", body=None, **headers):
         connection = self.connect()
@@ -241,3 +250,42 @@ def test_no_token_and_no_query_is_logged(site):
         assert time.monotonic() < deadline, logged
         time.sleep(0.05)
     assert "hush" not in logged
+
+
+@WITHOUT
+@pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
+def test_an_agent_reaches_the_broker_through_port_443(site, tmp_path):
+    inside = write_mosquitto_files(Listeners("127.0.0.1", free_ports(1)[0], "", ""), tmp_path)
+    websocket = f"listener {site.broker_port} 127.0.0.1\nprotocol websockets\nmax_inflight_messages"
+    inside.write_text(inside.read_text().replace("max_inflight_messages", websocket, 1))
+    broker = subprocess.Popen([find_mosquitto(), "-c", inside], stderr=subprocess.DEVNULL)
+    posted = queue.Queue()
+    address = BrokerAddress("127.0.0.1", site.port, "phone", tls=site.context, websocket=True)
+    agent = MqttTransport(address, "phone", ("echo",), ("status", b""), posted.put)
+    try:
+        wait_for_port(site.broker_port)
+        agent.start()
+        assert posted.get(timeout=60) == LinkUp()
+        assert agent.publish("echo", bytes(100_000))
+        assert posted.get(timeout=60) == Arrived("echo", bytes(100_000))
+    finally:
+        agent.close("status", b"")
+        broker.terminate()
+        broker.wait(60)
+
+
+@WITHOUT
+def test_a_change_that_one_host_refuses_goes_to_the_host_that_leads(tmp_path):
+    follower, (port,) = Flask("follower"), free_ports(1)
+    refused = []
+    follower.post("/who", endpoint="post")(lambda: (refused.append(1) or "ask the leader", 503))
+    site = Site(tmp_path, port)
+    with serving(follower, "127.0.0.1", port), serving(site.behind.app, "127.0.0.1", site.behind_port), site:
+        asked = http.client.HTTPSConnection("127.0.0.1", site.port, timeout=60, context=site.context)
+        for _ in range(6):
+            asked.request("POST", "/who", b"{}")
+            with asked.getresponse() as answer:
+                assert answer.status == 200
+                answer.read()
+        asked.close()
+    assert refused

@@ -52,6 +52,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             username = "u"
             password = "p"
             tls = true
+            websocket = true
             [conditions]
             hysteresis_s = 5
             poll_s = 0.5

@@ -25,7 +25,7 @@ from coordinator.engine.jobs import (
     ReportFile,
     Result,
 )
-from coordinator.engine.worker import DATABASE_URL, JOB_TIMEOUT_S, WorkerProcess, do_once
+from coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
 from coordinator.engine.worker_child import serve
 from coordinator.learning.strategies import StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
@@ -50,6 +50,10 @@ def database_at(folder: Path) -> str:
     return f"sqlite:///{folder / 'test.sqlite'}"
 
 
+def stores_at(folder: Path) -> Stores:
+    return Stores(artifacts=str(folder / "artifacts"), database_url=database_at(folder))
+
+
 @pytest.fixture
 def stores(tmp_path):
     manifest = write_model(tmp_path / "model")
@@ -65,7 +69,7 @@ def make_worker(tmp_path):
     def make(*command: str) -> tuple[WorkerProcess, queue.Queue]:
         ended: queue.Queue = queue.Queue()
         extra = {"command": command} if command else {}
-        made.append(WorkerProcess(tmp_path / "artifacts", database_at(tmp_path), tmp_path / "log", ended.put, **extra))
+        made.append(WorkerProcess(stores_at(tmp_path), tmp_path / "log", ended.put, **extra))
         return made[-1], ended
 
     yield make
@@ -110,11 +114,11 @@ def result_of(ended: queue.Queue):
 def test_a_command_does_one_job_in_a_process_of_its_own(stores, tmp_path):
     manifest, artifacts, private = stores
     job = job_on(manifest, private)
-    done = do_once(job, tmp_path / "artifacts", database_at(tmp_path))
+    done = do_once(job, stores_at(tmp_path))
     assert isinstance(done, AggregationDone)
     assert artifacts.get(done.weights)
     nothing = msgspec.structs.replace(job, manifest="0" * 64)
-    failed = do_once(nothing, tmp_path / "artifacts", database_at(tmp_path))
+    failed = do_once(nothing, stores_at(tmp_path))
     assert isinstance(failed, JobFailed)
     assert failed.round == 1
 
@@ -202,12 +206,11 @@ def test_closing_ends_a_worker_in_the_middle_of_a_job(stores, make_worker):
 def test_the_worker_dies_with_its_parent(stores, tmp_path):
     parent = (
         "import os, subprocess, sys, time\n"
-        "command = [sys.executable, '-m', 'coordinator.engine.worker_child', str(os.getpid()), "
-        f"{str(tmp_path / 'artifacts')!r}, 'auto']\n"
+        "command = [sys.executable, '-m', 'coordinator.engine.worker_child', str(os.getpid())]\n"
         "child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
     )
-    environment = {**os.environ, DATABASE_URL: database_at(tmp_path)}
+    environment = {**os.environ, STORES: msgspec.json.encode(stores_at(tmp_path)).decode()}
     started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, env=environment)
     child = int(started.stdout.readline())
     started.kill()

@@ -24,8 +24,12 @@ def programs() -> Path | None:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[str]:
-    """The URL of an empty server."""
+def server(port: int | None = None) -> Iterator[str]:
+    """The URL of an empty server.
+
+    Args:
+        port: to listen on at every address of this machine, for tests of several hosts; None for the socket alone.
+    """
     bin_folder = programs()
     if bin_folder is None:
         pytest.skip("PostgreSQL is not installed: apt install postgresql")
@@ -41,14 +45,19 @@ def server() -> Iterator[str]:
         capture_output=True,
         cwd=folder,
     )
-    options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
+    network = ["-c", "listen_addresses="]
+    if port is not None:
+        network = ["-c", "listen_addresses=*", "-p", str(port)]
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
+    options = [*network, "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
     process = subprocess.Popen(
         [*user, bin_folder / "postgres", "-D", data, *options],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    url = f"postgresql+psycopg://nightjar@/postgres?host={folder}"
+    url = f"postgresql+psycopg://nightjar@/postgres?host={folder}" + ("" if port is None else f"&port={port}")
     try:
         _wait(url)
         yield url

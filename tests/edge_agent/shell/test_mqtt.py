@@ -11,7 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
-from edge_agent.ports import LinkDown, LinkUp
+from edge_agent.ports import Arrived, LinkDown, LinkUp
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import hang_up
 from wire.errors import LocalProtocolError
@@ -52,9 +52,9 @@ def start_mosquitto(tmp_path):
 class Agent:
     """The transport, and what it posts."""
 
-    def __init__(self, port, *, filters=(DOWN,)):
+    def __init__(self, port, *, filters=(DOWN,), websocket=False):
         self.posted = queue.Queue()
-        broker = BrokerAddress("127.0.0.1", port, "phone")
+        broker = BrokerAddress("127.0.0.1", port, "phone", websocket=websocket)
         self.transport = MqttTransport(broker, "agent", filters, (STATUS, b""), self.posted.put)
 
     def __enter__(self):
@@ -108,3 +108,13 @@ def test_a_larger_publish_is_an_error_of_ours():
     transport = Agent(1).transport
     with pytest.raises(LocalProtocolError, match=f"may have {MAX_PUBLISH_BYTES} bytes"):
         transport.publish(UP, bytes(MAX_PUBLISH_BYTES + 1))
+
+
+def test_an_agent_speaks_mqtt_over_websocket(start_mosquitto):
+    (port,) = free_ports(1)
+    start_mosquitto("max_inflight_messages", f"listener {port} 127.0.0.1\nprotocol websockets\nmax_inflight_messages")
+    with Agent(port, filters=(UP,), websocket=True) as agent:
+        assert agent.posted.get(timeout=PATIENCE_S) == LinkUp()
+        payload = bytes(range(256)) * (MAX_PUBLISH_BYTES // 256)
+        assert agent.transport.publish(UP, payload)
+        assert agent.posted.get(timeout=PATIENCE_S) == Arrived(UP, payload)

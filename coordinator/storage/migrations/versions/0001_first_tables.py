@@ -148,6 +148,17 @@ def upgrade() -> None:
         sa.Column("value", sa.LargeBinary, nullable=False),
     )
     op.create_table(
+        "leadership",
+        sa.Column("term", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("host", sa.String(253), nullable=False),
+        sa.Column("signing_key", sa.String(64), nullable=False),
+    )
+    op.create_table(
+        "artifacts",
+        sa.Column("sha256", sa.String(64), primary_key=True),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
         "tokens",
         sa.Column("name", sa.String(64), primary_key=True),
         sa.Column("role", sa.String(16), nullable=False),
@@ -218,6 +229,8 @@ def downgrade() -> None:
         "counters",
         "audit",
         "tokens",
+        "artifacts",
+        "leadership",
         "facts",
         "effects",
         "devices",

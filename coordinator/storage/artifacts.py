@@ -1,0 +1,196 @@
+"""Where artifacts are kept: in a folder, in PostgreSQL, or in an S3-compatible store.
+
+With several hosts the folder is a cache: every artifact is in the shared store before a manifest names it, and a host
+fetches what it lacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from coordinator.ports import BlobStore
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database
+from coordinator.storage.tables import artifacts, upsert
+from wire.errors import ConfigError, IntegrityError, UnavailableError
+
+
+def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
+    """The store of a coordinator's artifacts.
+
+    Args:
+        folder: folder for them, or for the copies of this host.
+        url: ``s3://bucket/prefix``; if empty, PostgreSQL keeps them, and with SQLite the folder.
+        database: the coordinator's database.
+
+    Raises:
+        ConfigError: boto3 is not installed, or its settings cannot be used.
+        UnavailableError: the folder cannot be created.
+    """
+    if url:
+        return SharedBlobs(folder, S3Blobs(url))
+    return SharedBlobs(folder, DatabaseBlobs(database)) if database.shared else FileBlobs(folder)
+
+
+class SharedBlobs(FileBlobs):
+    """Blobs in a store that several hosts share, with copies in a folder.
+
+    Args:
+        folder: for the copies; created if missing.
+        shared: the store.
+
+    Raises:
+        UnavailableError: the folder cannot be created.
+    """
+
+    def __init__(self, folder: Path, shared: BlobStore) -> None:
+        super().__init__(folder)
+        self._shared = shared
+
+    def put(self, data: bytes) -> str:
+        """Store a blob durably; returns its hash.
+
+        Raises:
+            UnavailableError: the store or the disk does not work.
+        """
+        self._shared.put(data)
+        return super().put(data)
+
+    def find(self, sha256: str) -> Path | None:
+        """The file of a blob, fetched if this host lacks it; None if there is no such blob.
+
+        Raises:
+            RemoteProtocolError: the name is not a sha256.
+            UnavailableError: the store or the disk does not work.
+        """
+        if super().find(sha256) is None:
+            try:
+                super().put(self._shared.get(sha256))
+            except IntegrityError:
+                return None
+        return self.path(sha256)
+
+    def get(self, sha256: str) -> bytes:
+        """Read a blob and verify its hash.
+
+        Raises:
+            IntegrityError: there is no such blob, or its bytes are damaged.
+            UnavailableError: the blob cannot be read.
+        """
+        self.find(sha256)
+        return super().get(sha256)
+
+
+class DatabaseBlobs:
+    """Blobs in a table; implements :class:`coordinator.ports.BlobStore`.
+
+    Args:
+        database: the coordinator's database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, data: bytes) -> str:
+        """Store a blob durably; returns its hash.
+
+        Raises:
+            UnavailableError: the database cannot be written now.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        with self._database.connection() as connection:
+            if connection.scalar(sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == name)) is None:
+                connection.execute(upsert(connection.dialect.name, artifacts), {"sha256": name, "body": data})
+        return name
+
+    def get(self, sha256: str) -> bytes:
+        """Read a blob and verify its hash.
+
+        Raises:
+            IntegrityError: there is no such blob, or its bytes are damaged.
+            UnavailableError: the database cannot be read now.
+        """
+        with self._database.connection() as connection:
+            body = connection.scalar(sa.select(artifacts.c.body).where(artifacts.c.sha256 == sha256))
+        return _checked(sha256, body, "the database")
+
+
+class S3Blobs:
+    """Blobs in an S3-compatible store; implements :class:`coordinator.ports.BlobStore`.
+
+    Credentials, region and the address of a store other than Amazon's come from where boto3 looks for them, such as
+    ``AWS_ACCESS_KEY_ID`` and ``AWS_ENDPOINT_URL``.
+
+    Args:
+        url: ``s3://bucket/prefix``.
+
+    Raises:
+        ConfigError: boto3 is not installed, or its settings cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            import boto3  # type: ignore[import-untyped] # optional: most fleets need no object store
+            from botocore.config import Config  # type: ignore[import-untyped]
+            from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+        except ImportError as error:
+            msg = "artifacts_url: boto3 is not installed: pip install -r requirements/s3.txt"
+            raise ConfigError(msg) from error
+        self._faults: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
+        self._url = url
+        split = urlsplit(url)
+        self._bucket, self._prefix = split.netloc, split.path.strip("/")
+        try:
+            self._client: Any = boto3.client("s3", config=Config(connect_timeout=5, read_timeout=30))
+        except (BotoCoreError, ValueError) as error:
+            msg = f"artifacts_url: {error}"
+            raise ConfigError(msg) from error
+
+    def put(self, data: bytes) -> str:
+        """Store a blob durably; returns its hash.
+
+        Raises:
+            UnavailableError: the store cannot be written now.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=data)
+        except self._faults as error:
+            raise self._unavailable(error) from error
+        return name
+
+    def get(self, sha256: str) -> bytes:
+        """Read a blob and verify its hash.
+
+        Raises:
+            IntegrityError: there is no such blob, or its bytes are damaged.
+            UnavailableError: the store cannot be read now.
+        """
+        try:
+            body = self._client.get_object(Bucket=self._bucket, Key=self._key(sha256))["Body"].read()
+        except self._client.exceptions.NoSuchKey:
+            body = None
+        except self._faults as error:
+            raise self._unavailable(error) from error
+        return _checked(sha256, body, self._url)
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+    def _unavailable(self, error: Exception) -> UnavailableError:
+        return UnavailableError(f"artifacts_url: {self._url} does not work: {error}")
+
+
+def _checked(sha256: str, body: bytes | None, where: str) -> bytes:
+    if body is None:
+        msg = f"there is no blob {sha256} in {where}"
+        raise IntegrityError(msg)
+    if hashlib.sha256(body).hexdigest() != sha256:
+        msg = f"{sha256} is damaged in {where}"
+        raise IntegrityError(msg)
+    return body

@@ -1,0 +1,111 @@
+"""Leader election among coordinators that share a PostgreSQL database.
+
+One process leads: the one whose session holds an advisory lock. The server gives the lock back when the session ends,
+and it ends a session that is silent for :data:`RELEASE_S`: because its process froze, its host died, or the network
+between them was cut. A process that cannot show for :data:`LOST_S` that it still holds the lock must end; that is
+sooner, so normally only one process works. For safety the lock is not enough, because a frozen process cannot know
+that it was frozen: each writing transaction of the leader also checks the number of its term
+(:meth:`coordinator.storage.database.Database.lead`).
+
+Source: PostgreSQL documentation, 13.3.5 (advisory locks) and ``idle_session_timeout``; M. Kleppmann, "How to do
+distributed locking", 2016 (fencing tokens).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+LOCK = 0x6E696768746A6172
+"""Number of the advisory lock: "nightjar"."""
+TURN_S = 1.0
+"""Interval at which the leader uses its session, and others try the lock."""
+LOST_S = 6.0
+"""A leader whose session last answered this long ago has lost the lead."""
+RELEASE_S = 8.0
+"""The server ends a silent session after this time, and so releases its lock."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Lead:
+    """Competes for the lead in a thread of its own, and keeps it.
+
+    Args:
+        url: SQLAlchemy URL of the PostgreSQL database.
+        lost: called with the reason when the lead is lost; it must end the process at once.
+    """
+
+    def __init__(self, url: str, lost: Callable[[str], object]) -> None:
+        self._engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        self._session: sa.Connection | None = None
+        self._lost = lost
+        self._shown_s = 0.0
+        self._holds, self._tried, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="lead", daemon=True)
+
+    @property
+    def trouble(self) -> str:
+        """Why the database cannot be asked for the lead; empty if it can."""
+        return self._trouble
+
+    def start(self) -> None:
+        """Start competing; returns after the first attempt."""
+        self._thread.start()
+        self._tried.wait()
+
+    def close(self) -> None:
+        """Give up the lead, or stop competing."""
+        self._closing.set()
+        self._thread.join(timeout=LOST_S)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the lead; returns whether this process has it."""
+        return self._holds.wait(timeout_s)
+
+    def check(self) -> None:
+        """Report the lead as lost if the database has not confirmed it for too long."""
+        if self._holds.is_set() and time.monotonic() - self._shown_s > LOST_S:
+            self._lost(f"the database has not confirmed it for {LOST_S:g} s")
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._turn()
+                self._trouble = ""
+            except DBAPIError as error:
+                if self._holds.is_set():
+                    self._lost(str(error.orig).strip())
+                    return
+                if not self._trouble:
+                    _log.warning("database_unreachable", reason=str(error.orig).strip(), again="until it works")
+                self._trouble = str(error.orig).strip()
+                self._hang_up()
+            self._tried.set()
+            self._closing.wait(TURN_S)
+        self._hang_up()
+        self._engine.dispose()
+
+    def _turn(self) -> None:
+        asked_s = time.monotonic()
+        if self._session is None:
+            self._session = self._engine.connect()
+            self._session.exec_driver_sql(f"SET idle_session_timeout = {1000 * RELEASE_S:.0f}")
+        if self._holds.is_set():
+            self._session.exec_driver_sql("SELECT 1")
+            self._shown_s = asked_s
+        elif self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(LOCK))):
+            self._shown_s = asked_s
+            self._holds.set()
+
+    def _hang_up(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.invalidate()  # not a polite end, which could block on a dead connection
+            session.close()
