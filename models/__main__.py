@@ -16,6 +16,7 @@ from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
 from models.folder import (
+    CLASSIFIERS,
     HELD_OUT,
     MANIFEST,
     NGRAM,
@@ -39,8 +40,15 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
-@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option(
+    "--model", default="tiny", show_default=True, help=f"Configuration: {', '.join((*CONFIGURATIONS, *CLASSIFIERS))}."
+)
+@click.option(
+    "--corpus",
+    default="personas",
+    show_default=True,
+    help="personas, pydoc, or a TSV file (user, text); of a classifier the examples, which fix shape and classes.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of corpus and weights.")
 @click.option(
@@ -65,6 +73,9 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     The weights and the n-gram model are trained on the corpus without its held-out text. Devices get both, so the
     corpus must be public.
     """
+    if model in CLASSIFIERS:
+        _export_classifier(model, Path(corpus), out, seed)
+        return
     shape = configuration(model)
     texts, held_out = hold_out(corpora.load(corpus, seed).users)
     vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
@@ -80,6 +91,22 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     write_held_out(out, held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+
+
+def _export_classifier(model: str, examples: Path, out: Path, seed: int) -> None:
+    """Write a classifier with random weights."""
+    from models.automatic import export_program as export_own
+    from models.classification import Classification
+    from models.classifiers import classifier
+
+    x, labels = Classification().read(examples)
+    classes = sorted(set(labels), key=lambda label: (len(label), label))
+    made = classifier(model, x.shape[1:], len(classes), seed)
+    manifest = export_own(made, out, labels=classes, name=model)
+    click.echo(
+        f"{out}: {manifest.layout.size:,} parameters, random weights; examples of shape {manifest.inputs}, classes "
+        f"{', '.join(classes[:20])}; a training takes {manifest.memory_bytes >> 20} MB"
+    )
 
 
 @main.command("exchange")

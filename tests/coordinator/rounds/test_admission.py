@@ -107,7 +107,7 @@ def test_who_works_or_waits_for_a_task_stays_with_it_even_if_another_needs_it_mo
 @pytest.mark.parametrize(
     ("wanted", "offer", "detail"),
     [
-        ({"minimum": 9}, {}, "9 stored messages are needed, the device has 5"),
+        ({"minimum": 9}, {}, "9 examples are needed, the device has 5"),
         ({"minimum_agent_version": "0.3.0"}, {}, "this task needs agent 0.3.0 or newer, got 0.2.0"),
         ({"emulated": True}, {}, "only emulated phones are wanted"),
         ({"emulated": False}, {"emulated": True}, "only real phones are wanted"),
