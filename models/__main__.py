@@ -74,7 +74,13 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     corpus must be public.
     """
     if model in CLASSIFIERS:
-        _export_classifier(model, Path(corpus), out, seed)
+        from models.classifiers import export_classifier
+
+        made = export_classifier(model, Path(corpus), out, seed)
+        click.echo(
+            f"{out}: {made.layout.size:,} parameters, random weights; examples of shape {made.inputs}; a training "
+            f"takes {made.memory_bytes >> 20} MB"
+        )
         return
     shape = configuration(model)
     texts, held_out = hold_out(corpora.load(corpus, seed).users)
@@ -91,22 +97,6 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     write_held_out(out, held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
-
-
-def _export_classifier(model: str, examples: Path, out: Path, seed: int) -> None:
-    """Write a classifier with random weights."""
-    from models.automatic import export_program as export_own
-    from models.classification import Classification
-    from models.classifiers import classifier
-
-    x, labels = Classification().read(examples)
-    classes = sorted(set(labels), key=lambda label: (len(label), label))
-    made = classifier(model, x.shape[1:], len(classes), seed)
-    manifest = export_own(made, out, labels=classes, name=model)
-    click.echo(
-        f"{out}: {manifest.layout.size:,} parameters, random weights; examples of shape {manifest.inputs}, classes "
-        f"{', '.join(classes[:20])}; a training takes {manifest.memory_bytes >> 20} MB"
-    )
 
 
 @main.command("exchange")

@@ -10,10 +10,14 @@ al. 2020, "The non-IID data quagmire of decentralized machine learning").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 
+from models.automatic import export_program
+from models.classification import Classification
+from models.manifest import Manifest
 from wire.errors import ConfigError
 
 Shape = tuple[int, ...]
@@ -47,6 +51,24 @@ def classifier(name: str, inputs: Sequence[int], classes: int, seed: int) -> Any
         raise ConfigError(msg)
     given = keras.Input(tuple(inputs))
     return keras.Model(given, layers.Dense(classes, name="classes")(kinds[name](given)), name=name)
+
+
+def export_classifier(name: str, examples: Path, out: Path, seed: int) -> Manifest:
+    """Write the folder of a model with random weights for the classes of some examples.
+
+    Args:
+        name: one of :data:`models.folder.CLASSIFIERS`.
+        examples: folder or file of :mod:`models.classification`.
+        out: created if missing.
+        seed: of the weights.
+
+    Raises:
+        ConfigError: the examples cannot be read, or do not fit the model.
+        UnavailableError: the conversion failed, or the folder cannot be written.
+    """
+    x, labels = Classification().read(examples)
+    classes = sorted(set(labels), key=lambda label: (len(label), label))
+    return export_program(classifier(name, x.shape[1:], len(classes), seed), out, labels=classes, name=name)
 
 
 def _two_layers(x: Any) -> Any:

@@ -106,6 +106,6 @@ def in_words(code: str | None) -> str:
     """A device's state, a cause, a report's error code, an audit action or a stage in words.
 
     >>> in_words("in-use"), in_words("no-examples"), in_words(None)
-    ('in use', 'no messages to learn from', '-')
+    ('in use', 'no examples to learn from', '-')
     """
     return _CODES.get(code, code.replace("-", " ")) if code else "-"
