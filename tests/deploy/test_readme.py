@@ -133,7 +133,7 @@ def test_the_page_on_a_model_of_ones_own_leads_to_a_committed_round(tmp_path):
             assert time.monotonic() - began_s < MINUTES_S, terminal.log.read_text()[-3000:]
             time.sleep(0.5)
         shown = fetch(f"{url}/tasks/temperatures")
-    assert "<dt>Task type</dt><dd>temperatures</dd>" in shown
+    assert "<dt>Task type</dt><dd>temperatures: within 1 °C, within 3 °C</dd>" in shown
     assert "Cannot take part" not in shown
     log = terminal.log.read_text()
     assert "task type temperatures: temperatures 1.0" in log

@@ -21,6 +21,7 @@ from coordinator.web.operating import operate
 from coordinator.web.pages.site import Site
 from coordinator.web.task_views import task_row, task_rows
 from models.manifest import KEYBOARD
+from models.task_types import usable
 from wire.messages import Work
 
 ROUNDS_SHOWN = 10
@@ -62,7 +63,8 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
         ledger = record.ledger()
         privacy = [] if ledger is None else explain(ledger)
         shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
-        shown |= {"kind": kind, "lack": lackers(kind, site.census.now().task_types)}
+        figures = ", ".join(usable()[kind].figures) if kind in usable() else "no plug-in here"
+        shown |= {"task_type": f"{kind}: {figures}", "lack": lackers(kind, site.census.now().task_types)}
         return render_template("task.html", task=row, **shown)
 
     @blueprint.post("/tasks")

@@ -105,6 +105,18 @@ def test_who_works_or_waits_for_a_task_stays_with_it_even_if_another_needs_it_mo
 
 
 @pytest.mark.parametrize(
+    ("offered", "detail"),
+    [
+        ("classification", "it has no plug-in for the task type keyboard"),
+        ("keyboard:labels-missing", "its examples cannot be used: labels-missing"),
+    ],
+)
+def test_a_device_without_plug_in_or_usable_examples_is_not_selected(offered, detail):
+    changed = replace(OFFER, task_types=(offered,))
+    assert chosen(Candidate(opened(1, "words"), gate()), offer=changed) == detail
+
+
+@pytest.mark.parametrize(
     ("wanted", "offer", "detail"),
     [
         ({"minimum": 9}, {}, "9 examples are needed, the device has 5"),
