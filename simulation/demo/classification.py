@@ -25,8 +25,8 @@ from wire.errors import ConfigError
 TASK = "classification"
 HELD_OUT, EXAMPLES = "held_out.npz", "examples.npz"
 HELD_OUT_EVERY, MOST_HELD_OUT = 5, 2_000
-PLAN = {"learning_rate": 0.1, "local_epochs": 1}
-"""Random weights and few examples: a rate of 1, as after a warm start, diverges."""
+PLAN = {"learning_rate": 0.1, "max_steps": 60}
+"""Random weights: a rate of 1, as after a warm start, diverges. An accelerated day has no time for more steps."""
 
 
 def prepare_classification(settings: DemoSettings, console: Console) -> PreparedRun:
@@ -46,7 +46,11 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
     if len(typed) < settings.phones:
         msg = f"--corpus {settings.corpus}: expected examples for {settings.phones} phones, got {len(x)}"
         raise ConfigError(msg)
-    defaults, ports, folder = DEFAULTS["tiny"], free_ports(settings.port), run_folder(settings)
+    defaults, ports, folder = (
+        DEFAULTS["tiny" if settings.model in ("logistic", "2nn") else "gboard"],
+        free_ports(settings.port),
+        run_folder(settings),
+    )
     y = np.array(labels)
     np.savez(folder / HELD_OUT, x=x[held], y=y[held])
     with (
