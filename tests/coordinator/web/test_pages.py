@@ -188,7 +188,7 @@ def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(servi
     assert "Cannot take part" not in browser.get("/tasks/keyboard").text
     with service.database.transaction() as tx:
         for device, offered in ((A, "classification"), (B, "keyboard:labels-missing")):
-            tx.save_lease(replace(tx.lease(device), task_types=offered))
+            tx.save_lease(Lease(device=device, task_types=offered))
     page = browser.get("/tasks/keyboard").text
     assert "<dd>keyboard: top-1 recall, top-3 recall</dd>" in page
     assert "1: it has no plug-in for the task type keyboard" in page
