@@ -185,7 +185,6 @@ def test_a_task_is_made_on_its_page_and_stands_there(service):
 
 def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(service):
     browser, _ = log_in(service)
-    assert "Cannot take part" not in browser.get("/tasks/keyboard").text
     with service.database.transaction() as tx:
         for device, offered in ((A, "classification"), (B, "keyboard:labels-missing")):
             tx.save_lease(Lease(device=device, task_types=offered))
