@@ -118,6 +118,7 @@ def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported 
     import numpy as np
 
     from edge_agent.session import SessionTask
+    from models.source import Source
     from wire.messages import Assignment, CodecChoice
 
     words = model.vocabulary.read_text(encoding="utf-8").split()
@@ -134,7 +135,7 @@ def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported 
         report_deadline_s=600,
     )
     residual = np.zeros(model.manifest.layout.size, np.float32)
-    return SessionTask(asked, model, texts, residual.copy, seed=7)
+    return SessionTask(asked, model, Source(texts), residual.copy, seed=7)
 
 
 def _wasted_cpu_s(train: Any, model: Any) -> float:

@@ -52,6 +52,7 @@ from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
+from models.source import Source
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
 from simulation.laboratory.training import about, prepare, restored_weights
@@ -372,7 +373,7 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
         plan=PLAN,
         report_deadline_s=600,
     )
-    task = SessionTask(asked, model, phone.typed, lambda: None, seed, path)
+    task = SessionTask(asked, model, Source(phone.typed), lambda: None, seed, path)
     done = in_this_process(load_program, time.monotonic)(task, lambda: False)
     return path if isinstance(done, Produced) and done.personal_share else None
 

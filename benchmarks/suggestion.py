@@ -28,6 +28,7 @@ from edge_agent.session import SessionTask
 from edge_agent.shell.keyboard_model import read_lexicon_of
 from edge_agent.shell.trainer import TrainerProcess
 from models import corpora
+from models.source import Source
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 TITLE = "key press to three suggestions, in the agent"
@@ -86,7 +87,7 @@ def training_beside(at: Setting) -> Iterator[None]:
             report_deadline_s=3600.0,
         ),
         model=at.model,
-        texts=texts,
+        source=Source(texts),
         residual=lambda: None,
         seed=SEED,
     )

@@ -20,6 +20,7 @@ _ELSEWHERE = {
     "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},
     "tasks": {"task": "task"},
+    "plugins": {"plugins": "plugins"},
     "privacy": {"privacy": "privacy"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},

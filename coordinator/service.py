@@ -42,8 +42,8 @@ from coordinator.web.app import create_app
 from coordinator.web.ports import WebPorts
 from coordinator.web.server import serving
 from host.systemd import ServiceManager, given_listener
-from models.corpora.tsv import tsv
 from models.manifest import Manifest
+from models.task_types import task_type
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 from wire.limits import HOUSEHOLD_WARNING
@@ -72,9 +72,7 @@ def serve(config: CoordinatorConfig) -> None:
     """
     with ExitStack() as stack:
         stack.enter_context(only_one(config.data_dir))
-        if config.task.evaluation_text is not None:
-            tsv(config.task.evaluation_text)  # the worker reads it much later; report its faults now
-        else:
+        if config.task.evaluation_text is None:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
         clock = WallClock()
         signer = load_signer(config.data_dir)
@@ -91,6 +89,7 @@ def serve(config: CoordinatorConfig) -> None:
         def take_the_lead() -> int | None:
             term = standing.begin()
             _import_once(config, database, artifacts, clock.now_s())
+            _check_held_out(config, database, artifacts)
             _sweep(database)
             return term
 
@@ -399,6 +398,15 @@ def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileB
         )
         _measure_again(config, tx)
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
+
+
+def _check_held_out(config: CoordinatorConfig, database: Database, artifacts: FileBlobs) -> None:
+    """Read the evaluation text once: the worker reads it much later, and its faults are to be known now."""
+    with database.transaction() as tx:
+        current = tx.current_version(config.task.name)
+    if current is not None and config.task.evaluation_text is not None:
+        manifest = Manifest.decode(artifacts.get(current.manifest))
+        task_type(manifest.task_type).check_held_out(config.task.evaluation_text)
 
 
 def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:

@@ -285,6 +285,20 @@ def check(path: Path, enrols: bool) -> None:
 
 
 @main.command()
+@json_option
+def plugins(as_json: bool) -> None:
+    """Show the task types that this agent can train, with their package and version, and why one cannot be loaded."""
+    from models.task_types import listed
+
+    found = listed(__version__)
+    if as_json:
+        _print_json([each._asdict() for each in found])
+    for each in () if as_json else found:
+        fault = f": cannot be loaded: {each.fault}" if each.fault else ""
+        click.echo(f"{each.kind} {each.name}: {each.package} {each.version}{fault}")
+
+
+@main.command()
 def example() -> None:
     """Print a configuration file with every setting and the reason for its default."""
     click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)

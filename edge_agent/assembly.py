@@ -31,9 +31,10 @@ from edge_agent.enrolment.identity import held_identity, load_credential, tls_co
 from edge_agent.enrolment.renewal import Renewal
 from edge_agent.enrolment.standing import StandingWatch
 from edge_agent.ports import Item, LinkDown, LinkUp, Model, StandingTold, StopAsked, WipeAsked
-from edge_agent.session import Desk, Trainer
+from edge_agent.session import TRAINING_MEMORY_BYTES, Desk, Trainer
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
+from edge_agent.shell.examples import DeviceExamples
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
@@ -57,8 +58,6 @@ from wire.messages import Status
 
 STORED_BYTES = 4_000_000
 """Most text that is stored: 400 bytes, far above the mean, for each of the default maximum of messages."""
-TRAINING_MEMORY_BYTES = 384 << 20
-"""Private memory of the process that trains: twice what the 1.4M-parameter model needs on any runtime."""
 TRAINING_THREADS = 1
 """A second thread helps only on an idle machine; on a busy one it spins."""
 LAST_BATCH_S = 5.0
@@ -84,6 +83,7 @@ def run_agent(config: AgentConfig) -> None:
         database = Database(config.data_dir / DATABASE, caps(config), clock)
         stack.callback(database.close)
         device = inhabited_device(config, database, clock, typing)
+        examples = DeviceExamples(database, config.store.examples)
         identity = identity_of(config, runtime)
         if config.limits.household:
             log.warning("household", means=HOUSEHOLD_WARNING)
@@ -112,10 +112,10 @@ def run_agent(config: AgentConfig) -> None:
                 conditions=device.conditions,
                 transport=transport,
                 artifacts=artifacts,
-                examples=database,
+                examples=examples,
                 journal=database,
                 worker=ThreadWorker(inbox.put, thread),
-                desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
+                desk=Desk(examples, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=trust_of(config, database, clock),
                 sums=SumProcess(config.data_dir),
                 limits=config.limits,

@@ -123,9 +123,10 @@ class ConditionSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """``[store]``: limits on stored text; the oldest messages go first.
+    """``[store]``: limits on stored text; the oldest messages go first; and other examples.
 
     Attributes:
+        examples: folder or file of examples for task types other than the keyboard.
         maximum_age_days: age at which a message is deleted.
         forbidden_words: messages with one are never stored; case does not matter.
     """
@@ -133,6 +134,7 @@ class StoreSettings:
     maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
     maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change; old text is a liability
     forbidden_words: tuple[str, ...] = ()  # for names and secrets
+    examples: Path | None = None  # the keyboard learns from typed text
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class Ports:
         conditions: reads the device's conditions.
         transport: connection to the broker.
         artifacts: store of models.
-        examples: store of typed messages.
+        examples: store of the device's examples.
         journal: store of the state that survives a power cut.
         worker: runs jobs.
         desk: what every session works with.
@@ -510,6 +510,7 @@ class Driver:
                         payload,
                         should_stop,
                         ports.journal.ledger,
+                        ports.desk.memory_bytes,
                     )
                     return enlist(model, assignment, population, last, ports.sums)
 
@@ -522,7 +523,8 @@ class Driver:
     def _check_in(self) -> None:
         if isinstance(self._state, CheckedIn) and self._state.tries > 1:
             self._log.info("no_answer_yet", check_ins=self._state.tries)
-        self._uplink.check_in(self._ports.artifacts.current(), self._ports.examples.count())
+        examples = self._ports.examples
+        self._uplink.check_in(self._ports.artifacts.current(), examples.count(), examples.task_types())
 
     def _start_training(self, assignment: Assignment) -> None:
         model, desk = self._model, self._ports.desk
@@ -702,9 +704,9 @@ class Driver:
     def _read(self) -> Readings:
         source = "example store"
         if self._ports.examples.count():
-            own = ConditionReading(Answer.YES, source, "has messages")
+            own = ConditionReading(Answer.YES, source, "has examples")
         else:
-            own = ConditionReading(Answer.NO, source, "nothing typed yet")
+            own = ConditionReading(Answer.NO, source, "no examples yet")
         return {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: own}
 
     def _moment(self) -> Moment:

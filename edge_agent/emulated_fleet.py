@@ -32,6 +32,7 @@ from edge_agent.ports import Item, Model, StopAsked
 from edge_agent.session import Desk, Trainer, in_this_process
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
+from edge_agent.shell.examples import DeviceExamples
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.memory import return_free_memory
@@ -141,6 +142,7 @@ def _phone(
     clock = SystemClock()
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
     stack.callback(database.close)
+    examples = DeviceExamples(database, config.store.examples)
     device = assembly.inhabited_device(config, database, clock, typing_activity(config))
     transport = assembly.transport_of(config, assembly.watched(stack, config, tls, post), tls)
     driver = Driver(
@@ -153,10 +155,10 @@ def _phone(
             conditions=device.conditions,
             transport=transport,
             artifacts=models,
-            examples=database,
+            examples=examples,
             journal=database,
             worker=ThreadWorker(post, thread),
-            desk=Desk(database, database.residual, train),
+            desk=Desk(examples, database.residual, train),
             trust=assembly.trust_of(config, database, clock, holds),
             sums=SumInProcess(config.data_dir),
             limits=config.limits,

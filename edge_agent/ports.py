@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -22,12 +22,14 @@ from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.core.summing import SumRequest, SumStep
 from models.manifest import Manifest
+from models.source import Source
 from models.vocabulary import Vocabulary
 from wire.codec import Sparse
 from wire.identifiers import Sha256
 from wire.parameters import Vector
 
-Ids = npt.NDArray[np.int32]
+Ids = npt.NDArray[Any]
+"""(B, T) int32 ids of words, or (B, ...) float32 rows and their (B,) targets."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -168,10 +170,10 @@ class Program(Protocol):
     """A loaded model that can learn. One thread at a time."""
 
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
-        """One step of SGD on a batch: x, y (B, T) int32."""
+        """One step of SGD on a batch: x, y (B, ...)."""
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
-        """Loss and recall on a batch: x, y (B, T) int32."""
+        """Loss and recall on a batch: x, y (B, ...)."""
 
     def save(self) -> Vector:
         """The weights, (n,) float32; treat as read-only."""
@@ -235,13 +237,16 @@ class FurtherProgram(Program, Protocol):
 
 
 class ExampleStore(Protocol):
-    """The messages that were typed on this device. They never leave it."""
+    """The examples on this device: typed messages, and a folder for other task types. They never leave it."""
 
     def count(self) -> int:
-        """Number of stored messages."""
+        """Number of examples of all task types."""
 
-    def texts(self) -> list[str]:
-        """The messages that a session learns from, oldest first."""
+    def source(self) -> Source:
+        """What a session learns from."""
+
+    def task_types(self) -> tuple[str, ...]:
+        """The task types of this agent, as in :attr:`wire.messages.CheckIn.task_types`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,24 +15,28 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from edge_agent.core.outbox import Parcel
-from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
+from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
 from edge_agent.core.privacy_ledger import LedgerEntry, faults
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from host.files import replace_file
-from models.batches import Batches, pack
-from models.vocabulary import Vocabulary, words
+from models.batches import Batches
+from models.source import Source
+from models.task_types import task_type
 from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.sparsify import count_for
-from wire.errors import RemoteProtocolError
+from wire.errors import ExamplesError, RemoteProtocolError
 from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
 from wire.limits import Limits, outside
 from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
 from wire.secure_sum.low_rank import Bases, from_bytes
 from wire.secure_sum.order import SumOrder, contribution, values_of
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +71,7 @@ class SessionTask:
     Attributes:
         assignment: the coordinator's assignment.
         model: the base model, already on the device.
-        texts: the typed messages to train on.
+        source: the examples to train on.
         residual: returns the residual adopted in this task, if there is one; called after the training, because a
             residual is as large as the model.
         seed: seed of the generator for shuffling, and for rounding in the codec.
@@ -76,11 +80,16 @@ class SessionTask:
 
     assignment: Assignment
     model: Model
-    texts: Sequence[str]
+    source: Source
     residual: Callable[[], Vector | None]
     seed: int
     personal: Path | None = None
 
+
+TRAINING_MEMORY_BYTES = 384 << 20
+"""Private memory of the process that trains: twice what the 1.4M-parameter model needs on any runtime."""
+HELD_AT_LEAST = 4
+"""Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
 
 Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
 """Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
@@ -91,16 +100,18 @@ class Desk:
     """What every session of this agent works with.
 
     Attributes:
-        examples: store of the typed messages.
+        examples: store of the typed messages, and the folder of other examples.
         residual: returns the adopted residual, if any, for a key from :func:`residual_of`.
         train: the trainer.
         personalise: keep a personal model if it is better.
+        memory_bytes: most private memory of a training.
     """
 
     examples: ExampleStore
     residual: Callable[[str], Vector | None]
     train: Trainer
     personalise: bool = False
+    memory_bytes: int = TRAINING_MEMORY_BYTES
 
 
 def prepare(
@@ -111,6 +122,7 @@ def prepare(
     payload: bytes,
     should_stop: Callable[[], bool],
     ledger: Callable[[], Sequence[LedgerEntry]] = tuple,
+    memory_bytes: int = TRAINING_MEMORY_BYTES,
 ) -> Model:
     """Download the model of an assignment, if the assignment is to be obeyed.
 
@@ -122,8 +134,10 @@ def prepare(
         payload: the assignment as received.
         should_stop: polled while fetching.
         ledger: returns what this device has spent of its privacy.
+        memory_bytes: most private memory of a training.
 
     Raises:
+        ConfigError: this device has no plug-in for the model's task type.
         RemoteProtocolError: the assignment is not trusted or outside our limits; the manifest has another version than
             the assignment names; the data does not match its hash or manifest; or the model needs a newer agent.
         UnavailableError: the assignment cannot be checked or the model cannot be fetched now.
@@ -137,6 +151,10 @@ def prepare(
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
+    task_type(model.manifest.task_type)
+    needed = max(model.manifest.memory_bytes, HELD_AT_LEAST * 4 * model.manifest.layout.size)
+    if needed > memory_bytes:
+        _refuse_any([f"memory: expected a training in {memory_bytes >> 20} MB, it needs {needed >> 20}"], trust)
     if order is not None:
         layout = model.manifest.layout
         values = values_of(order, layout)
@@ -153,18 +171,6 @@ def _refuse_any(faults: Sequence[str], trust: Trust) -> None:
         why = f"outside the limits of this device: {'; '.join(faults)}"
         trust.refused(why)
         raise RemoteProtocolError(why, code="limits")
-
-
-def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
-    """Turn typed messages into batches for the program.
-
-    Args:
-        texts: raw messages.
-        vocabulary: maps words to ids.
-        batch_rows: B.
-        sequence_length: T.
-    """
-    return pack([vocabulary.encode(words(text)) for text in texts], batch_rows, sequence_length)
 
 
 def run_session(
@@ -190,8 +196,10 @@ def run_session(
     residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
-    task = SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal)
+    task = SessionTask(assignment, model, desk.examples.source(), residual, seed, personal)
     done = desk.train(task, should_stop)
+    if isinstance(done, TrainingStopped) and done.advice:
+        log.warning("examples_cannot_be_used", why=done.advice)
     if personal is not None and should_stop():
         # Perhaps everything is being deleted, and these weights were written after that. Otherwise the next session
         # makes them again.
@@ -236,13 +244,13 @@ def train_and_encode(
     assignment, model = task.assignment, task.model
     manifest, generator = model.manifest, np.random.default_rng(task.seed)
     codec = codec_for(assignment.codec)
-    vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
-    shape = (manifest.batch_rows, manifest.sequence_length)
-    texts, kept = held_out(task.texts, assignment.plan.evaluation_share)
-    tried = batches_of(kept, vocabulary, *shape)
-    if tried.counted_targets < ENOUGH_WORDS:
-        texts, tried = list(task.texts), batches_of([], vocabulary, *shape)
-    batches = batches_of(texts, vocabulary, *shape)
+    kind, vocabulary = task_type(manifest.task_type), model.vocabulary.read_bytes()
+    try:
+        batches, tried = kind.split(task.source, manifest, vocabulary, assignment.plan.evaluation_share)
+        if tried.counted_targets < ENOUGH_WORDS:
+            batches, tried = kind.split(task.source, manifest, vocabulary, 0.0)
+    except ExamplesError as error:
+        return TrainingStopped(DropoutCause.BAD_EXAMPLES, error.problem, str(error))
     if assignment.work is Work.EVALUATE:
         return _try_only(task, load_program, tried, should_stop, now_s)
     program = load_program(model)
@@ -308,7 +316,7 @@ def _try_only(
     """Evaluate the base model on held-out messages; the report carries no update."""
     if not tried.counted_targets:
         return TrainingStopped(
-            DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on"
+            DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out targets to try the model on"
         )
     started_s = now_s()
     outcome = try_out(load_program(task.model), tried, should_stop)

@@ -78,12 +78,13 @@ class Uplink:
         self._transport = transport
         self._outgoing = outgoing
 
-    def check_in(self, held: Model | None, examples: int) -> None:
+    def check_in(self, held: Model | None, examples: int, task_types: tuple[str, ...]) -> None:
         """Report that the device is eligible.
 
         Args:
             held: the model on the device, if any.
-            examples: number of stored messages.
+            examples: number of examples.
+            task_types: the task types of this agent.
         """
         who = self._identity
         self._publish(
@@ -98,6 +99,7 @@ class Uplink:
                 memory_bytes=who.memory_bytes,
                 emulated=who.emulated,
                 kinds=KINDS,
+                task_types=task_types,
             )
         )
 

@@ -16,6 +16,7 @@ from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
 from models.folder import (
+    CLASSIFIERS,
     HELD_OUT,
     MANIFEST,
     NGRAM,
@@ -39,8 +40,15 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
-@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option(
+    "--model", default="tiny", show_default=True, help=f"Configuration: {', '.join((*CONFIGURATIONS, *CLASSIFIERS))}."
+)
+@click.option(
+    "--corpus",
+    default="personas",
+    show_default=True,
+    help="personas, pydoc, or a TSV file (user, text); of a classifier the examples, which fix shape and classes.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of corpus and weights.")
 @click.option(
@@ -65,6 +73,15 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     The weights and the n-gram model are trained on the corpus without its held-out text. Devices get both, so the
     corpus must be public.
     """
+    if model in CLASSIFIERS:
+        from models.classifiers import export_classifier
+
+        made = export_classifier(model, Path(corpus), out, seed)
+        click.echo(
+            f"{out}: {made.layout.size:,} parameters, random weights; examples of shape {made.inputs}; a training "
+            f"takes {made.memory_bytes >> 20} MB"
+        )
+        return
     shape = configuration(model)
     texts, held_out = hold_out(corpora.load(corpus, seed).users)
     vocabulary = Vocabulary.build(texts, shape.max_vocabulary)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,27 +24,46 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Packed messages.
+    """Packed examples: messages of a keyboard, or rows of another task type.
 
     Attributes:
-        x: (steps, B, T) int32, inputs.
-        y: (steps, B, T) int32, targets; ``PAD`` is no target.
+        x: (steps, B, T) int32, or (steps, B, ...) float32: inputs.
+        y: (steps, B, T) int32, or (steps, B): targets; ``PAD`` of a keyboard, -1 and NaN of others are no target.
         targets: number of targets, including end-of-message and out-of-vocabulary; the weight of an update.
         counted_targets: number of targets that count for recall: words of the vocabulary.
     """
 
-    x: Ids
-    y: Ids
+    x: npt.NDArray[Any]
+    y: npt.NDArray[Any]
     targets: int
     counted_targets: int
 
-    def __iter__(self) -> Iterator[tuple[Ids, Ids]]:
-        """Each step's (x, y), of shape (B, T)."""
+    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Each step's (x, y)."""
         return zip(self.x, self.y, strict=True)
 
     def __len__(self) -> int:
         """Number of steps."""
         return len(self.x)
+
+
+def of_rows(x: npt.NDArray[Any], y: npt.NDArray[Any], batch_rows: int) -> Batches:
+    """Pack rows into batches; the last batch is filled with rows without a target.
+
+    >>> of_rows(np.float32([[1], [2], [3]]), np.int32([0, 1, 0]), 2).y.tolist()
+    [[0, 1], [0, -1]]
+
+    Args:
+        x: (n, ...) float32.
+        y: (n,) int32 classes, or float32 values.
+        batch_rows: B.
+    """
+    steps = -(-len(x) // batch_rows)
+    inputs = np.zeros((steps * batch_rows, *x.shape[1:]), np.float32)
+    targets = np.full(steps * batch_rows, -1 if y.dtype.kind == "i" else np.nan, y.dtype)
+    inputs[: len(x)], targets[: len(y)] = x, y
+    shape = (steps, batch_rows)
+    return Batches(inputs.reshape(*shape, *x.shape[1:]), targets.reshape(shape), len(x), len(x))
 
 
 def pack(

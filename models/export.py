@@ -12,12 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from host.files import put_in_place
 from models.configurations import ModelConfiguration
+from models.refused import refused_operations
 from wire.errors import ConfigError, UnavailableError
 
 SOURCES = (
@@ -59,17 +61,31 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
 
 
 def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path) -> None:
+    shape = msgspec.json.encode(configuration).decode()
+    run_converter([shape, str(vocabulary_size)], made, f"model {configuration.name!r}")
+
+
+def run_converter(source: Sequence[str], made: Path, what: str) -> None:
+    """Run :mod:`models.convert` in a child process.
+
+    Args:
+        source: its arguments without the output file.
+        made: the output file.
+        what: what is converted, for errors.
+
+    Raises:
+        ConfigError: an operation cannot be lowered.
+        UnavailableError: the conversion failed.
+    """
     root = str(Path(__file__).resolve().parent.parent)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
         "CUDA_VISIBLE_DEVICES": "-1",  # conversion computes nothing: do not reserve GPU memory
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    shape = msgspec.json.encode(configuration).decode()
-    command = [sys.executable, "-m", "models.convert", shape, str(vocabulary_size), str(made)]
     try:
         child = subprocess.run(  # noqa: S603 - our own interpreter and module
-            command,
+            [sys.executable, "-m", "models.convert", *source, str(made)],
             env=environment,
             capture_output=True,
             text=True,
@@ -78,13 +94,18 @@ def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        msg = f"converting model {configuration.name!r} took more than {CONVERSION_TIMEOUT_S:.0f} s; try again"
+        msg = f"converting {what} took more than {CONVERSION_TIMEOUT_S:.0f} s; try again"
         raise UnavailableError(msg) from error
-    if child.returncode != 0 or not made.exists():
-        how = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
-        last = "\n".join(child.stderr.strip().splitlines()[-5:])
-        msg = f"converting model {configuration.name!r} to TFLite failed: the converter {how}; its last output:\n{last}"
-        raise UnavailableError(msg)
+    if child.returncode == 0 and made.exists():
+        return
+    refused = refused_operations(child.stderr)
+    if refused:
+        msg = f"{what} cannot be lowered to TFLite's built-in operations: {'; '.join(refused)}"
+        raise ConfigError(msg)
+    how = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
+    last = "\n".join(child.stderr.strip().splitlines()[-5:])
+    msg = f"converting {what} to TFLite failed: the converter {how}; its last output:\n{last}"
+    raise UnavailableError(msg)
 
 
 def _fingerprint(configuration: ModelConfiguration, vocabulary_size: int) -> str:

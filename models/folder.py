@@ -24,6 +24,9 @@ MANIFEST = "manifest.json"
 NGRAM = "ngram.bin"
 HELD_OUT = "held_out.tsv"
 
+CLASSIFIERS = ("logistic", "2nn", "lenet-5", "resnet-8")
+"""Models of the task type classification (:mod:`models.classifiers`)."""
+
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
 """Every tenth message is held out, but at most 2,000 (some ten thousand words), which are measured in seconds."""
 

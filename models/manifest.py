@@ -1,4 +1,4 @@
-"""The manifest: which program, weights and vocabulary make up one version of the model.
+"""The manifest: which program, weights and vocabulary make up one version of a model.
 
 It is canonical JSON, so its sha256 identifies the version. Decoding untrusted bytes gives a manifest whose parts are
 consistent, or raises RemoteProtocolError. Hyperparameters are not here: they travel in the assignment.
@@ -66,24 +66,33 @@ class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Artifact
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One version of the model.
+KEYBOARD = "keyboard"
+"""The task type of manifests that name none: next-word prediction."""
+
+TaskTypeName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]*\Z", max_length=32)]
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """One version of a model.
 
     Attributes:
         version: counts committed rounds; 0 is the initial model.
         configuration: name of the model configuration, for display; the shapes below are authoritative.
         program: the ``.tflite`` file.
         weights: flat little-endian float32 vector of all parameters.
-        vocabulary: one word a line.
+        vocabulary: what the outputs mean: words or classes, one a line; empty if the targets are numbers.
         layout: names and shapes of the parameters, in order.
         batch_rows: B of the program's ``train`` and ``evaluate``.
-        sequence_length: T of the program's ``train`` and ``evaluate``.
-        hidden: H, size of the state c.
+        sequence_length: T of a keyboard's ``train`` and ``evaluate``.
+        hidden: H, size of a keyboard's state c.
         minimum_agent_version: the oldest agent that may run this program, ``major.minor.patch``.
         transfers: smaller downloads for the same weights.
         bases: what devices encode updates against this version with, for secure sums (:mod:`wire.secure_sum.low_rank`).
         lexicons: lexicons for keyboards, in order of language.
         ngram: n-gram model of public text, which keyboards mix with the model; None if there is none.
+        task_type: what is predicted, from which examples (:mod:`models.task_types`).
+        inputs: shape of one example; empty for a keyboard.
+        memory_bytes: private memory of a training step, measured at the export; 0 if it was not measured.
     """
 
     version: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -93,13 +102,16 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     vocabulary: Artifact
     layout: ParameterLayout
     batch_rows: Annotated[int, Meta(ge=1, le=4096)]
-    sequence_length: Annotated[int, Meta(ge=1, le=4096)]
-    hidden: Annotated[int, Meta(ge=1, le=1 << 16)]
+    sequence_length: Annotated[int, Meta(ge=0, le=4096)] = 0
+    hidden: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
     minimum_agent_version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\Z", max_length=32)]
     transfers: Annotated[tuple[Transfer, ...], Meta(max_length=64)] = ()
     bases: Artifact | None = None
     lexicons: Annotated[tuple[LexiconFile, ...], Meta(max_length=64)] = ()
     ngram: Artifact | None = None
+    task_type: TaskTypeName = KEYBOARD
+    inputs: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 20)], ...], Meta(max_length=4)] = ()
+    memory_bytes: Annotated[int, Meta(ge=0, lt=1 << 53)] = 0
 
     @property
     def for_keyboards(self) -> tuple[Artifact, ...]:
@@ -177,14 +189,8 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 
 def _check_agreement(manifest: Manifest, data: bytes) -> None:
-    tensors = manifest.layout.tensors
-    if not tensors or len(tensors[0].shape) != 2:
-        msg = "manifest: expected a layout that begins with a two-dimensional embedding"
-        raise RemoteProtocolError(msg, code="manifest")
-    _ = manifest.cell
-    if manifest.vocabulary_size <= FIRST_WORD:
-        msg = f"manifest: expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}"
-        raise RemoteProtocolError(msg, code="manifest")
+    if manifest.task_type == KEYBOARD:
+        _check_keyboard(manifest)
     if manifest.weights.size_bytes != 4 * manifest.layout.size:
         msg = (
             f"manifest: weights of this layout have {4 * manifest.layout.size} bytes, got {manifest.weights.size_bytes}"
@@ -202,4 +208,18 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
     if manifest.encode() != data:
         # Two encodings of one manifest would have two hashes.
         msg = "manifest: expected canonical JSON, got another encoding of the same values"
+        raise RemoteProtocolError(msg, code="manifest")
+
+
+def _check_keyboard(manifest: Manifest) -> None:
+    tensors = manifest.layout.tensors
+    if not tensors or len(tensors[0].shape) != 2:
+        msg = "manifest: expected a layout that begins with a two-dimensional embedding"
+        raise RemoteProtocolError(msg, code="manifest")
+    if not (manifest.sequence_length and manifest.hidden):
+        msg = "manifest: expected the sequence length and the units of a keyboard model"
+        raise RemoteProtocolError(msg, code="manifest")
+    _ = manifest.cell
+    if manifest.vocabulary_size <= FIRST_WORD:
+        msg = f"manifest: expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}"
         raise RemoteProtocolError(msg, code="manifest")

@@ -1,4 +1,4 @@
-"""The program artifact: the signatures that an agent calls, around the graph in ``models.lstm``.
+"""The program artifact: the signatures that an agent calls, and their implementation for the graph in ``models.lstm``.
 
 The weights are a separate artifact and must be loaded first; until then the variables take no memory. So a device
 allocates only what it uses: plain SGD needs the weights, momentum is allocated by ``begin``. ``save``, ``restore`` and
@@ -8,51 +8,71 @@ devices with little memory.
 
 from __future__ import annotations
 
-from typing import Any
+import abc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from models import lstm
 from models.cells import Tensor
 from models.configurations import ModelConfiguration
-from models.lstm import Gradient, Weights
+from models.lstm import Weights
+from wire.parameters import ParameterLayout
 
-SIGNATURES = (
-    "train",
-    "evaluate",
-    "step",
-    "save",
-    "restore",
-    "delta",
-    "read",
-    "write",
-    "begin",
-    "train_momentum",
-)
+SHARED = ("train", "evaluate", "save", "restore", "delta", "read", "write", "begin", "train_momentum")
+"""Signatures of every program."""
 
 
-class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+class Slopes(NamedTuple):
+    """What a batch says about the weights.
+
+    Attributes:
+        weights: gradient of the mean loss for each tensor, in the order of the layout.
+        loss: () mean per target, nats.
+        targets: ().
+        hits: () counted targets predicted correctly.
+    """
+
+    weights: Sequence[Tensor]
+    loss: Tensor
+    targets: Tensor
+    hits: Tensor
+
+
+class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow has no types
     """One model under training.
 
     Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
+        layout: names and shapes of the weights.
+        batch: the specifications of ``x`` and ``y``.
+        weights: the model's variables in the order of the layout; None creates them.
     """
 
-    def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
+    SIGNATURES: tuple[str, ...]
+
+    def __init__(self, layout: ParameterLayout, batch: Sequence[Any], weights: list[Any] | None = None) -> None:
         super().__init__()
-        self._layout = configuration.layout(vocabulary_size)
-        self._configuration = configuration
-        self._weights = self._variables("")
+        self._layout = layout
+        self._batch = list(batch)
+        self._weights = self._variables("") if weights is None else weights
         self._momentum = self._variables("_momentum")
         self._anchor = self._variables("_anchor")
+
+    @abc.abstractmethod
+    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Slopes:
+        """The gradient of a batch at these weights."""
+
+    @abc.abstractmethod
+    def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Figures of a batch."""
 
     def train(self, x: Tensor, y: Tensor, learning_rate: Tensor, clip_norm: Tensor) -> dict[str, Tensor]:
         """One step of SGD on a batch.
 
         Args:
-            x: (B, T) int32 inputs.
-            y: (B, T) int32 targets; a batch without targets does not change the weights.
+            x: (B, ...) inputs.
+            y: (B, ...) targets; a batch without targets does not change the weights.
             learning_rate: () float32.
             clip_norm: () float32, maximum norm of the mean gradient.
 
@@ -61,7 +81,7 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
             gradient_norm: () before clipping.
         """
         weights = self._read()
-        found = lstm.gradient(weights, x, y)
+        found = self.slopes(weights, x, y)
         norm, share = _clipping(found, clip_norm)
         rate = learning_rate * share
         for variable, value, slope in zip(self._weights, weights, found.weights, strict=True):
@@ -77,15 +97,15 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         gradient: the gradient of FedProx (Li et al. 2020, equation 2) with Polyak's heavy ball.
 
         Args:
-            x: (B, T) int32 inputs.
-            y: (B, T) int32 targets.
+            x: (B, ...) inputs.
+            y: (B, ...) targets.
             learning_rate: () float32.
             clip_norm: () float32.
             momentum: () float32, 0 for none.
             proximal: () float32, mu of FedProx, 0 for none.
         """
         weights = self._read()
-        found = lstm.gradient(weights, x, y)
+        found = self.slopes(weights, x, y)
         norm, share = _clipping(found, clip_norm)
         for i, (value, slope) in enumerate(zip(weights, found.weights, strict=True)):
             velocity = momentum * self._momentum[i].read_value() + share * slope
@@ -102,15 +122,6 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
             momentum.assign(tf.minimum(tf.abs(value), 0.0))
         return {"ok": tf.constant(1)}
 
-    def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Loss and recall on a batch: the fields of :class:`models.lstm.Scores`."""
-        return lstm.score(self._read(), x, y)._asdict()
-
-    def step(self, token: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
-        """Read one word; see :func:`models.lstm.advance`."""
-        scores, h, c = lstm.advance(self._read(), token, h, c)
-        return {"scores": scores, "h": h, "c": c}
-
     def save(self) -> dict[str, Tensor]:
         """Return the weights, (n,) float32."""
         return {"weights": _join(self._read())}
@@ -126,11 +137,11 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
     def delta(self) -> dict[str, Tensor]:
         """Return the change of the weights since ``restore`` or ``begin``, (n,) float32."""
-        return {"delta": _join(self._read()) - _join(Weights(*(anchor.read_value() for anchor in self._anchor)))}
+        return {"delta": _join(self._read()) - _join([anchor.read_value() for anchor in self._anchor])}
 
     def read(self) -> dict[str, Tensor]:
         """Return the weights, by the names of the layout."""
-        return self._read()._asdict()
+        return {spec.name: value for spec, value in zip(self._layout.tensors, self._read(), strict=True)}
 
     def write(self, **tensors: Tensor) -> dict[str, Tensor]:
         """Load weights by the names of the layout; there is no anchor until ``begin``."""
@@ -139,21 +150,15 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return {"ok": tf.constant(1)}
 
     def traced(self, signature: str) -> Any:
-        """One of ``SIGNATURES`` as a concrete function for the fixed shapes of this program."""
-        shape = self._configuration
-        x, y = (tf.TensorSpec((shape.batch_rows, shape.sequence_length), tf.int32, name=name) for name in ("x", "y"))
+        """A signature as a concrete function for the fixed shapes of this program."""
         pace = [_float("learning_rate"), _float("clip_norm")]
         pull = [_float("momentum"), _float("proximal")]
         specs = {
-            "train": [x, y, *pace],
-            "train_momentum": [x, y, *pace, *pull],
-            "evaluate": [x, y],
-            "step": [
-                tf.TensorSpec((1,), tf.int32, name="token"),
-                _float("h", 1, shape.embedding),
-                _float("c", 1, shape.hidden),
-            ],
+            "train": [*self._batch, *pace],
+            "train_momentum": [*self._batch, *pace, *pull],
+            "evaluate": self._batch,
             "restore": [_float("weights", self._layout.size)],
+            **self.further_inputs(),
         }
         if signature == "write":
             named = {spec.name: _float(spec.name, *spec.shape) for spec in self._layout.tensors}
@@ -161,29 +166,70 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         method = getattr(self, signature)
         return tf.function(method, input_signature=specs.get(signature, [])).get_concrete_function()
 
+    @abc.abstractmethod
+    def further_inputs(self) -> dict[str, list[Any]]:
+        """The specifications of the inputs of further signatures, by signature."""
+
     def _variables(self, suffix: str) -> list[Any]:
         return [tf.Variable(tf.zeros(spec.shape), name=spec.name + suffix) for spec in self._layout.tensors]
 
-    def _read(self) -> Weights:
+    def _read(self) -> list[Tensor]:
         """Reads each variable once, because each read is a copy."""
-        return Weights(*(variable.read_value() for variable in self._weights))
+        return [variable.read_value() for variable in self._weights]
+
+
+class Program(TrainableProgram):
+    """The keyboard model, with the gradient in :mod:`models.lstm`, which is faster than automatic differentiation.
+
+    Args:
+        configuration: shape of the model.
+        vocabulary_size: V.
+    """
+
+    SIGNATURES = (*SHARED, "step")
+
+    def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
+        shape = (configuration.batch_rows, configuration.sequence_length)
+        batch = [tf.TensorSpec(shape, tf.int32, name=name) for name in ("x", "y")]
+        super().__init__(configuration.layout(vocabulary_size), batch)
+        self._configuration = configuration
+
+    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Slopes:
+        """The gradient of a batch: x, y (B, T) int32."""
+        found = lstm.gradient(Weights(*weights), x, y)
+        return Slopes(found.weights, found.loss, found.targets, found.hits)
+
+    def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Loss and recall on a batch: the fields of :class:`models.lstm.Scores`."""
+        return lstm.score(Weights(*self._read()), x, y)._asdict()
+
+    def step(self, token: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
+        """Read one word; see :func:`models.lstm.advance`."""
+        scores, h, c = lstm.advance(Weights(*self._read()), token, h, c)
+        return {"scores": scores, "h": h, "c": c}
+
+    def further_inputs(self) -> dict[str, list[Any]]:
+        """The inputs of ``step``."""
+        shape = self._configuration
+        token = tf.TensorSpec((1,), tf.int32, name="token")
+        return {"step": [token, _float("h", 1, shape.embedding), _float("c", 1, shape.hidden)]}
 
 
 def _float(name: str, *shape: int) -> Any:
     return tf.TensorSpec(shape, tf.float32, name=name)
 
 
-def _join(weights: Weights) -> Tensor:
+def _join(weights: Sequence[Tensor]) -> Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in weights], 0)
 
 
-def _clipping(found: Gradient, clip_norm: Tensor) -> tuple[Tensor, Tensor]:
+def _clipping(found: Slopes, clip_norm: Tensor) -> tuple[Tensor, Tensor]:
     """The global norm of the gradient, and the factor that clips it."""
     norm = tf.sqrt(tf.add_n([_square_sum(slope) for slope in found.weights]))
     return norm, clip_norm / tf.maximum(norm, clip_norm)
 
 
-def _said(found: Gradient, norm: Tensor) -> dict[str, Tensor]:
+def _said(found: Slopes, norm: Tensor) -> dict[str, Tensor]:
     return {"loss": found.loss, "targets": found.targets, "hits": found.hits, "gradient_norm": norm}
 
 

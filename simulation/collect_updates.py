@@ -21,11 +21,11 @@ import numpy as np
 from rich.console import Console
 
 from edge_agent.core.training import TrainingStopped, train
-from edge_agent.session import batches_of
 from edge_agent.shell.tflite import runtime_name
 from models import corpora
 from models.configurations import CONFIGURATIONS, configuration
 from models.corpora import Corpus
+from models.keyboard import batches_of
 from models.vocabulary import words
 from models.warm_start import CLIP_NORM, RATE
 from simulation.progress import progress, say

@@ -5,6 +5,7 @@
     NightjarError
      +-- ConfigError            the person who started us must change something: a file, a flag, a port
      |    +-- CorpusError       a text corpus cannot be used
+     |    +-- ExamplesError     a folder of examples cannot be used
      +-- ProtocolError
      |    +-- LocalProtocolError    our own code asked for something the protocol forbids: a defect
      |    |    +-- IllegalEvent     a state machine has no row for this event
@@ -42,6 +43,21 @@ class CorpusError(ConfigError):
     """A corpus file cannot be read as (user, text) rows, or holds too little text."""
 
     code = "corpus"
+
+
+class ExamplesError(ConfigError):
+    """A folder of examples cannot be used.
+
+    Args:
+        message: what is wrong with which file, for the owner of the device; it is never sent.
+        problem: one of a few fixed words, which the coordinator counts.
+    """
+
+    code = "examples"
+
+    def __init__(self, message: str, problem: str) -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class ProtocolError(NightjarError):

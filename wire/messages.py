@@ -61,6 +61,8 @@ class RejectionReason(enum.Enum):
     TOO_FEW_DEVICES = "too-few-devices"
     TOO_FEW_EXAMPLES = "too-few-examples"
     OUTDATED_AGENT = "outdated-agent"
+    NO_PLUGIN = "no-plugin"
+    BAD_EXAMPLES = "bad-examples"
     TOOK_PART_LATELY = "took-part-lately"
     BLOCKED = "blocked"
 
@@ -81,6 +83,7 @@ class DropoutCause(enum.Enum):
     TRAINING_FAILED = "training-failed"
     DIVERGED = "diverged"
     NO_EXAMPLES = "no-examples"
+    BAD_EXAMPLES = "bad-examples"
     OUT_OF_TIME = "out-of-time"
     RESTARTED = "restarted"
     UNTRUSTED = "untrusted"
@@ -100,12 +103,17 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     version: _Count | None = None
     """Version of the model that the device holds; the same weights can be several versions."""
     examples: _Count
-    """Stored messages that could be trained on."""
+    """Examples that could be trained on."""
     cores: _Count = 1
     memory_bytes: _Count = 0
     emulated: bool = False
     kinds: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=32)], ...], msgspec.Meta(max_length=16)] = ("train",)
     """Kinds of work that the agent can be assigned; an agent that sends none can only train."""
+    task_types: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9_-]+(:[a-z-]+)?\Z")], ...],
+        msgspec.Meta(max_length=16),
+    ] = ("keyboard",)
+    """Task types that the agent has plug-ins for; after a colon, why the device's examples of it cannot be used."""
 
 
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,13 +14,12 @@ from pathlib import Path
 from rich.console import Console
 
 from coordinator.tasks.settings import PlanConfig, StrategyConfig
-from edge_agent.core.personalisation import held_out
-from edge_agent.session import batches_of
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
 from models import corpora
 from models.batches import Batches
 from models.configurations import ModelConfiguration, configuration
+from models.keyboard import batches_of, held_out
 from models.vocabulary import Vocabulary, words
 from simulation.collect_updates import FEWEST_MESSAGES, choose_clients
 from simulation.laboratory.clients import Device

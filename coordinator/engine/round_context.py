@@ -89,6 +89,7 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirem
             minimum_examples=settings.minimum_examples,
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
+            task_type=manifest.task_type,
             noised=None if task.state.noise is None else task.state.noised,
         ),
         eligibility=settings.eligibility,

@@ -165,8 +165,14 @@ class TaskCreator:
         number = unit.tx.last_version_number() + 1
         try:
             manifest = Manifest.decode(self._artifacts.get(imported or source.manifest))
+            other = Manifest.decode(self._artifacts.get(source.manifest)).task_type
         except NightjarError as error:
             return OperationRefused(f"the model cannot be read: {error}")
+        if self._measured and manifest.task_type != other:
+            return OperationRefused(
+                f"the model is of the task type {manifest.task_type}, and evaluation_text measures {other}: "
+                "let another coordinator serve it, or leave out evaluation_text"
+            )
         # The same weights get a new version number, so that the reports of the two tasks can be told apart.
         manifest = replace(manifest, version=number, bases=None if imported else manifest.bases)
         manifest = with_bases(manifest, settings.privacy, self._seed, self._artifacts)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import numpy as np
@@ -27,63 +27,41 @@ from coordinator.storage.database import Database
 from coordinator.storage.private import PrivateTables
 from host.children import answer_lines, die_with_parent, own_output
 from host.retrying import keep_trying
-from models.batches import Batches, pack
-from models.corpora.tsv import tsv
 from models.manifest import Manifest
-from models.places import Place, places
-from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
-EVALUATION_ROWS = 32
-"""Rows per evaluation batch: twice the training batch for speed; the logits take 26 MB for 10,000 words."""
+if TYPE_CHECKING:
+    from models.measuring import Measuring
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
-class _HeldOut(NamedTuple):
-    """A corpus, packed, and the places in it where people see what a version suggests."""
-
-    vocabulary: Vocabulary
-    batches: Batches
-    places: list[Place]
-
-
 class Evaluator:
-    """Measures weights on a corpus; caches the packed corpus.
+    """Measures weights on held-out examples.
 
     Args:
-        artifacts: store of the vocabularies.
+        artifacts: store of programs and vocabularies.
     """
 
     def __init__(self, artifacts: FileBlobs) -> None:
         self._artifacts = artifacts
-        self._read = functools.lru_cache(maxsize=2)(self._read_text)
 
-    def measure(self, manifest: Manifest, weights: Vector, text: str) -> VersionMetrics:
-        """The metrics of weights on the text.
+    @functools.cached_property
+    def _measuring(self) -> Measuring:
+        from models.measuring import Measuring  # loads half a gigabyte of TensorFlow
+
+        return Measuring(self._artifacts.get)
+
+    def measure(self, manifest: Manifest, weights: Vector, held_out: str) -> VersionMetrics:
+        """The metrics of weights on held-out examples.
 
         Raises:
-            CorpusError: the text cannot be read.
+            ConfigError: there is no plug-in for the task type, or the examples cannot be read.
         """
-        from models.evaluation import best_words, evaluate  # loads half a gigabyte of TensorFlow
-
-        held_out = self._read(text, manifest.vocabulary.sha256, manifest.sequence_length)
-        vocabulary, shape, size = held_out.vocabulary, manifest.shape, manifest.vocabulary_size
-        metrics = evaluate(weights, shape, size, held_out.batches)
-        contexts = [vocabulary.encode(place.beginning) for place in held_out.places]
-        best = best_words(weights, shape, size, contexts)
-        examples = tuple(
-            Example(" ".join(place.beginning), place.meant, tuple(vocabulary.word(word) for word in three))
-            for place, three in zip(held_out.places, best, strict=True)
-        )
-        return VersionMetrics(metrics.top1, metrics.top3, metrics.loss, metrics.hits, examples)
-
-    def _read_text(self, text: str, vocabulary_sha256: str, sequence_length: int) -> _HeldOut:
-        vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
-        messages = [words(message) for user in tsv(Path(text)).users.values() for message in user]
-        batches = pack([vocabulary.encode(message) for message in messages], EVALUATION_ROWS, sequence_length)
-        return _HeldOut(vocabulary, batches, places(messages, vocabulary))
+        found = self._measuring.measure(manifest, weights, Path(held_out))
+        examples = tuple(Example(*each) for each in found.suggestions)
+        return VersionMetrics(found.top1, found.top3, found.loss, found.hits, examples)
 
 
 def serve(

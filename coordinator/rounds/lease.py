@@ -104,7 +104,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         program: hash of the program that the device holds.
         weights: hash of the weights that the device holds.
         version: model version that the device holds, as it reported it.
-        examples: number of messages that the device could train on.
+        examples: number of examples that the device could train on.
+        task_types: its task types, sorted, separated by spaces; after a colon why its examples cannot be used.
         emulated: whether it is an emulated phone.
         last_round: the last round that accepted a report of the device; 0 if none did.
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.
@@ -128,6 +129,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     weights: str | None = None
     version: int | None = None
     examples: int = 0
+    task_types: str = "keyboard"
     emulated: bool = False
     last_round: int = 0
     rounds_counted: int = 0
@@ -226,7 +228,7 @@ def step(lease: Lease, event: Event) -> Lease:
 
 
 def joined(labels: Iterable[str]) -> str:
-    """Labels as a lease holds them.
+    """Labels or task types as a lease holds them.
 
     >>> joined(["porch", "kitchen", "porch"])
     'kitchen porch'
@@ -259,6 +261,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         weights=message.weights,
         version=message.version,
         examples=message.examples,
+        task_types=joined(message.task_types),
         emulated=message.emulated,
         week=noted(lease.week, "checked-in", event.now_s),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +49,10 @@ class Admission:
     """Admission limits: what a device must have, and how often it may take part.
 
     Attributes:
-        minimum_examples: fewest stored messages.
+        minimum_examples: fewest examples of all kinds.
         minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
         minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
+        task_type: task type of the model.
         noised: with differential privacy, the numbers of the task's noised rounds: a device whose report counts in one
             of them or later may take part again when as many as ``minimum_separation`` are noised. A round of another
             task counts as well, because a lease knows only the last.
@@ -60,6 +62,7 @@ class Admission:
     minimum_agent_version: str
     minimum_separation: int = 1
     noised: tuple[int, ...] | None = None
+    task_type: str = "keyboard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,51 @@ def refusal(lease: Lease, round_number: int, admission: Admission, now_s: float)
     if older(lease.agent_version, admission.minimum_agent_version):
         detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
+    lacks = lacking(admission.task_type, lease.task_types)
+    if lacks is not None:
+        return lacks
     if lease.examples < admission.minimum_examples:
-        detail = f"{admission.minimum_examples} stored messages are needed, the device has {lease.examples}"
+        detail = f"{admission.minimum_examples} examples are needed, the device has {lease.examples}"
         return Refusal(RejectionReason.TOO_FEW_EXAMPLES, detail)
     if lease.last_round and lease.last_round != round_number:  # a check-in to that same round is answered by the round
         # Rounds of several tasks overlap: if it took part in a later round, count from the round after that one.
         return _took_part_too_often(lease, max(round_number, lease.last_round + 1), admission)
     return None
+
+
+def lacking(task_type: str, offered: str) -> Refusal | None:
+    """What a device lacks for a task type; None if it has the plug-in and examples that can be used.
+
+    >>> lacking("classification", "classification:labels-missing keyboard").detail
+    'its examples cannot be used: labels-missing'
+
+    Args:
+        task_type: task type of a model.
+        offered: the lease's task types.
+    """
+    problems = dict(each.partition(":")[::2] for each in offered.split())
+    if task_type not in problems:
+        return Refusal(RejectionReason.NO_PLUGIN, f"it has no plug-in for the task type {task_type}")
+    problem = problems[task_type]
+    return Refusal(RejectionReason.BAD_EXAMPLES, f"its examples cannot be used: {problem}") if problem else None
+
+
+def lackers(task_type: str, offers: Mapping[str, int]) -> dict[str, int]:
+    """How many devices lack what for a task type.
+
+    >>> lackers("classification", {"keyboard": 2, "classification:labels-missing keyboard": 1, "classification": 5})
+    {'it has no plug-in for the task type classification': 2, 'its examples cannot be used: labels-missing': 1}
+
+    Args:
+        task_type: task type of a model.
+        offers: task types of a lease -> number of devices.
+    """
+    found: Counter[str] = Counter()
+    for offered, devices in offers.items():
+        lacks = lacking(task_type, offered)
+        if lacks is not None:
+            found[lacks.detail] += devices
+    return dict(found)
 
 
 def older(version: str, wanted: str) -> bool:

@@ -512,6 +512,13 @@ class DatabaseView(VersionQueries, Reading):
         rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
         return {(state, why): count for state, why, count in rows}
 
+    def device_task_types(self) -> Mapping[str, int]:
+        """Task types that a device offers -> number of devices."""
+        self.flush()
+        query = sa.select(devices.c.task_types, sa.func.count()).group_by(devices.c.task_types)
+        rows = self._connection.execute(query.limit(STATES_TOLD_APART))
+        return {row.task_types: row[1] for row in rows}
+
     # Effects and counters
 
     def add_effect(self, effect: PendingEffect) -> int:

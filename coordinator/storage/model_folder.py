@@ -11,7 +11,7 @@ from models.compact_ngram import read_ngram
 from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
 from models.lexicon import read_lexicon
 from models.manifest import Artifact, Manifest
-from models.vocabulary import Vocabulary
+from models.task_types import task_type
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.parameters import weights_from_bytes
 
@@ -89,13 +89,10 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
         for each in ngrams:
             read_ngram(each, manifest.vocabulary_size)
         weights_from_bytes(weights, manifest.layout)
-        size = Vocabulary.from_bytes(vocabulary).size
+        task_type(manifest.task_type).check(manifest, vocabulary)
     except RemoteProtocolError as error:
         msg = f"task.model: {folder} does not hold a model that can be used: {error}; export it again"
         raise ConfigError(msg) from error
-    if size != manifest.vocabulary_size:
-        msg = f"task.model: {folder} has a manifest for {manifest.vocabulary_size} word ids and a vocabulary of {size}"
-        raise ConfigError(msg)
     if manifest.version != 0:
         msg = f"task.model: expected the initial version 0 in {folder}, got version {manifest.version}; export it again"
         raise ConfigError(msg)

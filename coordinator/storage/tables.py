@@ -150,6 +150,7 @@ devices = Table(
     Column("weights", String(64)),
     Column("version", BigInteger),
     Column("examples", BigInteger, nullable=False),
+    Column("task_types", String(1100), nullable=False, server_default="keyboard"),  # sorted, separated by spaces
     Column("emulated", Boolean, nullable=False),
     Column("last_round", BigInteger, nullable=False),
     Column("rounds_counted", BigInteger, nullable=False),  # one bit per round

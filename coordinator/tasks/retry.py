@@ -20,8 +20,17 @@ from coordinator.tasks.task import TaskStatus
 from wire.messages import RejectionReason
 
 REFUSED_RETRY_S = 900.0
-"""A device that lacks text or a newer agent is unlikely to have it sooner (Android also retries after 15 minutes)."""
-_NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
+"""A device that lacks examples, a plug-in or a newer agent is unlikely to have it sooner (Android also retries after 15
+minutes)."""
+_NOT_SOON = frozenset(
+    {
+        RejectionReason.OUTDATED_AGENT,
+        RejectionReason.NO_PLUGIN,
+        RejectionReason.BAD_EXAMPLES,
+        RejectionReason.TOO_FEW_EXAMPLES,
+        RejectionReason.BLOCKED,
+    }
+)
 NO_TASK_RETRY_S = 3600.0
 """Retry time when all tasks are over: a new task is hours away at best. A paused task may resume at any moment."""
 

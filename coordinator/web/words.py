@@ -7,6 +7,7 @@ import datetime
 _CODES = {
     "attempt": "of another attempt",
     "away": "not connected",
+    "bad-examples": "its examples cannot be used",
     "checked-in": "waiting for a round",
     "codec": "in another codec",
     "examples": "no training examples",
@@ -16,7 +17,7 @@ _CODES = {
     "layout": "of another parameter layout",
     "low-resources": "too little memory or disk space",
     "metered": "metered network",
-    "no-examples": "no messages to learn from",
+    "no-examples": "no examples to learn from",
     "not-finite": "a value is not finite",
     "not-selected": "it was not selected",
     "outside-limits": "asked for more than the device allows",
@@ -105,6 +106,6 @@ def in_words(code: str | None) -> str:
     """A device's state, a cause, a report's error code, an audit action or a stage in words.
 
     >>> in_words("in-use"), in_words("no-examples"), in_words(None)
-    ('in use', 'no messages to learn from', '-')
+    ('in use', 'no examples to learn from', '-')
     """
     return _CODES.get(code, code.replace("-", " ")) if code else "-"

@@ -19,6 +19,7 @@ from edge_agent.config import AgentConfig
 from edge_agent.core.training import TrainingStopped
 from edge_agent.driver import SESSION_LIMIT_S
 from edge_agent.session import Desk, Produced, run_session
+from edge_agent.shell.examples import DeviceExamples
 from wire.errors import ConfigError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
@@ -81,7 +82,8 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             plan=plan,
             report_deadline_s=SESSION_LIMIT_S,
         )
-        desk = Desk(database, database.residual, trainer_for(config))
+        examples = DeviceExamples(database, config.store.examples)
+        desk = Desk(examples, database.residual, trainer_for(config))
         stop: Callable[[], bool] = (lambda: False) if watch is None else (lambda: bool(watch.lost()))
         try:
             outcome = run_session(desk, assignment, model, np.random.default_rng(), stop)

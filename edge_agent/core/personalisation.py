@@ -12,8 +12,7 @@ federated learning by local adaptation".
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from edge_agent.ports import Evaluation
 
@@ -21,24 +20,6 @@ ENOUGH_WORDS = 50
 """Fewest held-out words for a decision or a report: with 50 words, a single word makes two percentage points."""
 SHARES = (0.5, 1.0)
 """Shares of the local update that are tried for the personal model: half does less harm and is often better."""
-
-
-def held_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
-    """Split messages into those for training and those held out.
-
-    >>> held_out(["a", "b", "c", "d"], 0.0)
-    (['a', 'b', 'c', 'd'], [])
-
-    Args:
-        texts: messages.
-        share: share of the messages that is held out, on average.
-    """
-    limit = share * 2**32
-    trained: list[str] = []
-    kept: list[str] = []
-    for text in texts:
-        (kept if zlib.crc32(text.encode()) < limit else trained).append(text)
-    return trained, kept
 
 
 def better(ours: Evaluation, theirs: Evaluation) -> bool:

@@ -34,7 +34,7 @@ class TrainedUpdate:
 
     Attributes:
         delta: (n,) float32, trained weights minus base weights.
-        num_examples: number of distinct next-word targets trained on.
+        num_examples: number of distinct targets trained on.
         steps: number of optimizer steps.
         loss: mean loss per target over the last epoch, nats.
         seconds: duration of the training.
@@ -56,10 +56,12 @@ class TrainingStopped:
     Attributes:
         cause: dropout cause reported to the coordinator.
         detail: text for people; it never contains typed text, tokens or parameters.
+        advice: text for the device's owner, which is not sent.
     """
 
     cause: DropoutCause
     detail: str
+    advice: str = ""
 
 
 def train(
@@ -85,7 +87,7 @@ def train(
         stop it has partly trained weights.
     """
     if batches.targets == 0:
-        return TrainingStopped(DropoutCause.NO_EXAMPLES, "no words to train on")
+        return TrainingStopped(DropoutCause.NO_EXAMPLES, "nothing to train on")
     step = _step_of(program, plan)
     if step is None:
         lacking = "momentum and a proximal term"
@@ -188,9 +190,8 @@ def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], Train
 
 def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
     """The batches of all epochs; each epoch has its rows in a new order, which mixes messages and padding."""
-    steps, rows, length = batches.x.shape
+    rows = batches.x.shape[0] * batches.x.shape[1]
     for _ in range(epochs):
-        order = generator.permutation(steps * rows)
-        x = batches.x.reshape(steps * rows, length)[order].reshape(batches.x.shape)
-        y = batches.y.reshape(steps * rows, length)[order].reshape(batches.y.shape)
+        order = generator.permutation(rows)
+        x, y = (each.reshape(rows, *each.shape[2:])[order].reshape(each.shape) for each in (batches.x, batches.y))
         yield from zip(x, y, strict=True)

@@ -28,6 +28,8 @@ from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, SumState
 from edge_agent.summing import over
 from host.files import private_file
+from models.manifest import KEYBOARD
+from models.source import Source
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from wire.messages import DropoutCause
@@ -198,6 +200,14 @@ class Database:
                 (caps.repeats, caps.session_messages),
             ).fetchall()
         return [text for (text,) in reversed(rows)]
+
+    def source(self) -> Source:
+        """The messages, as a session takes them; see :class:`edge_agent.shell.examples.DeviceExamples`."""
+        return Source(self.texts())
+
+    def task_types(self) -> tuple[str, ...]:
+        """The only task type that learns from messages."""
+        return (KEYBOARD,)
 
     def _insert(self, connection: sqlite3.Connection, texts: Sequence[str]) -> None:
         now_s = self._clock.wall_s()

@@ -13,7 +13,6 @@ import numpy as np
 import structlog
 
 from edge_agent.core.mixture import Mixture
-from edge_agent.core.personalisation import held_out
 from edge_agent.core.prediction import Weights, advance, weights_of
 from edge_agent.keyboard.comparison import Comparison, compare
 from edge_agent.keyboard.reader import Reader
@@ -21,6 +20,7 @@ from edge_agent.ports import Floats, Model, Predictor
 from edge_agent.session import personal_weights
 from edge_agent.shell.weights import mapped_weights
 from models.compact_ngram import read_ngram
+from models.keyboard import held_out
 from models.lexicon import WordList, read_lexicon
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError, UnavailableError

@@ -23,7 +23,7 @@ from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
 from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
-from models.vocabulary import Vocabulary
+from models.task_types import task_type
 from wire.codec.transfers import apply_transfer
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256, sha256
@@ -89,7 +89,7 @@ class ModelFiles:
             self._bring_weights(wanted, should_stop)
             self._bring_for_keyboard(wanted, should_stop)
             model = self._open(manifest)
-            self._check_vocabulary(model)
+            task_type(wanted.task_type).check(wanted, model.vocabulary.read_bytes())
             replace_file(self._folder / "current", manifest.encode())
             self._remove_all_but(model, self._kept_first(model))
         except OSError as error:
@@ -166,12 +166,6 @@ class ModelFiles:
         if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
             msg = f"the model needs agent {manifest.minimum_agent_version} or newer, this is {self._agent_version}"
             raise RemoteProtocolError(msg, code="outdated-agent")
-
-    def _check_vocabulary(self, model: Model) -> None:
-        size = Vocabulary.from_bytes(model.vocabulary.read_bytes()).size
-        if size != model.manifest.vocabulary_size:
-            msg = f"the manifest says {model.manifest.vocabulary_size} word ids, the vocabulary has {size}"
-            raise RemoteProtocolError(msg, code="vocabulary")
 
     def _kept_first(self, model: Model) -> Model | None:
         if not self._keyboard:

@@ -1,10 +1,10 @@
 """Adapter for the TFLite runtime: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
 
-Only the training signatures are called; :mod:`edge_agent.core.prediction` predicts and evaluates. The reason is that a
-runtime keeps the tensors of each signature it has prepared. For the same reason the interpreter is not asked to
-allocate the tensors of all signatures at once, which costs 60 MB in 2.14 and makes no training step faster. Finite
-weights are restored before anything else: reading a variable that was never set raises in 2.14 and silently gives NaN
-in litert.
+Of a keyboard's program only the training signatures are called; :mod:`edge_agent.core.prediction` predicts and
+evaluates. The reason is that a runtime keeps the tensors of each signature it has prepared. For the same reason the
+interpreter is not asked to allocate the tensors of all signatures at once, which costs 60 MB in 2.14 and makes no
+training step faster. Finite weights are restored before anything else: reading a variable that was never set raises in
+2.14 and silently gives NaN in litert.
 An interpreter belongs to one thread; each interpreter has its own variables. Every exception of a runtime becomes
 :class:`RemoteProtocolError` with code ``program``: the program is an artifact that came over the network.
 """
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from edge_agent.core.prediction import score, weights_of
 from edge_agent.ports import Evaluation, Ids, Model, TrainStep
 from edge_agent.shell.weights import mapped_weights
+from models.manifest import KEYBOARD
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
 
@@ -56,7 +57,9 @@ def load_program(model: Model, threads: int = 1) -> TfliteProgram:
         RemoteProtocolError: the program cannot be run, or does not accept these weights.
         UnavailableError: the files are gone.
     """
-    return TfliteProgram(model.program, mapped_weights(model), model.manifest.layout, threads)
+    manifest = model.manifest
+    keyboard = manifest.task_type == KEYBOARD
+    return TfliteProgram(model.program, mapped_weights(model), manifest.layout, threads, in_numpy=keyboard)
 
 
 class TfliteProgram:
@@ -67,13 +70,17 @@ class TfliteProgram:
         weights: (n,) float32, restored at once.
         layout: layout of the n parameters.
         threads: threads of the interpreter.
+        in_numpy: evaluate a keyboard's weights in numpy, which needs less memory than ``evaluate`` of the program.
 
     Raises:
         RemoteProtocolError: the program does not have our signatures, or does not accept these weights.
     """
 
-    def __init__(self, path: Path, weights: Vector, layout: ParameterLayout, threads: int = 1) -> None:
+    def __init__(
+        self, path: Path, weights: Vector, layout: ParameterLayout, threads: int = 1, *, in_numpy: bool = True
+    ) -> None:
         self._layout = layout
+        self._in_numpy = in_numpy
         with _faults("load"):
             self._interpreter = _interpreter_class()(model_path=str(path), num_threads=threads)
             offered = set(self._interpreter.get_signature_list())
@@ -85,7 +92,7 @@ class TfliteProgram:
         self.restore(weights)
 
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
-        """One step of SGD on a batch: x, y (B, T) int32."""
+        """One step of SGD on a batch: x, y (B, ...)."""
         return self._train("train", x=x, y=y, **_numbers(learning_rate=learning_rate, clip_norm=clip_norm))
 
     def begin(self) -> None:
@@ -100,8 +107,14 @@ class TfliteProgram:
         return self._train("train_momentum", x=x, y=y, **rule)
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
-        """Loss and recall on a batch: x, y (B, T) int32."""
-        return score(weights_of(self.save(), self._layout), x, y)
+        """Loss and recall on a batch: x, y (B, ...)."""
+        if self._in_numpy:
+            return score(weights_of(self.save(), self._layout), x, y)
+        found = self._call("evaluate", x=x, y=y)
+        wanted, rank = found["wanted"] > 0, found["rank"]
+        counted = float(wanted.sum())
+        top1, top3 = (float((wanted & (rank < best)).sum()) for best in (1, 3))
+        return Evaluation(float(found["loss"].sum(dtype=np.float64)), counted, counted, top1, top3)
 
     def save(self) -> Vector:
         """The weights, (n,) float32; treat as read-only."""

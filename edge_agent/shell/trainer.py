@@ -65,7 +65,7 @@ class TrainerProcess:
             UnavailableError: the process could not be started, or died.
             NightjarError: the session raised it in the process.
         """
-        errand = encode(Errand(task.assignment, task.model, task.texts, task.seed, task.personal))
+        errand = encode(Errand(task.assignment, task.model, task.source, task.seed, task.personal))
         with self._process() as process:
             try:
                 stopped, data = _converse(process, errand, task.residual, should_stop)

@@ -9,7 +9,6 @@ comes from the network.
 from __future__ import annotations
 
 import typing
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from edge_agent.core.training import TrainingStopped
 from edge_agent.ports import Model
 from edge_agent.session import Produced
+from models.source import Source
 from wire import errors
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.messages import Assignment
@@ -32,14 +32,14 @@ class Errand:
     Attributes:
         assignment: the coordinator's assignment.
         model: the base model, already on the device.
-        texts: the typed messages to train on.
+        source: the examples to train on.
         seed: random seed of the session.
         personal: file of the personal model; None if the device keeps none.
     """
 
     assignment: Assignment
     model: Model
-    texts: Sequence[str]
+    source: Source
     seed: int
     personal: Path | None = None
 

@@ -54,7 +54,7 @@ def main() -> None:
         del data
         residual = partial(_residual, pipe)
         task = SessionTask(
-            errand.assignment, errand.model, errand.texts, residual, errand.seed, personal=errand.personal
+            errand.assignment, errand.model, errand.source, residual, errand.seed, personal=errand.personal
         )
         load = partial(load_program, threads=threads)
         done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge_agent.ports import Program
-from edge_agent.session import batches_of
 from models.batches import Batches
 from models.configurations import configuration
 from models.corpora import Corpus
+from models.keyboard import batches_of
 from simulation.collect_updates import choose_clients
 from simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
 from wire.parameters import ParameterLayout, Vector

@@ -14,15 +14,19 @@ from coordinator.config import BrokerKind
 from coordinator.mqtt.broker import choose
 from edge_agent.keyboard.key import address
 from models.configurations import CONFIGURATIONS
+from models.folder import CLASSIFIERS
+from models.manifest import KEYBOARD
 from simulation.demo.by_phone import recall_by_phone
+from simulation.demo.classification import TASK, prepare_classification
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import DemoFleet
-from simulation.demo.keyboards import recall_by_version, spread
+from simulation.demo.keyboards import KeyboardRecall, recall_by_version, spread
 from simulation.demo.pictures import PICTURE, draw, recall_picture
-from simulation.demo.preparation import prepare
+from simulation.demo.preparation import PreparedRun, prepare
 from simulation.demo.processes import outcome, quiet_child, stopping
-from simulation.demo.replay import longest_run
-from simulation.demo.summary import REFUSED, result_of, summary_table
+from simulation.demo.reading import State
+from simulation.demo.replay import LongRun, longest_run
+from simulation.demo.summary import REFUSED, Result, result_of, summary_table
 from simulation.demo.watching import watch
 from wire.codec import NAMES
 from wire.errors import UnavailableError
@@ -31,8 +35,21 @@ from wire.errors import UnavailableError
 @click.command()
 @click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 500), help="Emulated phones.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
-@click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
-@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option(
+    "--task", default=KEYBOARD, show_default=True, type=click.Choice([KEYBOARD, TASK]), help="What is learned."
+)
+@click.option(
+    "--model",
+    default=None,
+    help=f"tiny; configuration: {', '.join(CONFIGURATIONS)}. Of a classification {CLASSIFIERS[0]}, or "
+    f"{', '.join(CLASSIFIERS[1:])}.",
+)
+@click.option(
+    "--corpus",
+    default="personas",
+    show_default=True,
+    help="personas, pydoc, or a TSV file (user, text); of a classification a folder (docs/your-own-model.md).",
+)
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
 @click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
 @click.option(
@@ -57,7 +74,8 @@ def demo(
     *,
     phones: int,
     rounds: int,
-    model: str,
+    task: str,
+    model: str | None,
     corpus: str,
     seed: int,
     codec: str,
@@ -72,12 +90,12 @@ def demo(
     leave: bool,
     as_json: bool,
 ) -> None:
-    """Train a keyboard model on emulated phones on this machine, and watch it."""
+    """Train a model on emulated phones on this machine, and watch it."""
     started = time.monotonic()
     settings = DemoSettings(
         phones=phones,
         rounds=rounds,
-        model=model,
+        model=model or ("tiny" if task == KEYBOARD else CLASSIFIERS[0]),
         corpus=corpus,
         seed=seed,
         codec=codec,
@@ -90,7 +108,7 @@ def demo(
     console = Console(stderr=as_json)
     long_run = longest_run() if replay else None
     choose(BrokerKind(broker))  # a broker that is missing is said before anything is prepared
-    prepared = prepare(settings, console)
+    prepared = (prepare if task == KEYBOARD else prepare_classification)(settings, console)
     fleet = DemoFleet(prepared, broker)
     with stopping(fleet.groups):
         fleet.start()
@@ -103,22 +121,18 @@ def demo(
             tick=lambda: fleet.check(console.print),
             long_run=long_run,
         )
-        newest = next(version for version in state["versions"] if version["version"] == state["task"]["version"])
-        with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
-            measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
-            by_phone = outcome(measuring, "recall by phone")
-            released = {each["version"]: each["manifest"] for each in state["versions"] if each["stage"] != REFUSED}
-            chosen = {version: released[version] for version in spread(sorted(released))}
-            replaying = child.submit(recall_by_version, prepared.folder, prepared.url, chosen)
-            keyboards = outcome(replaying, "recall of keyboards")
-            result = result_of(state, prepared, by_phone, keyboards, long_run, seconds=time.monotonic() - started)
-            drawing = child.submit(draw, prepared.folder / PICTURE, keyboards, result["shows"], long_run)
-            outcome(drawing, "drawing")
+        if task == KEYBOARD:
+            result, keyboards = _measured(state, prepared, long_run, started)
+        else:
+            result, keyboards = result_of(state, prepared, {}, None, seconds=time.monotonic() - started), None
         console.print(summary_table(result))
-        console.print(recall_picture(keyboards))
+        if keyboards is not None:
+            console.print(recall_picture(keyboards))
         if not leave:
-            keyboard = address(prepared.keyboard_url, prepared.phone_configs[0].parent / "data")
-            console.print(f"\nStatus page  {prepared.url}\nKeyboard     {keyboard}  (ctrl-C ends)\n", soft_wrap=True)
+            shown = f"\nStatus page  {prepared.url}"
+            if keyboards is not None:
+                shown += f"\nKeyboard     {address(prepared.keyboard_url, prepared.phone_configs[0].parent / 'data')}"
+            console.print(f"{shown}  (ctrl-C ends)\n", soft_wrap=True)
             _serve_until_interrupted(fleet, console)
     if as_json:
         click.echo(msgspec.json.encode(result))
@@ -134,6 +148,24 @@ def demo(
             f"the logs are in {prepared.folder}"
         )
         raise UnavailableError(msg)
+
+
+def _measured(
+    state: State, prepared: PreparedRun, long_run: LongRun | None, started_s: float
+) -> tuple[Result, KeyboardRecall]:
+    """Measure the phones' recall and their keyboards', and draw the picture."""
+    newest = next(version for version in state["versions"] if version["version"] == state["task"]["version"])
+    with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
+        measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
+        by_phone = outcome(measuring, "recall by phone")
+        released = {each["version"]: each["manifest"] for each in state["versions"] if each["stage"] != REFUSED}
+        chosen = {version: released[version] for version in spread(sorted(released))}
+        replaying = child.submit(recall_by_version, prepared.folder, prepared.url, chosen)
+        keyboards = outcome(replaying, "recall of keyboards")
+        result = result_of(state, prepared, by_phone, keyboards, long_run, seconds=time.monotonic() - started_s)
+        drawing = child.submit(draw, prepared.folder / PICTURE, keyboards, result["shows"], long_run)
+        outcome(drawing, "drawing")
+    return result, keyboards
 
 
 def _serve_until_interrupted(fleet: DemoFleet, console: Console) -> None:

@@ -66,11 +66,11 @@ class PreparedRun:
         coordinator_config: TOML file of the coordinator.
         phone_configs: TOML file of each phone.
         url: URL of the coordinator's page.
-        keyboard_url: URL of the first phone's keyboard.
+        keyboard_url: URL of the first phone's keyboard; empty if there is none.
         broker_port: the broker's port for phones.
         service_port: the broker's port for the coordinator; only with certificates.
         tls: folder of the servers' certificates; None for plain text.
-        trigram: recall of the trigram on the held-out text.
+        trigram: recall of the trigram on the held-out text; of a classification, share of the commonest classes.
         limit_s: time after which an unfinished run is given up.
     """
 
@@ -98,7 +98,7 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     shape = configuration(settings.model)
     defaults = DEFAULTS[shape.name]
     ports = free_ports(settings.port)
-    folder = _run_folder(settings)
+    folder = run_folder(settings)
     with console.status("reading the corpus"):
         corpus = corpora.load(
             settings.corpus,
@@ -165,7 +165,12 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     )
 
 
-def _run_folder(settings: DemoSettings) -> Path:
+def run_folder(settings: DemoSettings) -> Path:
+    """The folder of a run, created; older runs are removed.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
     if settings.folder is not None:
         folder = settings.folder
         try:

@@ -24,7 +24,7 @@ def result_of(
     state: State,
     prepared: PreparedRun,
     by_phone: dict[str, tuple[float, float]],
-    keyboards: KeyboardRecall,
+    keyboards: KeyboardRecall | None,
     long_run: LongRun | None = None,
     *,
     seconds: float,
@@ -35,7 +35,7 @@ def result_of(
         state: the coordinator's last state.
         prepared: the prepared run.
         by_phone: phone -> top-1 recall (before, after).
-        keyboards: recall by version, of the keyboard too.
+        keyboards: recall by version, of the keyboard too; None without keyboards.
         long_run: the recorded run that was shown beside it.
         seconds: wall time since the start of the command, preparation included.
     """
@@ -95,9 +95,7 @@ def summary_table(result: Result) -> Table:
     attempts = sum(result["dropouts"].values())
     dropouts = f"{attempts} attempt{'s' if attempts > 1 else ''}: {causes}" if causes else "none"
     median = result["report_bytes_median"] or 0
-    better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
-    keyboards = result["keyboard_recall"]
     for name, value in (
         ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
         ("versions", _versions(result)),
@@ -105,18 +103,9 @@ def summary_table(result: Result) -> Table:
         ("dropouts", dropouts),
         ("report size", f"{median:,} bytes (median) against {result['dense_bytes']:,} dense{ratio}"),
         ("total bytes", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
-        ("top-1 recall", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
-        ("top-3 recall", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
-        ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
-        (
-            "trigram baseline",
-            f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}\n{REFERENCE}",
-        ),
-        (
-            "keyboard",
-            f"top-1 {percent(keyboards['keyboard'][-1]['top1'])} with the fleet's model, "
-            f"{percent(keyboards['trigram_history']['top1'])} without",
-        ),
+        ("top-1", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
+        ("top-3", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
+        *_keyboards(result),
         *_long_run(result["long_run"]),
         ("what this shows", result["shows"]),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
@@ -127,6 +116,23 @@ def summary_table(result: Result) -> Table:
     ):
         table.add_row(name, value)
     return table
+
+
+def _keyboards(result: Result) -> list[tuple[str, str]]:
+    keyboards, reference = result["keyboard_recall"], f"top-1 {percent(result['trigram_top1'])}"
+    reference += f", top-3 {percent(result['trigram_top3'])}"
+    if keyboards is None:
+        return [("commonest class", reference)]
+    better, worse = result["phones_better"], result["phones_worse"]
+    return [
+        ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
+        ("trigram baseline", f"{reference}\n{REFERENCE}"),
+        (
+            "keyboard",
+            f"top-1 {percent(keyboards['keyboard'][-1]['top1'])} with the fleet's model, "
+            f"{percent(keyboards['trigram_history']['top1'])} without",
+        ),
+    ]
 
 
 def _reports(result: Result) -> str:

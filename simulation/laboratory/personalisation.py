@@ -32,12 +32,12 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
+from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
 from edge_agent.core.training import TrainingStopped, evaluate, train
 from edge_agent.ports import Evaluation, Program
-from edge_agent.session import batches_of
 from models.batches import Batches
 from models.configurations import configuration
+from models.keyboard import batches_of, held_out
 from simulation.laboratory.clients import kept, own_weights
 from simulation.laboratory.experiment import PRIVATE
 from simulation.laboratory.training import Prepared

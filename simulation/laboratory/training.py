@@ -26,9 +26,7 @@ from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
 from coordinator.rounds.selection import sample
-from edge_agent.core.personalisation import held_out
 from edge_agent.ports import Program
-from edge_agent.session import batches_of
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
 from models.batches import Batches, pack
@@ -36,6 +34,7 @@ from models.configurations import configuration
 from models.corpora import Corpus
 from models.export import export_program
 from models.initial import initial_weights
+from models.keyboard import batches_of, held_out
 from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
 from simulation.laboratory.clients import Reported, as_read, remove_old

@@ -13,6 +13,8 @@ from edge_agent.core.secure_sum import Tools
 from edge_agent.core.summing import SumRequest, SumStep, advance
 from edge_agent.ports import Job, Model
 from host.primitives import EnrolledKey, LibraryPrimitives
+from models.manifest import KEYBOARD
+from models.source import Source
 from wire.identifiers import Sha256
 
 
@@ -41,9 +43,13 @@ class FixedExamples:
         """Number of messages."""
         return len(self.kept)
 
-    def texts(self) -> list[str]:
+    def source(self) -> Source:
         """All messages."""
-        return list(self.kept)
+        return Source(self.kept)
+
+    def task_types(self) -> tuple[str, ...]:
+        """The only task type that learns from messages."""
+        return (KEYBOARD,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,3 +105,36 @@ def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
             wait_for(lambda: "committed" in fetch(f"{url}/"), [coordinator, phones])
     print(f"a committed round after {took_s:.0f} s")
     assert "Traceback" not in coordinator.log.read_text() + phones.log.read_text()
+
+
+def test_the_page_on_a_model_of_ones_own_leads_to_a_committed_round(tmp_path):
+    text = (ROOT / "docs" / "your-own-model.md").read_text()
+    port, page, broker = free_ports(3)
+    written = re.findall(r"```(toml|python|sh)\n(.*?)```", text, re.DOTALL)
+    assert [kind for kind, _ in written] == ["toml", "python", "toml", "sh"]
+    (_, package), (_, program), (_, settings), (_, commands) = written
+    assert len(program.splitlines()) <= 60
+    (tmp_path / "pyproject.toml").write_text(package)
+    (tmp_path / "temperatures.py").write_text(program)
+    (tmp_path / "coordinator.toml").write_text(settings)
+    environment = {
+        **os.environ,
+        "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "NIGHTJAR_PORT": str(port),
+        "NIGHTJAR_PAGE_PORT": str(page),
+        "NIGHTJAR_BROKER_PORT": str(broker),
+    }
+    began_s = time.monotonic()
+    with Terminal(tmp_path, commands.replace("8081", str(page)) + "\nwait", environment) as terminal:
+        url = f"http://127.0.0.1:{page}"
+        while not json.loads(fetch(f"{url}/api/v1/counters") or "{}").get("rounds_committed", 0):
+            assert terminal.process.poll() is None, terminal.log.read_text()[-3000:]
+            assert time.monotonic() - began_s < MINUTES_S, terminal.log.read_text()[-3000:]
+            time.sleep(0.5)
+        shown = fetch(f"{url}/tasks/temperatures")
+    assert "<dt>Task type</dt><dd>temperatures: within 1 °C, within 3 °C</dd>" in shown
+    assert "Cannot take part" not in shown
+    log = terminal.log.read_text()
+    assert "task type temperatures: temperatures 1.0" in log
+    assert "Traceback" not in log

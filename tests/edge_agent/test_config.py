@@ -74,6 +74,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             maximum_messages = 10
             maximum_age_days = 2
             forbidden_words = ["zyzzyva"]
+            examples = "rows"
             [keyboard]
             enabled = true
             port = 0

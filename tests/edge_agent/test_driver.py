@@ -256,7 +256,7 @@ def test_no_words_in_the_vocabulary_still_train_and_no_message_at_all_is_ineligi
     phone.driver.begin()
     phone.pass_time(1)
     assert phone.state == "ineligible"
-    assert phone.transport.of("status")[-1].reason == "nothing typed yet"
+    assert phone.transport.of("status")[-1].reason == "no examples yet"
     phone.database.add("zebra")
     phone.pass_time(1)
     assert phone.state == "settling"

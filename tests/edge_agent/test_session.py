@@ -5,12 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_agent.core.personalisation import SHARES, held_out
+from edge_agent.core.personalisation import SHARES
 from edge_agent.core.training import TrainingStopped
 from edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
+from models.keyboard import held_out
+from models.manifest import Artifact
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
 from wire import frame
 from wire.codec import codec_for
@@ -78,7 +80,7 @@ def test_a_learning_rate_that_explodes_is_a_stop_and_no_report(desk, exported):
 
 def test_no_typed_word_is_in_a_report(desk, exported):
     made = run(desk, exported)
-    texts = desk.examples.texts()
+    texts = desk.examples.source().texts
     assert not any(text.encode() in made.report.frame for text in texts)
 
 
@@ -104,7 +106,7 @@ def test_a_session_that_is_asked_to_look_says_how_well_it_foresaw_before_and_aft
     report = frame.decode(made.report.frame)
     looked = report.evaluation
     assert dataclasses.astuple(looked) == pytest.approx(dataclasses.astuple(made.evaluation), rel=1e-6)
-    _, kept = held_out(desk.examples.texts(), 0.3)
+    _, kept = held_out(desk.examples.source().texts, 0.3)
     assert 0 < looked.counted <= 6 * len(kept)
     # Held-out messages are not trained on: each is six words and an end.
     assert report.num_examples == 7 * (80 - len(kept))
@@ -124,7 +126,7 @@ def test_a_session_that_is_only_to_try_the_model_reports_figures_and_no_update(d
         looked.top3_after,
         looked.loss_after,
     )
-    _, kept = held_out(desk.examples.texts(), 0.3)
+    _, kept = held_out(desk.examples.source().texts, 0.3)
     assert report.num_examples == 7 * len(kept)
     assert (made.report.residual, made.report.carried) == (None, None)
 

@@ -10,10 +10,10 @@ import pytest
 from coordinator.learning.device_metrics import tally
 from coordinator.versions.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
 from edge_agent.core.training import evaluate
-from edge_agent.session import batches_of
 from edge_agent.shell.tflite import load_program
 from models.configurations import CONFIGURATIONS
 from models.corpora.personas import personas
+from models.keyboard import batches_of
 from models.vocabulary import Vocabulary
 from simulation.warm_start import warm_up, warm_up_batches
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture

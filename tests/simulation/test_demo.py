@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
@@ -42,6 +43,21 @@ def test_rounds_commit_and_recall_rises_and_no_typed_message_is_kept_on_mosquitt
 @pytest.mark.long
 def test_rounds_commit_and_recall_rises_and_no_typed_message_is_kept_on_the_embedded_broker(run_folder):
     check_a_run(run_folder, "embedded", "amqtt")
+
+
+@pytest.mark.long
+def test_phones_classify_the_rows_of_a_folder(tmp_path, run_folder, mosquitto):
+    generator = np.random.default_rng(1)
+    y = generator.integers(0, 3, 300)
+    x = generator.normal(0, 3, (3, 8))[y] + generator.normal(0, 0.5, (300, 8))
+    np.savez(tmp_path / "rows.npz", x=x, y=np.array(["red", "green", "blue"])[y])
+    options = ["--task", "classification", "--corpus", str(tmp_path), "--model", "logistic", "--broker", mosquitto]
+    done = demo(*options, "--phones", "3", "--rounds", "2", "--folder", str(run_folder), "--exit", "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result.keys() >= KEYS
+    assert result["rounds_committed"] == 2
+    assert result["top1_final"] > max(result["top1_initial"], 0.6)
 
 
 def check_a_run(run_folder, broker, name):

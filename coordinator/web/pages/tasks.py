@@ -10,6 +10,7 @@ from msgspec import Meta
 from werkzeug.wrappers import Response
 
 from coordinator.learning.privacy.ledger import explain
+from coordinator.rounds.selection import lackers
 from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.settings import Count, Name, TaskSettings
 from coordinator.web import asking
@@ -19,6 +20,8 @@ from coordinator.web.documents import Nothing, Why
 from coordinator.web.operating import operate
 from coordinator.web.pages.site import Site
 from coordinator.web.task_views import task_row, task_rows
+from models.manifest import KEYBOARD
+from models.task_types import usable
 from wire.messages import Work
 
 ROUNDS_SHOWN = 10
@@ -55,9 +58,13 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
             row = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
+            base = None if row.version is None else view.version(row.version)
+        kind = KEYBOARD if base is None else site.manifest(base.manifest).task_type
         ledger = record.ledger()
         privacy = [] if ledger is None else explain(ledger)
         shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
+        figures = ", ".join(usable()[kind].figures) if kind in usable() else "no plug-in here"
+        shown |= {"task_type": f"{kind}: {figures}", "lack": lackers(kind, site.census.now().task_types)}
         return render_template("task.html", task=row, **shown)
 
     @blueprint.post("/tasks")

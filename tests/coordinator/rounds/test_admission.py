@@ -105,9 +105,21 @@ def test_who_works_or_waits_for_a_task_stays_with_it_even_if_another_needs_it_mo
 
 
 @pytest.mark.parametrize(
+    ("offered", "detail"),
+    [
+        ("classification", "it has no plug-in for the task type keyboard"),
+        ("keyboard:labels-missing", "its examples cannot be used: labels-missing"),
+    ],
+)
+def test_a_device_without_plug_in_or_usable_examples_is_not_selected(offered, detail):
+    changed = replace(OFFER, task_types=(offered,))
+    assert chosen(Candidate(opened(1, "words"), gate()), offer=changed) == detail
+
+
+@pytest.mark.parametrize(
     ("wanted", "offer", "detail"),
     [
-        ({"minimum": 9}, {}, "9 stored messages are needed, the device has 5"),
+        ({"minimum": 9}, {}, "9 examples are needed, the device has 5"),
         ({"minimum_agent_version": "0.3.0"}, {}, "this task needs agent 0.3.0 or newer, got 0.2.0"),
         ({"emulated": True}, {}, "only emulated phones are wanted"),
         ({"emulated": False}, {"emulated": True}, "only real phones are wanted"),

@@ -183,6 +183,17 @@ def test_a_task_is_made_on_its_page_and_stands_there(service):
     assert browser.post("/tasks", data={**wanted, "goal": "0"}, headers=OURS).status_code == 422
 
 
+def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(service):
+    browser, _ = log_in(service)
+    with service.database.transaction() as tx:
+        for device, offered in ((A, "classification"), (B, "keyboard:labels-missing")):
+            tx.save_lease(Lease(device=device, task_types=offered))
+    page = browser.get("/tasks/keyboard").text
+    assert "<dd>keyboard: top-1 recall, top-3 recall</dd>" in page
+    assert "1: it has no plug-in for the task type keyboard" in page
+    assert "1: its examples cannot be used: labels-missing" in page
+
+
 def test_a_blocked_device_is_said_with_its_reason(service):
     browser, _ = log_in(service, Role.OPERATOR)
     browser.post("/devices/a/block", data={"reason": "<odd>"}, headers=OURS)

@@ -1,7 +1,8 @@
 import pytest
 
-from edge_agent.core.personalisation import ENOUGH_WORDS, better, held_out
+from edge_agent.core.personalisation import ENOUGH_WORDS, better
 from edge_agent.ports import Evaluation
+from models.keyboard import held_out
 
 TEXTS = [f"message {i}" for i in range(1000)]
 

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from edge_agent.session import batches_of
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.tflite import load_program, runtime_name
+from models.keyboard import batches_of
 from models.vocabulary import BOS, FIRST_WORD, PAD, Vocabulary
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.parameters import weights_from_bytes

@@ -15,6 +15,7 @@ from edge_agent.session import Produced, SessionTask, in_this_process
 from edge_agent.shell.tflite import load_program
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trainer_messages import Errand, decode_errand, encode, error_of, fault_of
+from models.source import Source
 from tests.edge_agent.fakes import assignment
 from wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
@@ -32,13 +33,13 @@ def task(exported):
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
     codec = CodecChoice(density=0.02, error_feedback=True)
     return SessionTask(
-        assignment(exported.model, 5, plan=plan, codec=codec), exported.model, texts, no_residual, seed=3
+        assignment(exported.model, 5, plan=plan, codec=codec), exported.model, Source(texts), no_residual, seed=3
     )
 
 
 def with_plan(task, plan):
     asked = assignment(task.model, 5, plan=plan)
-    return SessionTask(asked, task.model, task.texts, no_residual, task.seed)
+    return SessionTask(asked, task.model, task.source, no_residual, task.seed)
 
 
 def never():
@@ -68,7 +69,7 @@ def leave_other_children_alone():
 
 
 def test_an_errand_survives_the_pipe(task):
-    errand = Errand(task.assignment, task.model, task.texts, 2**63 - 1)
+    errand = Errand(task.assignment, task.model, task.source, 2**63 - 1)
     assert decode_errand(encode(errand)) == errand
 
 
@@ -144,9 +145,9 @@ def test_a_process_that_is_killed_is_an_unavailable_trainer(task):
 def test_a_fault_comes_back_as_what_it_was(task):
     asked = assignment(task.model, 5, codec=CodecChoice(name="none-such"))
     with pytest.raises(RemoteProtocolError) as here:
-        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.texts, no_residual, 1), never)
+        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.source, no_residual, 1), never)
     with pytest.raises(RemoteProtocolError) as there:
-        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.texts, no_residual, 1), never)
+        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.source, no_residual, 1), never)
     assert (str(there.value), there.value.code) == (str(here.value), here.value.code)
 
 

@@ -1,0 +1,131 @@
+"""Gradients in operations that TFLite has, for operations whose own gradients it lacks.
+
+TensorFlow's gradients of a convolution, of pooling and of ReLU are operations that no TFLite runtime has. Here each is
+the gradient of an equal graph of slices, maxima and matrix products, which lower. The forward operation stays what it
+was. A window is cut out by its shifts, as in the im2col of Chellapilla et al. 2006, "High performance convolutional
+neural networks for document processing": all values at one place of the window are one slice of the padded input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+import tensorflow as tf
+
+from models.cells import Tensor
+from wire.errors import ConfigError
+
+_LOWEST = -3.0e38
+"""Padding of a maximum: near the smallest float32."""
+
+
+def _relu(op: Any) -> Tensor:
+    return tf.maximum(op.inputs[0], 0.0)
+
+
+def _reciprocal_root(op: Any) -> Tensor:
+    return 1.0 / tf.sqrt(op.inputs[0])
+
+
+def _convolution(op: Any) -> Tensor:
+    x, kernel = op.inputs
+    if op.get_attr("data_format") != b"NHWC" or list(op.get_attr("dilations")) != [1, 1, 1, 1]:
+        msg = f"{op.name}: expected a convolution of NHWC images without dilation"
+        raise ConfigError(msg)
+    height, width, channels, filters = kernel.shape
+    if channels != x.shape[3]:
+        msg = f"{op.name}: expected a convolution over all channels, not in groups"
+        raise ConfigError(msg)
+    columns = tf.concat(list(_shifts(op, (height, width), 0.0)), 1)
+    return tf.matmul(columns, tf.reshape(kernel, [-1, filters]))
+
+
+def _maximum(op: Any) -> Tensor:
+    first, *others = _shifts(op, op.get_attr("ksize")[1:3], _LOWEST)
+    for other in others:
+        first = tf.maximum(first, other)
+    return first
+
+
+def _mean(op: Any) -> Tensor:
+    if op.get_attr("padding") != b"VALID":
+        msg = f"{op.name}: expected padding='valid', because the edges of a padded mean have fewer values"
+        raise ConfigError(msg)
+    parts = list(_shifts(op, op.get_attr("ksize")[1:3], 0.0))
+    return tf.add_n(parts) / float(len(parts))
+
+
+def _cut(op: Any) -> Tensor:
+    x, *bounds = op.inputs
+    begins, ends, strides = ([int(each) for each in tf.get_static_value(bound)] for bound in bounds)
+    if set(strides) != {1} or op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
+        msg = f"{op.name}: cut with tf.split or tf.unstack, or with a stride of 1"
+        raise ConfigError(msg)
+    masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
+    starts, sizes = [0] * len(x.shape), [int(size) for size in x.shape]
+    for i, (begin, end, size) in enumerate(zip(begins, ends, x.shape, strict=False)):
+        free_begin, free_end, single = (mask >> i & 1 for mask in masks)
+        starts[i] = 0 if free_begin else begin % size
+        stop = size if free_end else min(end if end >= 0 else end + size, size)
+        sizes[i] = 1 if single else stop - starts[i]
+    return tf.slice(x, starts, sizes)
+
+
+def _shifts(op: Any, window: tuple[int, int], padding: float) -> Iterator[Tensor]:
+    """The values at each place of the window, for all places of the window in all images.
+
+    Yields:
+        (B * output rows * output columns, channels) for each place.
+    """
+    x, strides = op.inputs[0], op.get_attr("strides")[1:3]
+    batch, *sizes, channels = x.shape
+    pads, outs = [], []
+    for size, length, stride in zip(sizes, window, strides, strict=True):
+        out = -(-size // stride) if op.get_attr("padding") == b"SAME" else (size - length) // stride + 1
+        before = max((out - 1) * stride + length - size, 0) // 2 if op.get_attr("padding") == b"SAME" else 0
+        # Every shift is cut to a multiple of the stride, so that it can be reshaped instead of sliced with strides.
+        pads.append((before, max(length - 1 + stride * out - size - before, 0)))
+        outs.append(out)
+    padded = tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=padding)
+    rows, columns = outs
+    for i in range(window[0]):
+        for j in range(window[1]):
+            part = tf.slice(padded, [0, i, j, 0], [batch, strides[0] * rows, strides[1] * columns, channels])
+            part = _every(part, batch * rows, strides[0], strides[1] * columns * channels)
+            yield tf.reshape(_every(part, batch * rows * columns, strides[1], channels), [-1, channels])
+
+
+def _every(x: Tensor, count: int, stride: int, length: int) -> Tensor:
+    """The first of every ``stride`` pieces of ``length`` values: (count, 1, length)."""
+    return tf.slice(tf.reshape(x, [count, stride, length]), [0, 0, 0], [count, 1, length])
+
+
+_EQUALS: Mapping[str, Callable[[Any], Tensor]] = {
+    "Relu": _relu,
+    "Rsqrt": _reciprocal_root,
+    "Conv2D": _convolution,
+    "MaxPool": _maximum,
+    "AvgPool": _mean,
+    "StridedSlice": _cut,
+}
+"""Operation -> an equal graph with a gradient that lowers."""
+
+
+def _register(name: str, equal: Callable[[Any], Tensor]) -> None:
+    def gradient(op: Any, slope: Tensor) -> list[Tensor]:
+        outcome = tf.reshape(equal(op), op.outputs[0].shape)
+        return cast("list[Tensor]", tf.gradients(outcome, list(op.inputs), slope))
+
+    tf.RegisterGradient(f"Nightjar{name}")(gradient)
+
+
+for _name, _equal in _EQUALS.items():
+    _register(_name, _equal)
+
+
+def lowerable_gradients() -> AbstractContextManager[None]:
+    """A context in which the graph under construction gets gradients that lower; for :func:`tf.gradients`."""
+    graph = tf.compat.v1.get_default_graph()
+    return cast("AbstractContextManager[None]", graph.gradient_override_map({n: f"Nightjar{n}" for n in _EQUALS}))

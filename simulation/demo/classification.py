@@ -1,0 +1,107 @@
+"""Prepares a demo of phones that classify the rows or images of a folder, which is divided among them at random.
+
+Every fifth example, at most 2,000, is held out on the coordinator. The heavy step runs in a child process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from coordinator.enrolment.tls_files import FOLDER
+from models.classification import Classification
+from models.folder import CLASSIFIERS
+from models.ngram import NgramRecall
+from simulation.demo.configuration import LOOPBACK, DemoSettings, coordinator_table, free_ports, phone_table, write_toml
+from simulation.demo.defaults import DEFAULTS
+from simulation.demo.preparation import PreparedRun, run_folder
+from simulation.demo.processes import outcome, quiet_child
+from simulation.demo.trust import enrol_phones
+from wire.errors import ConfigError
+
+TASK = "classification"
+HELD_OUT, EXAMPLES = "held_out.npz", "examples.npz"
+HELD_OUT_EVERY, MOST_HELD_OUT = 5, 2_000
+PLAN = {"learning_rate": 0.1, "max_steps": 60}
+"""Random weights: a rate of 1, as after a warm start, diverges. An accelerated day has no time for more steps."""
+
+
+def prepare_classification(settings: DemoSettings, console: Console) -> PreparedRun:
+    """Prepare a run; progress is printed.
+
+    Raises:
+        ConfigError: an option, the examples or a port cannot be used.
+        UnavailableError: a child process died.
+    """
+    if settings.model not in CLASSIFIERS:
+        msg = f"--model of a classification: expected {', '.join(CLASSIFIERS)}, got {settings.model!r}"
+        raise ConfigError(msg)
+    with console.status("reading the examples"):
+        x, labels = Classification().read(Path(settings.corpus))
+    order = np.random.default_rng(settings.seed).permutation(len(x))
+    held, typed = order[::HELD_OUT_EVERY][:MOST_HELD_OUT], np.delete(order, np.s_[::HELD_OUT_EVERY])
+    if len(typed) < settings.phones:
+        msg = f"--corpus {settings.corpus}: expected examples for {settings.phones} phones, got {len(x)}"
+        raise ConfigError(msg)
+    defaults, ports, folder = (
+        DEFAULTS["tiny" if settings.model in ("logistic", "2nn") else "gboard"],
+        free_ports(settings.port),
+        run_folder(settings),
+    )
+    y = np.array(labels)
+    np.savez(folder / HELD_OUT, x=x[held], y=y[held])
+    with (
+        console.status(f"exporting model {settings.model} to TFLite"),
+        quiet_child(folder / "logs" / "preparation.log") as child,
+    ):
+        outcome(
+            child.submit(_export, settings.model, Path(settings.corpus), folder / "model", settings.seed), "the export"
+        )
+    commonest = [count / len(held) for _, count in Counter(y[held].tolist()).most_common(3)]
+    baseline = NgramRecall(commonest[0], sum(commonest), len(held))
+    coordinator = coordinator_table(settings, defaults, ports, baseline)
+    coordinator["task"] |= {"name": TASK, "evaluation_text": HELD_OUT, "plan": PLAN}
+    coordinator["task"]["baseline"]["label"] = "commonest class"
+    configs = []
+    for number in range(settings.phones):
+        table = phone_table(settings, number, ports, 86_400 / (settings.day_s or defaults.day_s))
+        del table["emulator"]["messages"]
+        table |= {"keyboard": {"enabled": False}, "store": {"examples": EXAMPLES}}
+        home = folder / table["device"]
+        home.mkdir()
+        mine = typed[number :: settings.phones]
+        np.savez(home / EXAMPLES, x=x[mine], y=y[mine])
+        configs.append(write_toml(home / "agent.toml", table))
+    console.print(
+        f"{settings.corpus}: {len(x):,} examples of shape {x.shape[1:]}, {len(set(labels))} classes, "
+        f"{len(held):,} held out; the commonest class makes {100 * baseline.top1:.1f} %",
+        highlight=False,
+        soft_wrap=True,
+    )
+    coordinator_config = write_toml(folder / "coordinator.toml", coordinator)
+    if not settings.plain:
+        with console.status("making certificates"):
+            enrol_phones(coordinator_config, {path.parent.name: path.parent / "data" for path in configs})
+    return PreparedRun(
+        settings=settings,
+        folder=folder,
+        corpus_name=settings.corpus,
+        coordinator_config=coordinator_config,
+        phone_configs=tuple(configs),
+        url=f"http://{LOOPBACK}:{ports.page}",
+        keyboard_url="",
+        broker_port=ports.broker,
+        trigram=baseline,
+        limit_s=defaults.round_limit_s * settings.rounds + 120,
+        service_port=ports.service,
+        tls=None if settings.plain else folder / coordinator["data_dir"] / FOLDER,
+    )
+
+
+def _export(model: str, examples: Path, out: Path, seed: int) -> None:
+    from models.classifiers import export_classifier  # loads TensorFlow
+
+    export_classifier(model, examples, out, seed)
