@@ -12,7 +12,6 @@ from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
 from models.keyboard import held_out
-from models.manifest import Artifact
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
 from wire import frame
 from wire.codec import codec_for
