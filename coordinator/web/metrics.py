@@ -82,7 +82,9 @@ EXPIRES_SOON_S = 10 * 86400.0
 """Devices renew a certificate of 90 days when 30 are left: with fewer than ten, something keeps them from it."""
 
 
-def render(repository: Database, task: str, troubles: list[str], census: Census, expiring: int, *, leads: bool) -> bytes:
+def render(
+    repository: Database, task: str, troubles: list[str], census: Census, expiring: int, *, leads: bool
+) -> bytes:
     """Render the metrics page.
 
     Args:
