@@ -34,6 +34,7 @@ _FACTS = {
     "last_round": "last round that counted a report",
     "agent_round": "the same before it had this agent",
     "rounds_counted": "rounds that counted a report",
+    "task_types": "task types",
     "blocked": "blocked because",
     "refusals": "unusable reports",
     "barred_until_s": "not selected until",
