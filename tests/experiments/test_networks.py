@@ -6,6 +6,8 @@ import pytest
 from experiments.data_sets import Examples
 from experiments.networks import dense, lenet_5, resnet_8, softmax
 
+pytestmark = pytest.mark.tensorflow  # some pages train with it
+
 RNG = np.random.default_rng(5)
 Y = np.array([0, 3, 3, 1, 2, 0])
 

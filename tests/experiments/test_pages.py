@@ -14,6 +14,8 @@ from experiments import __main__, record
 from experiments.__main__ import PAGES, main
 from experiments.frame import Form, Request, Row, row, run_page
 
+pytestmark = pytest.mark.tensorflow  # some pages train with it
+
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
