@@ -87,7 +87,7 @@ class Measuring:
         if manifest.task_type == KEYBOARD:
             return self._keyboard(manifest, weights, path)
         # Versions of one model differ in what does not matter here.
-        shape = replace(manifest, version=0, weights=manifest.program, transfers=(), mask=None)
+        shape = replace(manifest, version=0, weights=manifest.program, transfers=(), bases=None)
         batches = self._rows(path, shape.encode(), self._read(manifest.vocabulary.sha256))
         return measure_program(self._read(manifest.program.sha256), manifest.layout, weights, batches)
 
