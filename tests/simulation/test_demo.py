@@ -45,6 +45,7 @@ def test_rounds_commit_and_recall_rises_and_no_typed_message_is_kept_on_the_embe
     check_a_run(run_folder, "embedded", "amqtt")
 
 
+@pytest.mark.xdist_group("tests/simulation/test_demo.py")  # its ports are those of the other demos
 @pytest.mark.long
 def test_phones_classify_the_rows_of_a_folder(tmp_path, run_folder, mosquitto):
     generator = np.random.default_rng(1)
