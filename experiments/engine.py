@@ -318,6 +318,21 @@ Study = Callable[[Federation, int, int], Played]
 """(federation, seed, rounds) -> how the training went."""
 
 
+def playing(make: Callable[[Federation], Advance], cohort: int | None = 10, *, every: int = 4) -> Study:
+    """A study that plays an algorithm from its start.
+
+    Args:
+        make: federation -> the algorithm.
+        cohort: clients a round; None takes all.
+        every: rounds between measurements.
+    """
+
+    def played(federation: Federation, seed: int, rounds: int) -> Played:
+        return play(federation, make(federation), seed, rounds, cohort or len(federation.clients), every=every)
+
+    return played
+
+
 def study(
     request: Request,
     name: str,

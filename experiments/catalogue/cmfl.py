@@ -15,19 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES
-from experiments.engine import (
-    Advance,
-    Chosen,
-    Federation,
-    Plan,
-    Played,
-    Study,
-    descend,
-    play,
-    sizes,
-    study,
-    weighted_mean,
-)
+from experiments.engine import Advance, Chosen, Federation, Plan, Study, descend, playing, sizes, study, weighted_mean
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -66,10 +54,7 @@ def run(request: Request) -> list[Row]:
     plan = Plan(rate=0.02, batch=20)
 
     def method(threshold: float) -> Study:
-        def played(federation: Federation, seed: int, rounds: int) -> Played:
-            return play(federation, cmfl(federation, plan, threshold), seed, rounds, 10, every=4)
-
-        return played
+        return playing(lambda federation: cmfl(federation, plan, threshold))
 
     methods = {"CMFL, 0.5": method(0.5), "CMFL, 0.6": method(0.6), "FedAvg": method(0.0)}
     return [study(request, "CMFL", methods, plan, cost="byte")]

@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
 from experiments.data_sets import Examples
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, Study, play, study
+from experiments.engine import Advance, Chosen, Federation, Plan, Study, playing, study
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -94,10 +94,7 @@ def run(request: Request) -> list[Row]:
     plan = Plan(rate=0.1, batch=20)
 
     def method(*, dense: bool) -> Study:
-        def played(federation: Federation, seed: int, rounds: int) -> Played:
-            return play(federation, dgc(federation, plan, dense=dense), seed, rounds, len(federation.clients), every=10)
-
-        return played
+        return playing(lambda federation: dgc(federation, plan, dense=dense), cohort=None, every=10)
 
     methods = {"DGC": method(dense=False), "dense": method(dense=True)}
     return [study(request, "DGC, 1 %", methods, plan, rounds=(20, 500, 1500), cost="byte")]

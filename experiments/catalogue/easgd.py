@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play, study
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -59,17 +59,15 @@ def run(request: Request) -> list[Row]:
     """EASGD beside FedAvg, both with all clients and equally many steps."""
     plan = Plan(rate=0.02, batch=20, steps=20)
 
-    def ours(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, easgd(federation, plan, 0.9), seed, rounds, len(federation.clients), every=4)
-
-    def fedavg(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, averaging(federation, plan), seed, rounds, len(federation.clients), every=4)
-
+    methods = {
+        "EASGD": playing(lambda federation: easgd(federation, plan, 0.9), cohort=None),
+        "FedAvg": playing(lambda federation: averaging(federation, plan), cohort=None),
+    }
     return [
         study(
             request,
             f"EASGD, {world}",
-            {"EASGD": ours, "FedAvg": fedavg},
+            methods,
             plan,
             rounds=(4, 100, 300),
             federation=federation,

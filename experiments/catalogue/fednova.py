@@ -17,19 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import (
-    Advance,
-    Chosen,
-    Federation,
-    Plan,
-    Played,
-    Study,
-    descend,
-    play,
-    sizes,
-    study,
-    weighted_mean,
-)
+from experiments.engine import Advance, Chosen, Federation, Plan, Study, descend, playing, sizes, study, weighted_mean
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -72,10 +60,7 @@ def run(request: Request) -> list[Row]:
     plan = Plan(rate=0.02, batch=20)
 
     def method(*, normalise: bool) -> Study:
-        def played(federation: Federation, seed: int, rounds: int) -> Played:
-            return play(federation, unequal(federation, plan, normalise=normalise), seed, rounds, 10, every=4)
-
-        return played
+        return playing(lambda federation: unequal(federation, plan, normalise=normalise))
 
     methods = {"FedNova": method(normalise=True), "FedAvg": method(normalise=False)}
     return [study(request, "FedNova, unequal steps", methods, plan)]

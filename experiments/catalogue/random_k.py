@@ -25,6 +25,7 @@ from experiments.engine import (
     averaging,
     descend,
     play,
+    playing,
     sizes,
     study,
     weighted_mean,
@@ -78,10 +79,7 @@ def run(request: Request) -> list[Row]:
     plan = Plan(rate=0.02, batch=20)
 
     def method(*, top: bool) -> Study:
-        def played(federation: Federation, seed: int, rounds: int) -> Played:
-            return play(federation, compressed(federation, plan, top=top), seed, rounds, 10, every=4)
-
-        return played
+        return playing(lambda federation: compressed(federation, plan, top=top))
 
     def dense(federation: Federation, seed: int, rounds: int) -> Played:
         inner = averaging(federation, plan)

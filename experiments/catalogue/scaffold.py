@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, Played, averaging, descend, play, study
+from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -69,16 +69,11 @@ def run(request: Request) -> list[Row]:
     """SCAFFOLD beside FedAvg and FedProx on clients that differ."""
     plan = Plan(rate=0.02, batch=20, epochs=5)
 
-    def ours(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, scaffold(federation, plan), seed, rounds, 10, every=4)
-
-    def fedavg(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, averaging(federation, plan), seed, rounds, 10, every=4)
-
-    def fedprox(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, averaging(federation, plan, proximal=0.1), seed, rounds, 10, every=4)
-
-    methods = {"SCAFFOLD": ours, "FedAvg": fedavg, "FedProx": fedprox}
+    methods = {
+        "SCAFFOLD": playing(lambda federation: scaffold(federation, plan)),
+        "FedAvg": playing(lambda federation: averaging(federation, plan)),
+        "FedProx": playing(lambda federation: averaging(federation, plan, proximal=0.1)),
+    }
     return [study(request, "SCAFFOLD", methods, plan, rounds=(3, 100, 300))]
 
 

@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
+from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play, study
+from experiments.frame import Request, Row
 from wire.parameters import Vector
 
 SENDING_S = 2.0
+Select = Callable[[int, np.random.Generator], Chosen]
+"""(round, rng) -> clients."""
 Learned = Callable[[Chosen, Vector], None]
 """Told of the clients of a round and the weights that they began with."""
+Selection = Callable[[Federation, Plan, int, int, int], tuple[Select, Learned]]
+"""(federation, plan, seed, cohort, rounds) -> how clients are selected, and what learns from them."""
 
 
 def round_times(federation: Federation, plan: Plan, seed: int) -> list[float]:
@@ -29,7 +34,7 @@ def play_selected(
     rounds: int,
     cohort: int,
     horizon_s: float,
-    select: Callable[[int, np.random.Generator], Chosen] | None = None,
+    select: Select | None = None,
     learned: Learned | None = None,
 ) -> Played:
     """FedAvg with a selection, until so many simulated seconds are spent.
@@ -57,3 +62,18 @@ def play_selected(
 def slowest(times: Sequence[float], chosen: Chosen) -> float:
     """Seconds of the round."""
     return max(times[each] for each in chosen)
+
+
+def beside_uniform(request: Request, name: str, selection: Selection) -> Row:
+    """A selection beside a uniform draw of six clients, in equally many simulated seconds."""
+    plan, cohort = Plan(rate=0.02, batch=20), 6
+    horizon_s = request.pick(50.0, 2000.0, 6000.0)
+
+    def ours(federation: Federation, seed: int, rounds: int) -> Played:
+        select, learned = selection(federation, plan, seed, cohort, rounds)
+        return play_selected(federation, plan, seed, rounds, cohort, horizon_s, select, learned)
+
+    def uniform(federation: Federation, seed: int, rounds: int) -> Played:
+        return play_selected(federation, plan, seed, rounds, cohort, horizon_s)
+
+    return study(request, name, {name: ours, "uniform": uniform}, plan, rounds=(10, 600, 1800), cost="second")

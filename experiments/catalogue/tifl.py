@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.catalogue.selecting import Learned, play_selected, round_times
-from experiments.engine import Chosen, Federation, Plan, Played, study
+from experiments.catalogue.selecting import Learned, beside_uniform, round_times
+from experiments.engine import Chosen, Federation, Plan
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -80,18 +80,7 @@ def tifl(
 
 def run(request: Request) -> list[Row]:
     """TIFL beside a uniform draw, in equally many simulated seconds."""
-    plan, cohort = Plan(rate=0.02, batch=20), 6
-    horizon_s = request.pick(50.0, 2000.0, 6000.0)
-
-    def ours(federation: Federation, seed: int, rounds: int) -> Played:
-        select, learned = tifl(federation, plan, seed, cohort, rounds)
-        return play_selected(federation, plan, seed, rounds, cohort, horizon_s, select, learned)
-
-    def uniform(federation: Federation, seed: int, rounds: int) -> Played:
-        return play_selected(federation, plan, seed, rounds, cohort, horizon_s)
-
-    rounds = (10, 600, 1800)
-    return [study(request, "TIFL", {"TIFL": ours, "uniform": uniform}, plan, rounds=rounds, cost="second")]
+    return [beside_uniform(request, "TIFL", tifl)]
 
 
 main = page_command("catalogue.tifl", run)
