@@ -11,15 +11,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from coordinator.enrolment.tls_files import FOLDER
 from models.classification import Classification
 from models.folder import CLASSIFIERS
 from models.ngram import NgramRecall
-from simulation.demo.configuration import LOOPBACK, DemoSettings, coordinator_table, free_ports, phone_table, write_toml
+from simulation.demo.configuration import DemoSettings, coordinator_table, free_ports, phone_table, write_toml
 from simulation.demo.defaults import DEFAULTS
-from simulation.demo.preparation import PreparedRun, run_folder
+from simulation.demo.preparation import PreparedRun, configured, run_folder
 from simulation.demo.processes import outcome, quiet_child
-from simulation.demo.trust import enrol_phones
 from wire.errors import ConfigError
 
 TASK = "classification"
@@ -81,23 +79,8 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
         highlight=False,
         soft_wrap=True,
     )
-    coordinator_config = write_toml(folder / "coordinator.toml", coordinator)
-    if not settings.plain:
-        with console.status("making certificates"):
-            enrol_phones(coordinator_config, {path.parent.name: path.parent / "data" for path in configs})
-    return PreparedRun(
-        settings=settings,
-        folder=folder,
-        corpus_name=settings.corpus,
-        coordinator_config=coordinator_config,
-        phone_configs=tuple(configs),
-        url=f"http://{LOOPBACK}:{ports.page}",
-        keyboard_url="",
-        broker_port=ports.broker,
-        trigram=baseline,
-        limit_s=defaults.round_limit_s * settings.rounds + 120,
-        service_port=ports.service,
-        tls=None if settings.plain else folder / coordinator["data_dir"] / FOLDER,
+    return configured(
+        settings, console, folder, coordinator, configs, ports, defaults, corpus_name=settings.corpus, baseline=baseline
     )
 
 

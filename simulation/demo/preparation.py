@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -30,6 +31,7 @@ from models.word_lists import compiled
 from simulation.demo.configuration import (
     HELD_OUT,
     LOOPBACK,
+    DemoPorts,
     DemoSettings,
     coordinator_table,
     free_ports,
@@ -37,7 +39,7 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.defaults import DEFAULTS
+from simulation.demo.defaults import DEFAULTS, Defaults
 from simulation.demo.processes import outcome, quiet_child
 from simulation.demo.trust import enrol_phones
 from wire.errors import ConfigError
@@ -144,21 +146,62 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         home.mkdir()
         lines = [" ".join(message.split()) for message in phone.typed]
         (home / "messages.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    phone_configs = [write_toml(folder / p["device"] / "agent.toml", p) for p in phones]
+    return configured(
+        settings,
+        console,
+        folder,
+        coordinator,
+        phone_configs,
+        ports,
+        defaults,
+        corpus_name=corpus.name,
+        baseline=trigram,
+        keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}/",
+    )
+
+
+def configured(
+    settings: DemoSettings,
+    console: Console,
+    folder: Path,
+    coordinator: dict[str, Any],
+    phone_configs: Sequence[Path],
+    ports: DemoPorts,
+    defaults: Defaults,
+    *,
+    corpus_name: str,
+    baseline: NgramRecall,
+    keyboard_url: str = "",
+) -> PreparedRun:
+    """Write the coordinator's configuration, enrol the phones, and describe the run.
+
+    Args:
+        settings: what was asked for.
+        console: shows progress.
+        folder: of the run.
+        coordinator: table of the coordinator's configuration.
+        phone_configs: the phones' configuration files.
+        ports: of the run.
+        defaults: of the model.
+        corpus_name: for people.
+        baseline: what the model is compared with.
+        keyboard_url: of the first phone; empty without a keyboard.
+    """
     coordinator_config = write_toml(folder / "coordinator.toml", coordinator)
-    phone_configs = tuple(write_toml(folder / p["device"] / "agent.toml", p) for p in phones)
     if not settings.plain:
         with console.status("making certificates"):
             enrol_phones(coordinator_config, {path.parent.name: path.parent / "data" for path in phone_configs})
     return PreparedRun(
         settings=settings,
         folder=folder,
-        corpus_name=corpus.name,
+        corpus_name=corpus_name,
         coordinator_config=coordinator_config,
-        phone_configs=phone_configs,
+        phone_configs=tuple(phone_configs),
         url=f"http://{LOOPBACK}:{ports.page}",
-        keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}/",
+        keyboard_url=keyboard_url,
         broker_port=ports.broker,
-        trigram=trigram,
+        trigram=baseline,
         limit_s=defaults.round_limit_s * settings.rounds + 120,
         service_port=ports.service,
         tls=None if settings.plain else folder / coordinator["data_dir"] / FOLDER,
