@@ -1,7 +1,6 @@
 """The real service process with a real broker, and devices that speak the protocol."""
 
 import http.client
-import json
 import os
 import signal
 import socket
@@ -23,6 +22,7 @@ from simulation.demo.reading import state_from
 from tests.brokers import KINDS
 from tests.coordinator.fake_device import PATIENCE_S, POPULATION, FakeDevice, devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from tests.coordinator.service_files import write_service
 from wire import frame, messages, topics
 from wire.messages import (
     Announcement,
@@ -50,16 +50,6 @@ class Service:
         self.port, self.broker_port = free_ports(2)
         if not (folder / "model").exists():
             write_model(folder / "model")
-        settings = {
-            "goal": 2,
-            "minimum": 2,
-            "over_selection": 1.0,
-            "selection_window_s": 0.2,
-            "selection_deadline_s": 600.0,
-            "report_deadline_s": 600.0,
-            "retry_after_s": 0.2,
-            **task,
-        }
         lines = [
             f"port = {self.port}",
             'data_dir = "data"',
@@ -68,9 +58,7 @@ class Service:
             f'kind = "{kind}"',
             f"port = {self.broker_port}",
         ]
-        lines += ["[task]", 'model = "model"', *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
-        lines += ["[task.codec]", 'name = "dense-f32"', "[limits]", "cohort = 1", "density = 1.0"]
-        (folder / "coordinator.toml").write_text("\n".join(lines))
+        write_service(folder, lines, **task)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Service":

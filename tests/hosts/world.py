@@ -25,6 +25,7 @@ from simulation.demo.reading import state_from
 from tests.brokers import wait_for_port
 from tests.coordinator.fake_device import PATIENCE_S
 from tests.coordinator.model_folder import write_model
+from tests.coordinator.service_files import write_service
 from tests.hosts.network import Host
 
 ROOT = Path(__file__).parents[2]
@@ -63,17 +64,6 @@ class Coordinator:
         write_model(folder / "model")
         url = sa.make_url(database)
         reached = f"postgresql://nightjar@{host.outside}:{url.query['port']}/{url.database}"
-        settings = {
-            "goal": 2,
-            "minimum": 2,
-            "over_selection": 1.0,
-            "selection_window_s": 0.2,
-            "selection_deadline_s": 600.0,
-            "report_deadline_s": 600.0,
-            "retry_after_s": 0.2,
-            "rounds": 1,
-            **task,
-        }
         lines = [
             f'host = "{host.address}"',
             f"port = {PORT}",
@@ -86,9 +76,7 @@ class Coordinator:
             f'host = "{host.outside}"',
             f"port = {broker_port}",
         ]
-        lines += ["[task]", 'model = "model"', *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
-        lines += ["[task.codec]", 'name = "dense-f32"', "[limits]", "cohort = 1", "density = 1.0"]
-        (folder / "coordinator.toml").write_text("\n".join(lines))
+        write_service(folder, lines, **{"rounds": 1, **task})
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
