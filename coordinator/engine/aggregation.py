@@ -151,7 +151,7 @@ def _aggregate(
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
     further = (published.residual, None if summed is None else summed.average)
-    kept: State = np.vstack([averaged.state, *(each for each in further if each is not None)]).astype(np.float64)
+    kept: State = np.vstack([averaged.state, *(each for each in further if each is not None)], dtype=np.float64)
     ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
     for _, file in ways:
         artifacts.put(file)
