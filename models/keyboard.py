@@ -51,7 +51,7 @@ def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, se
     return pack([vocabulary.encode(words(text)) for text in texts], batch_rows, sequence_length)
 
 
-class Keyboard:
+class KeyboardTask:
     """Implements :class:`models.task_types.TaskType`."""
 
     figures = ("top-1 recall", "top-3 recall")

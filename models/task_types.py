@@ -10,10 +10,11 @@ docs/your-own-model.md. Task types never import TensorFlow.
 
 from __future__ import annotations
 
+import abc
 import functools
 import zlib
 from collections.abc import Sequence
-from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +30,7 @@ from wire.errors import ConfigError, ExamplesError, RemoteProtocolError
 GROUP = "nightjar.task_types"
 NO_EXAMPLES = "no-examples"
 """The problem of a folder without files of the task type."""
-_OURS = {KEYBOARD: "models.keyboard:Keyboard", "classification": "models.classification:Classification"}
+_OURS = {KEYBOARD: "models.keyboard:KeyboardTask", "classification": "models.classification:Classification"}
 """In the code and not an entry point, because a device's release is a folder and no installed distribution."""
 
 
@@ -89,18 +90,18 @@ class TaskType(Protocol):
         """
 
 
-class FolderTask:
+class FolderTask(abc.ABC):
     """Base of task types whose examples are rows in a folder. Implements :class:`TaskType`."""
 
     figures = ("accuracy", "top-3 accuracy")
 
+    @abc.abstractmethod
     def read(self, folder: Path) -> tuple[npt.NDArray[np.float32], Sequence[str] | npt.NDArray[np.float32]]:
         """The examples of a folder (or of one file): x (n, ...) float32, and n labels or numbers to predict.
 
         Raises:
             ExamplesError: they cannot be used.
         """
-        raise NotImplementedError
 
     def check(self, manifest: Manifest, vocabulary: bytes) -> None:
         """Check that there is a shape of an example, and that no class is named twice."""
@@ -170,7 +171,7 @@ def labels_of(vocabulary: bytes) -> list[str]:
 @functools.cache
 def installed() -> dict[str, Plugin]:
     """All task types of this installation by name, also those that cannot be loaded."""
-    own = {name: Plugin(GROUP, name, OWN, "", _load(where)) for name, where in _OURS.items()}
+    own = {name: Plugin(GROUP, name, OWN, "", EntryPoint(name, where, GROUP).load()()) for name, where in _OURS.items()}
     return {**plugins(GROUP), **own}
 
 
@@ -216,9 +217,3 @@ def task_type(name: str) -> TaskType:
         raise ConfigError(msg)
     value: TaskType = plugin.value
     return value
-
-
-def _load(where: str) -> TaskType:
-    module, _, name = where.partition(":")
-    loaded: TaskType = getattr(import_module(module), name)()
-    return loaded
