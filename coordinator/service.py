@@ -122,20 +122,24 @@ def serve(config: CoordinatorConfig) -> None:
             office=secured.office if secured else None,
         )
         app = create_app(ports)
-        if secured is None:
-            stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
-        else:
-            stack.enter_context(secured.serving(app, listener))
-        stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
         ours = config.broker.kind is not BrokerKind.EXTERNAL
-        if secured is not None and not ours:
-            stack.enter_context(secured.gate_kept(config.broker, None))
+
+        def serve_pages() -> None:
+            if secured is None:
+                stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
+            else:
+                stack.enter_context(secured.serving(app, listener))
+            stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
+            if secured is not None and not ours:
+                stack.enter_context(secured.gate_kept(config.broker, None))
+
         if not leads_at_once:
+            serve_pages()
             if not standing.wait_for_lead(service_manager):
                 return
             term = take_the_lead()
 
-        reached = config.broker
+        reached, reload_broker = config.broker, None
         if ours:
             broker = BrokerChild(
                 config.broker,
@@ -145,9 +149,7 @@ def serve(config: CoordinatorConfig) -> None:
                 config.shards,
             )
             leading.callback(broker.close)
-            reached = broker.service
-            if secured is not None:
-                leading.enter_context(secured.gate_kept(reached, broker.reload))
+            reached, reload_broker = broker.service, broker.reload
         stores = Stores(
             artifacts=str(config.data_dir / ARTIFACTS),
             artifacts_url=config.artifacts_url,
@@ -176,6 +178,10 @@ def serve(config: CoordinatorConfig) -> None:
         loop = _Loop(driver, standing.check)
         leading.callback(loop.stop)
         engine.start(driver, loop, transport)
+        if leads_at_once:
+            serve_pages()  # whatever is wrong at the start ends the process before it answers anybody
+        if secured is not None and ours:
+            leading.enter_context(secured.gate_kept(reached, reload_broker))
         recorder = Recorder(database, app.extensions["census"], clock)
         leading.callback(recorder.close)
         recorder.start()
