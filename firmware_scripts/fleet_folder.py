@@ -134,8 +134,8 @@ def _make_claims(folder: Path) -> None:
             deadline = time.monotonic() + _START_S
             while (done := _done("coordinator", *ask, "--hours", str(CLAIM_HOURS))).returncode != 0:
                 starting = service.poll() is None and time.monotonic() < deadline
-                # Until the service has made its database, a command finds none, which is a fault of its configuration.
-                if not starting or (done.returncode != _UNAVAILABLE and "there is no database" not in done.stderr):
+                # Until the service has made its database and the tables in it, a command says to run 'serve'.
+                if not starting or (done.returncode != _UNAVAILABLE and "serve'" not in done.stderr):
                     log.seek(0)
                     said = log.read().decode(errors="replace") if service.poll() is not None else done.stderr
                     msg = f"the coordinator made no claims; edit {folder / CONFIG} and try again:\n{said[-2_000:]}"
