@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ HELD_OUT = "held_out.tsv"
 """File of the phones' held-out messages, in the folder of the run."""
 LONGEST_SELECTION = 0.4
 """Share of the emulated day that a round waits: longer than the hours in which no phone is eligible."""
+LOCK_PORT = 18_829
+"""The demo that bound this port has the usual ports; nothing listens there."""
+_LOCK = socket.socket()
+"""Held while the process lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +78,10 @@ def free_ports(page: int) -> DemoPorts:
         msg = f"port {page} is taken: stop the program that listens there, or give another --port (0 finds a free one)"
         raise ConfigError(msg)
     taken: set[int] = set()
+    alone = _is_the_only_demo()
 
     def choose(*wanted: int) -> int:
-        port = next((p for p in wanted if p not in taken and _is_free(p)), 0)
+        port = next((p for p in wanted if p not in taken and (alone or p == page) and _is_free(p)), 0)
         while not port or port in taken:
             (port,) = anywhere.free_ports(1)
         taken.add(port)
@@ -88,6 +94,14 @@ def free_ports(page: int) -> DemoPorts:
         broker=choose(18_830),
         service=choose(18_831),
     )
+
+
+def _is_the_only_demo() -> bool:
+    """Whether this process holds the demos' lock: two demos that start together would both find the usual ports free."""
+    if _LOCK.getsockname()[1] == 0:
+        with contextlib.suppress(OSError):
+            _LOCK.bind((LOOPBACK, LOCK_PORT))
+    return _LOCK.getsockname()[1] == LOCK_PORT
 
 
 def _is_free(port: int) -> bool:

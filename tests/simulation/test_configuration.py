@@ -1,4 +1,7 @@
+import dataclasses
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,15 @@ def test_two_phones_do_not_live_in_step():
 
 def test_phones_with_certificates_are_told_where_to_go_when_they_enrol():
     assert {"coordinator_url", "broker"} & phone_table(settings(), 0, PORTS, 1440.0).keys() == set()
+
+
+def test_a_second_demo_takes_no_port_that_the_first_may_be_about_to_use():
+    held = "from simulation.demo.configuration import free_ports; print(free_ports(0), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", held], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        first = one.stdout.readline()
+        assert not {8080, 8443, 8700, 18830, 18831} & set(dataclasses.astuple(free_ports(0)))
+        one.communicate("\n")
+    assert first.startswith("DemoPorts(")
 
 
 def test_the_three_ports_differ_and_a_taken_one_is_refused_by_name():
