@@ -29,7 +29,9 @@ from coordinator.ports import VersionRecord
 from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, DatabaseView, LeadLostError, check_key, database_url
+from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.engine import database_url
+from coordinator.storage.fencing import LeadLostError, check_key
 from coordinator.storage.lead import TURN_S, Lead
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import import_model
