@@ -54,6 +54,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     username: str = "nightjar"  # the embedded broker keeps sessions only for named clients
     password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
     allow_network: bool = False  # beyond loopback only by explicit choice
+    device_host: str = ""  # ``host``, or the coordinator's where that is loopback; differs behind names of one network
     device_port: Port | None = None  # ``port``; differs on some external brokers
     device_websocket: bool = False  # plain MQTT is smaller; WebSocket passes where only HTTPS does
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
@@ -133,7 +134,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # usual for unprivileged web services
-    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # port of unencrypted pages on 127.0.0.1: none
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # port of unencrypted pages: none
     public_reading: bool | None = None  # reading without a token: only on loopback, without a proxy
     trusted_proxy: str = ""  # whose X-Forwarded-For is trusted: nobody's
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
@@ -166,6 +167,11 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     def page_url(self) -> str:
         """URL of the pages, for a browser on this machine."""
         return f"http://127.0.0.1:{self.page_port}" if self.page_port else self.url
+
+    @property
+    def page_host(self) -> str:
+        """Address of the unencrypted pages: this machine's own, unless a proxy elsewhere encrypts them."""
+        return self.host if self.trusted_proxy and not is_loopback(self.trusted_proxy) else "127.0.0.1"
 
     @property
     def stays_here(self) -> bool:

@@ -123,7 +123,8 @@ class TlsService:
             stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
             stack.callback(front.stop_listening)  # runs first: new connections are for the next process
             if config.page_port:
-                stack.enter_context(serving(app, LOOPBACK, config.page_port))
+                pages = serving(app, config.page_host, config.page_port, trusted_proxy=config.trusted_proxy)
+                stack.enter_context(pages)
             self._front = front
             yield
 

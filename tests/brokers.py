@@ -12,51 +12,37 @@ import pytest
 
 from coordinator.mqtt.broker import find_mosquitto, mosquitto_password_line
 from coordinator.mqtt.free_ports import free_ports
-from tests.deploy.certificates import write_certificate
 
 ROOT = Path(__file__).parents[1]
 _NEEDS_MOSQUITTO = pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
 KINDS = ["embedded", pytest.param("mosquitto", marks=_NEEDS_MOSQUITTO)]
-BY_HAND = [pytest.param("of the page", marks=_NEEDS_MOSQUITTO), pytest.param("of deploy/", marks=_NEEDS_MOSQUITTO)]
+BY_HAND = [pytest.param("by hand", marks=_NEEDS_MOSQUITTO)]
 
 
 class HandMade:
-    """A mosquitto with a configuration and an access list that we write for others; everybody's password is their name.
+    """A mosquitto as docs/brokers.md configures it for others; everybody's password is their name.
 
     Args:
         folder: for its state.
-        which: "of the page" docs/brokers.md, or "of deploy/".
         names: devices that it knows.
         more_access: lines to add to the access list.
 
     Attributes:
         port: for devices.
         inside: for the coordinator.
-        authority: that vouches for the devices' port; None without TLS.
     """
 
-    def __init__(self, folder: Path, which: str, names: list[str], more_access: str = "") -> None:
-        self.port, self.inside, websocket = free_ports(3)
-        self.authority = None
-        if which == "of the page":
-            page = (ROOT / "docs" / "brokers.md").read_text()
-            _, text, _, access, *_ = page.split("## A configuration for your own mosquitto")[1].split("```")
-            places = {
-                "listener 1883 127.0.0.1": f"listener {self.inside} 127.0.0.1",
-                "/etc/mosquitto": str(folder),
-                "/var/lib/mosquitto": str(folder),
-            }
-        else:
-            text, access = ((ROOT / "deploy" / "mosquitto" / name).read_text() for name in ("mosquitto.conf", "acl"))
-            self.authority = write_certificate(folder / "certificates")
-            places = {
-                "listener 1883": f"listener {self.inside} 127.0.0.1",
-                "listener 9001": f"listener {websocket} 127.0.0.1",
-                "/mosquitto/certificates": str(folder / "certificates"),
-                "/mosquitto/config": str(folder),
-                "/mosquitto/data": str(folder),
-            }
-        for before, after in {**places, "listener 8883": f"listener {self.port} 127.0.0.1"}.items():
+    def __init__(self, folder: Path, names: list[str], more_access: str = "") -> None:
+        self.port, self.inside = free_ports(2)
+        page = (ROOT / "docs" / "brokers.md").read_text()
+        _, text, _, access, *_ = page.split("## A configuration for your own mosquitto")[1].split("```")
+        places = {
+            "listener 1883 127.0.0.1": f"listener {self.inside} 127.0.0.1",
+            "listener 8883": f"listener {self.port} 127.0.0.1",
+            "/etc/mosquitto": str(folder),
+            "/var/lib/mosquitto": str(folder),
+        }
+        for before, after in places.items():
             assert before in text
             text = text.replace(before, after)
         (folder / "acl").write_text(access + more_access)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import urllib3
@@ -70,12 +71,7 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding("storage", "ok", f"{folder} can be written")
     else:
         yield CheckupFinding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
-    free = shutil.disk_usage(existing).free
-    room = f"{free / 1e9:.1f} GB free in {existing}"
-    if free < SCARCE_BYTES:
-        yield CheckupFinding("storage", "warning", room, "free some space, or set another data_dir")
-    else:
-        yield CheckupFinding("storage", "ok", room)
+    yield free_space("storage", existing)
     if config.database_url:
         yield _postgresql(config)
         return
@@ -92,6 +88,15 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding("database", "fault", found, "restore a backup")
     else:
         yield CheckupFinding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+
+
+def free_space(category: str, folder: Path) -> CheckupFinding:
+    """Whether the disk of a folder has room."""
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1e9:.1f} GB free in {folder}"
+    if free < SCARCE_BYTES:
+        return CheckupFinding(category, "warning", found, "free some space, or set another data_dir")
+    return CheckupFinding(category, "ok", found)
 
 
 def _postgresql(config: CoordinatorConfig) -> CheckupFinding:

@@ -1,6 +1,6 @@
 """The checks of ``doctor --deployment``: a running deployment as its devices meet it, from outside.
 
-Read-only but for two connections to the broker, under client ids that nobody else uses.
+Read-only but for three connections to the broker, under client ids that nobody else uses.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from collections.abc import Iterator
 
 import paho.mqtt.client as paho
 import urllib3
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
 
-from coordinator.commands.checkup import CheckupFinding
+from coordinator.commands.checkup import CheckupFinding, free_space
 from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.enrolment.tls_files import names_of, url_for_devices
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_url
 from coordinator.tls_service import client_context, http_pool
 from coordinator.web.words import duration
 from wire import topics
 from wire.errors import NightjarError
+from wire.frame import MAX_PUBLISH_BYTES
 from wire.identifiers import Population
 
 DAY_S = 86400.0
@@ -35,6 +38,9 @@ _ENDS_SOON_S = 10 * DAY_S
 _CLOCK_OFF_S = 10.0
 """Devices check the dates of signed orders (docs/adr/0036-signed-orders.md)."""
 _TIMEOUT_S = 5.0
+_HTTPS = 443
+_IN_FLIGHT = 100
+"""Messages under way to the coordinator below which it waits for round trips (docs/brokers.md)."""
 _RETAINED_S = 1.5
 """How long the broker may take to send what it retains."""
 
@@ -50,8 +56,12 @@ def check_deployment(config: CoordinatorConfig, now_s: float) -> Iterator[Checku
     if config.tls:
         yield _certificate("https", config.host, config.port, config, now_s)
         yield _certificate("broker", config.broker.host, config.broker.port_for_devices, config, now_s)
+        yield from _front(config, now_s)
         yield _strangers(config)
+    if config.broker.kind is BrokerKind.EXTERNAL:
+        yield from _limits(config)
     yield _retained(config)
+    yield free_space("disk", config.data_dir)
     yield _backups(config, now_s)
 
 
@@ -80,22 +90,52 @@ def _service(config: CoordinatorConfig, now_s: float) -> Iterator[CheckupFinding
         yield CheckupFinding("broker", "warning", found, "configure them as docs/brokers.md says")
 
 
+def _front(config: CoordinatorConfig, now_s: float) -> Iterator[CheckupFinding]:
+    """The address that claims carry, and the certificate that a proxy shows to browsers there."""
+    url = url_for_devices(config)
+    if url != config.url:
+        try:
+            with http_pool(config) as pool:
+                pool.request("GET", f"{url}/healthz", timeout=_TIMEOUT_S, retries=False)
+        except (urllib3.exceptions.HTTPError, NightjarError) as error:
+            remedy = "forward that port to this coordinator, TLS included, or change enrolment.names"
+            found = f"from here no coordinator of ours answers at {url}, where devices enrol: {error}"
+            yield CheckupFinding("service", "warning", found, remedy)
+        else:
+            yield CheckupFinding("service", "ok", f"{url} answers, where devices enrol")
+    if not config.trusted_proxy:
+        return
+    name, where = names_of(config)[0], f"pages, {names_of(config)[0]} port {_HTTPS}"
+    try:
+        with (
+            socket.create_connection((name, _HTTPS), timeout=_TIMEOUT_S) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=name) as secured,
+        ):
+            yield _ending(where, secured, now_s, "renew it, and reload the proxy")
+    except OSError as error:
+        yield CheckupFinding("certificates", "warning", f"{where}: {error}", "browsers do not show the pages")
+
+
 def _certificate(what: str, host: str, port: int, config: CoordinatorConfig, now_s: float) -> CheckupFinding:
-    category, where = "certificates", f"{what}, {host} port {port}"
+    where = f"{what}, {host} port {port}"
     try:
         with (
             socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain,
             client_context(config).wrap_socket(plain, server_hostname=host) as secured,
         ):
-            certificate = secured.getpeercert() or {}
+            return _ending(where, secured, now_s, "the service renews it: read its log; reload an own broker")
     except (OSError, NightjarError) as error:
         remedy = "start it, or give it a certificate of this coordinator's authority ('authority prepare')"
-        return CheckupFinding(category, "fault", f"{where}: {error}", remedy)
+        return CheckupFinding("certificates", "fault", f"{where}: {error}", remedy)
+
+
+def _ending(where: str, secured: ssl.SSLSocket, now_s: float, remedy: str) -> CheckupFinding:
+    certificate = secured.getpeercert() or {}
     left_s = ssl.cert_time_to_seconds(str(certificate["notAfter"])) - now_s
     found = f"{where}: ends in {duration(left_s)}"
     if left_s < _ENDS_SOON_S:
-        return CheckupFinding(category, "warning", found, "the service renews it: read its log; reload an own broker")
-    return CheckupFinding(category, "ok", found)
+        return CheckupFinding("certificates", "warning", found, remedy)
+    return CheckupFinding("certificates", "ok", found)
 
 
 def _strangers(config: CoordinatorConfig) -> CheckupFinding:
@@ -111,6 +151,31 @@ def _strangers(config: CoordinatorConfig) -> CheckupFinding:
     return CheckupFinding("broker", "ok", f"{where} refuses who has no certificate")
 
 
+def _limits(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
+    """The limits that a broker tells clients of MQTT 5; nothing where it does not speak it."""
+    told: dict[str, int] = {}
+
+    def connected(
+        _client: object, _data: object, _flags: object, _reason: object, properties: Properties | None
+    ) -> None:
+        told.update(properties.json() if properties is not None else {})
+
+    client = _service_client(config, "limits", paho.MQTTv5)
+    client.on_connect = connected
+    if not _connected(client, config.broker.host, config.broker.port):
+        return
+    client.disconnect()
+    for name, setting, least, most in (
+        ("MaximumPacketSize", "max_packet_size", MAX_PUBLISH_BYTES, 16 * MAX_PUBLISH_BYTES),
+        ("ReceiveMaximum", "max_inflight_messages", _IN_FLIGHT, 65535),
+    ):
+        value, remedy = told.get(name), "docs/brokers.md says which value, and why"
+        if value is None or not least <= value <= most:
+            yield CheckupFinding("broker", "warning", f"its {setting} is {value or 'unlimited'}", remedy)
+        else:
+            yield CheckupFinding("broker", "ok", f"its {setting} is {value}")
+
+
 def _retained(config: CoordinatorConfig) -> CheckupFinding:
     """What the broker retains beside the announcement and the statuses of devices."""
     broker, where = config.broker, Population(config.population)
@@ -118,10 +183,7 @@ def _retained(config: CoordinatorConfig) -> CheckupFinding:
         found = "messages that it retains were not looked at: only the service knows its broker's password"
         return CheckupFinding("broker", "ok", found)
     odd: set[str] = set()
-    client = paho.Client(CallbackAPIVersion.VERSION2, f"doctor-retained-{os.getpid()}", protocol=paho.MQTTv311)
-    client.username_pw_set(broker.username, broker.password or None)
-    if config.tls:
-        client.tls_set_context(client_context(config))
+    client = _service_client(config, "retained", paho.MQTTv311)
     client.on_message = lambda _client, _data, message: odd.add(message.topic) if message.retain else None
     if not _connected(client, broker.host, broker.port):
         remedy = "set broker.username, and the password in NIGHTJAR_BROKER_PASSWORD"
@@ -138,7 +200,8 @@ def _retained(config: CoordinatorConfig) -> CheckupFinding:
 
 
 def _backups(config: CoordinatorConfig, now_s: float) -> CheckupFinding:
-    remedy = "nightjar-coordinator backup FOLDER, each night"
+    first = "pg_dump, then " if config.database_url else ""
+    remedy = f"{first}nightjar-coordinator backup FOLDER, each night"
     try:
         database = Database(database_url(config), migrate=False)
         with database.transaction() as view:
@@ -151,6 +214,14 @@ def _backups(config: CoordinatorConfig, now_s: float) -> CheckupFinding:
     found = f"the last backup was {duration(now_s - last_s)} ago"
     late = now_s - last_s > _BACKUPS_AFTER_S
     return CheckupFinding("backup", "warning" if late else "ok", found, remedy if late else "")
+
+
+def _service_client(config: CoordinatorConfig, purpose: str, protocol: MQTTProtocolVersion) -> paho.Client:
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"doctor-{purpose}-{os.getpid()}", protocol=protocol)
+    client.username_pw_set(config.broker.username, config.broker.password or None)
+    if config.tls:
+        client.tls_set_context(client_context(config))
+    return client
 
 
 def _connected(client: paho.Client, host: str, port: int) -> bool:

@@ -117,13 +117,12 @@ def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
 @click.option("--with-keys", is_flag=True, help="All keys in data_dir, too: keep it like those.")
 @click.argument("folder", type=click.Path(path_type=Path))
 def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -> None:
-    """Copy the database and the files it needs into a new FOLDER; the service may be running."""
+    """Copy the database and the files it needs into a new FOLDER; the service may be running.
+
+    Of a PostgreSQL database it copies only what is beside it: run pg_dump first.
+    """
     config = configuration(config_path)
-    if config.database_url:
-        named = "artifacts and releases of data_dir, and keys.json (and with keys: signing.pem, authority)"
-        msg = f"database_url: copy the folders {named} first, then run pg_dump"
-        raise ConfigError(msg)
-    size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys)
+    size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys, beside=bool(config.database_url))
     with opened(config) as database, database.transaction() as tx:
         made = AuditEntry(at_s=WallClock().now_s(), who=at_the_command_line(), action=BACKUP, target=folder.name[:64])
         tx.add_audit(made)

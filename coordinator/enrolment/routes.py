@@ -297,7 +297,7 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 expires_s=outcome.expires_s,
                 renew_s=outcome.renew_s,
                 authorities=list(outcome.authorities),
-                broker_host="" if beside_us else broker.host,
+                broker_host=broker.device_host or ("" if beside_us else broker.host),
                 broker_port=broker.port_for_devices,
                 coordinator_key=_office(ports).coordinator_key,
                 recovery_key=_office(ports).recovery_key,

@@ -45,13 +45,14 @@ ROUNDS_SKIPPED = 1_000_000
 last round, which exceeds the rounds held since an earlier restore of the same backup."""
 
 
-def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
+def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bool = False) -> int:
     """Back up a coordinator's data, which may be in use.
 
     Args:
         data_dir: the coordinator's data folder.
         folder: for the backup; must not exist.
         with_keys: also copy the keys that :func:`keys_in` lists.
+        beside: copy only what is beside a PostgreSQL database, for :func:`restore_beside`; ``pg_dump`` came first.
 
     Returns:
         Size of the backup in bytes.
@@ -60,7 +61,7 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
         ConfigError: there is nothing to copy, or the folder exists already.
         UnavailableError: the disk is full or broken; no partial backup is left behind.
     """
-    if not database_file(data_dir).is_file():
+    if not (beside or database_file(data_dir).is_file()):
         msg = f"there is no coordinator's database in {data_dir}; check data_dir in the configuration"
         raise ConfigError(msg)
     if with_keys and not keys_in(data_dir):
@@ -73,9 +74,10 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
     try:
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True, mode=0o700)
-        copy_sqlite(database_file(data_dir), database_file(writing))
+        if not beside:
+            copy_sqlite(database_file(data_dir), database_file(writing))
         _copy_artifacts(data_dir, writing)
-        lacking = missing(writing)
+        lacking = [] if beside else missing(writing)
         if lacking:
             msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
             raise UnavailableError(msg)

@@ -1,4 +1,4 @@
-"""A certificate for a test: signed by itself, for 127.0.0.1."""
+"""A certificate for a test: signed by itself, for 127.0.0.1 and perhaps a name."""
 
 import datetime
 import ipaddress
@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificate(folder: Path) -> Path:
+def write_certificate(folder: Path, *names: str) -> Path:
     """Write ``fullchain.pem`` and ``privkey.pem``; the former, which is its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, names)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -1,6 +1,6 @@
 """The container's and the compose file: what they name is there, what they set is what the coordinator reads.
 
-Nothing is built or started here: there is no container engine where these tests run.
+Nothing is built here: there is no container engine where these tests run. ``test_started.py`` starts the services.
 """
 
 import re
@@ -43,7 +43,7 @@ INSTRUCTIONS = {
 }
 OF_A_SERVICE = {
     *("image", "build", "init", "read_only", "tmpfs", "cap_add", "cap_drop", "security_opt", "ulimits", "shm_size"),
-    *("environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "profiles"),
+    *("environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "command", "user"),
     *("restart", "logging", "stop_grace_period"),
 }
 
@@ -139,7 +139,7 @@ def test_only_what_encrypts_can_be_reached_from_elsewhere():
         for port in service.get("ports", [])
         if not port.startswith("127.0.0.1:")
     }
-    assert open_to_all == {"80:80": "nginx", "443:443": "nginx", "8883:8883": "mosquitto"}
+    assert open_to_all == {"80:80": "nginx", "443:443": "nginx", "8443:8443": "nginx", "8883:8883": "mosquitto"}
     assert COMPOSE["networks"]["inside"]["internal"]
     assert set(SERVICES["coordinator"]["networks"]) == {"inside"}
 
@@ -153,7 +153,7 @@ def test_images_have_a_version():
 def test_secrets_come_from_the_environment_and_the_page_names_them():
     text = (DEPLOY / "compose.yaml").read_text()
     wanted = set(re.findall(r"\$\{(\w+):\?", text))
-    assert wanted == {"POSTGRES_PASSWORD", "BROKER_PASSWORD"}
+    assert wanted == {"PUBLIC_NAME", "POSTGRES_PASSWORD", "BROKER_PASSWORD", "GRAFANA_PASSWORD"}
     assert all(name in PAGE for name in wanted)
 
 
@@ -162,13 +162,19 @@ def test_the_coordinator_understands_its_environment(tmp_path):
     example = (ROOT / "coordinator" / "example.toml").read_text()
     (tmp_path / "coordinator.toml").write_text(example)
     environment = {
-        name: re.sub(r"\$\{.*?\}", "secret", value) for name, value in SERVICES["coordinator"]["environment"].items()
+        name: re.sub(r"\$\{.*?\}", "secret", str(value))
+        for name, value in SERVICES["coordinator"]["environment"].items()
     }
     config = load_config(tmp_path / "coordinator.toml", environment)
-    assert config.proxied
-    assert not config.tls
+    assert config.tls
     assert not is_loopback(config.host)
+    assert config.page_host == config.host
     assert config.broker.kind is BrokerKind.EXTERNAL
     assert config.broker.password == "secret"
     assert config.database_url == "postgresql://nightjar:secret@postgresql/nightjar"
-    assert config.port == int(re.search(r"EXPOSE (\d+)", CONTAINERFILE)[1])
+    assert config.page_port == int(re.search(r"EXPOSE (\d+)", CONTAINERFILE)[1])
+
+
+def test_the_broker_can_read_what_the_coordinator_writes():
+    uid = re.search(r"--uid (\d+)", CONTAINERFILE)[1]
+    assert SERVICES["mosquitto"]["user"] == f"{uid}:{uid}"

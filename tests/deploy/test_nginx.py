@@ -25,11 +25,16 @@ from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import wait_for_port
 from tests.deploy.certificates import write_certificate
 
-CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text()
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = (ROOT / "deploy" / "nginx.conf").read_text()
+WEBSOCKET = re.search(r"```nginx\n(.*?)```", (ROOT / "docs" / "brokers.md").read_text(), re.DOTALL)[1]
+STREAM = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 ARTIFACT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(ARTIFACT).hexdigest()
-WITHOUT = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt install nginx")
+WITHOUT = pytest.mark.skipif(
+    NGINX is None or not STREAM.exists(), reason="nginx is not installed: apt install nginx libnginx-mod-stream"
+)
 
 
 class Behind:
@@ -65,7 +70,7 @@ class Behind:
 class Site:
     def __init__(self, folder: Path, *more_hosts: int) -> None:
         """``more_hosts``: ports of coordinators beside the first."""
-        self.folder, (self.port, self.plain_port, self.behind_port, self.broker_port) = folder, free_ports(4)
+        self.folder, (self.port, self.plain_port, self.behind_port, self.broker_port, passed) = folder, free_ports(5)
         self.behind = Behind()
         chain = write_certificate(folder / "certificates")
         self.context = ssl.create_default_context(cafile=str(chain))
@@ -74,7 +79,10 @@ class Site:
             "server coordinator:8080;": "".join(
                 f"server 127.0.0.1:{port} max_fails=0;" for port in (*more_hosts, self.behind_port)
             ),
+            "        location / {": f"{WEBSOCKET}\n        location / {{",
             "mosquitto:9001": f"127.0.0.1:{self.broker_port}",
+            "listen 8443": f"listen 127.0.0.1:{passed}",
+            "proxy_pass coordinator:8443": f"proxy_pass 127.0.0.1:{self.behind_port}",
             "/etc/nginx/certificates": str(folder / "certificates"),
             "/var/cache/nginx": str(folder / "cache"),
             "/run/nginx.pid": str(folder / "nginx.pid"),
@@ -95,6 +103,7 @@ class Site:
             f"{kind}_temp_path {folder / kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         text = text.replace("server_tokens off;", f"server_tokens off; {folders}")
+        text = f"load_module {STREAM};\n{text}"
         if os.geteuid() == 0:
             text = f"user root;\n{text}"
         (folder / "nginx.conf").write_text(text)

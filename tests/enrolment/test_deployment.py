@@ -35,7 +35,7 @@ def found_by(config, now_s=None):
 
 
 def test_a_sound_deployment_lacks_only_a_backup(world, tmp_path):
-    sound = [("service", "ok"), ("clock", "ok"), *[("certificates", "ok")] * 2, *[("broker", "ok")] * 2]
+    sound = [("service", "ok"), ("clock", "ok"), *[("certificates", "ok")] * 2, *[("broker", "ok")] * 2, ("disk", "ok")]
     assert found_by(world.config) == [*sound, ("backup", "warning")]
     done = CliRunner().invoke(cli, ["backup", str(tmp_path / "backup"), "--config", str(world.path)])
     assert done.exit_code == 0, done.output
@@ -55,7 +55,7 @@ def test_a_service_that_does_not_answer_is_a_fault(world):
 
 
 def test_a_broker_that_retains_messages_to_the_coordinator_is_told(world, tmp_path):
-    with contextlib.closing(HandMade(tmp_path, "of the page", ["phone-01"])) as broker:
+    with contextlib.closing(HandMade(tmp_path, ["phone-01"])) as broker:
         client = paho.Client(CallbackAPIVersion.VERSION2, "coordinator")
         client.username_pw_set("coordinator", "coordinator")
         client.connect("127.0.0.1", broker.inside)
