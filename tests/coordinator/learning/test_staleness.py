@@ -19,7 +19,8 @@ def test_constant_weight_does_not_fall() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "polynomial", "polynomial:", "polynomial:0", "polynomial:-1", "polynomial:nan", "polynomial:inf", "x:1"]
+    "text",
+    ["", "polynomial", "polynomial:", "polynomial:0", "polynomial:-1", "polynomial:nan", "polynomial:inf", "x:1"],
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected constant, or polynomial"):
