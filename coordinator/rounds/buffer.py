@@ -161,6 +161,21 @@ def _goes_on(seat: Seat, *, only_early: bool) -> bool:
     return seat.cause in {None, DropoutCause.CONNECTION_LOST}
 
 
+def staleness_of(seat: Seat) -> int:
+    """Number of versions published since the base version of a seat's work."""
+    return 0 if seat.given is None else seat.given.staleness
+
+
+def seat_version(state: Round, seat: Seat) -> int:
+    """The base version of a seat's work."""
+    return state.base_version if seat.given is None else seat.given.version
+
+
+def seat_deadline_s(state: Round, seat: Seat) -> float:
+    """When a selected device must have reported."""
+    return state.deadline_s if seat.given is None else seat.given.deadline_s
+
+
 def seat_round(state: Round, seat: Seat) -> int:
     """Number of the round that a seat was given in, which the device's report names."""
     return state.number if seat.given is None else seat.given.round
@@ -172,9 +187,14 @@ def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> b
     return _is_awaited(state, seat, attempt, given) and seat is not None and not _is_stale(state, seat)
 
 
+def has_free_seat(state: Round) -> bool:
+    """Whether the round would give a newcomer a seat; never for a synchronous round."""
+    return state.phase in _OPEN and not state.closing and state.working < state.rules.concurrency
+
+
 def has_room(state: Round, device: DeviceId) -> bool:
     """Whether the round would give this device a seat."""
-    if state.phase not in _OPEN or state.closing or state.working >= state.rules.concurrency:
+    if not has_free_seat(state):
         return False
     seat = state.seats.get(device)
     if seat is None or seat.state is SeatState.STALE:
@@ -192,8 +212,7 @@ def _names(state: Round, seat: Seat, attempt: int, given: int) -> bool:
 
 def _is_stale(state: Round, seat: Seat) -> bool:
     """Whether a report would be too stale for its mean: the present one, or the one after it while averaging."""
-    versions = 0 if seat.given is None else seat.given.staleness
-    return versions + (state.phase is Phase.COMMITTING) > state.rules.max_staleness
+    return staleness_of(seat) + (state.phase is Phase.COMMITTING) > state.rules.max_staleness
 
 
 def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
@@ -203,8 +222,8 @@ def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
         known = seated(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, seat_round(state, seat), seat.attempt),)
     if not has_room(state, event.device):
-        took_part = seat is not None and seat.state in {SeatState.REPORTED, SeatState.EARLY}
-        return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=int(took_part)),)
+        rounds = int(seat is not None)  # it has had its turn
+        return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=rounds),)
     deadline_s = event.now_s + state.rules.report_deadline_s
     given = Given(round=state.number, version=state.base_version, deadline_s=deadline_s)
     newcomer = Seat(given=given)
@@ -308,8 +327,7 @@ def _answer(state: Round, event: ReportReceived) -> Step:
 
 
 def _late(state: Round, event: ReportReceived, seat: Seat) -> SendReceipt:
-    base = state.base_version if seat.given is None else seat.given.version
-    detail = f"its base, version {base}, is more than {state.rules.max_staleness} versions old"
+    detail = f"its base, version {seat_version(state, seat)}, is more than {state.rules.max_staleness} versions old"
     return _receipt(state, event, Verdict.LATE, STALE, detail)
 
 

@@ -73,9 +73,8 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         >>> rules_for(goal=10, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600).cohort
         13
         """
-        return self.concurrency or math.ceil(
-            round(self.goal * self.over_selection, 9)
-        )  # in floats, 100 x 1.1 is slightly above 110
+        wanted = round(self.goal * self.over_selection, 9)  # in floats, 100 x 1.1 is slightly above 110
+        return self.concurrency or math.ceil(wanted)
 
     @property
     def reserve(self) -> int:
@@ -106,8 +105,6 @@ def rules_for(
     selection_window_s: float | None = None,
     lost_grace_s: float | None = None,
     summed: bool = False,
-    concurrency: int = 0,
-    max_staleness: int = 0,
 ) -> RoundRules:
     """The rules that follow from the operator's settings.
 
@@ -124,8 +121,6 @@ def rules_for(
         selection_window_s: None to derive it.
         lost_grace_s: None to derive it.
         summed: whether the coordinator learns only the sum of the reports.
-        concurrency: most devices at work at a time in a buffered round; 0 for a synchronous one.
-        max_staleness: most versions between the base of a report and its mean, in a buffered round.
     """
     window_s = WINDOW_SHARE * selection_deadline_s if selection_window_s is None else selection_window_s
     grace_s = min(LONGEST_GRACE_S, GRACE_SHARE * report_deadline_s) if lost_grace_s is None else lost_grace_s
@@ -139,6 +134,4 @@ def rules_for(
         lost_grace_s=grace_s,
         commit_deadline_s=max(SHORTEST_COMMIT_S, COMMIT_SHARE * report_deadline_s),
         summed=summed,
-        concurrency=concurrency,
-        max_staleness=max_staleness,
     )
