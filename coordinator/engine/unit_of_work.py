@@ -235,8 +235,15 @@ class UnitOfWork:
 
     def answer(self, receipt: SendReceipt) -> None:
         """Send a receipt, and count it if the report was not accepted."""
-        if receipt.verdict is not Verdict.ACCEPTED:
-            self.tx.count(f"reports_{receipt.verdict.value}" + (f":{receipt.code}" if receipt.code else ""))
+        match receipt.verdict:
+            case Verdict.INVALID:
+                self.tx.count(f"reports_invalid:{receipt.code}")
+            case Verdict.LATE | Verdict.DUPLICATE:
+                self.tx.count(f"reports_{receipt.verdict.value}")
+                if receipt.code == buffer.STALE:
+                    self.tx.count("reports_stale")
+            case Verdict.ACCEPTED:
+                pass
         self.effects.append(receipt)
 
     def find_round(self, number: int, device: DeviceId) -> Round | None:

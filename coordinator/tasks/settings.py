@@ -191,10 +191,11 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         minimum_separation: rounds until a phone may report again; with ``privacy = "dp"``, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
-        mode: synchronous, or buffered: rounds do not wait for their devices (docs/learning.md).
-        concurrency: most phones at work at a time in buffered rounds; goal x over_selection if left out.
-        staleness: how the weight of a late report falls in buffered rounds: polynomial:a or constant.
-        max_staleness: most versions published while a phone worked; its report is late otherwise.
+        mode: synchronous, or buffered: each ``goal`` reports make a version, whenever their phones began.
+        concurrency: with buffered, most phones at work at a time.
+        staleness: with buffered, factor of a report by the s versions published since its base: polynomial:a for
+            (1 + s)^-a, or constant.
+        max_staleness: with buffered, largest s of a report that counts.
         target_top1: recall on held-out text that ends the task.
         no_progress_rounds: committed rounds without better recall that end the task.
     """
@@ -217,10 +218,10 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     downlink: str = F32  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
-    mode: Mode = Mode.SYNCHRONOUS  # every report is of the newest version
-    concurrency: Count | None = None  # as many as a synchronous round selects
+    mode: Mode = Mode.SYNCHRONOUS  # each report is of the newest version
+    concurrency: Count | None = None  # goal x over_selection, as a synchronous round selects
     staleness: Annotated[str, Meta(max_length=32)] = "polynomial:0.5"  # as FedBuff
-    max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10  # weighs 0.3
+    max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10  # such a report still weighs 0.3
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
     privacy: Privacy = Privacy.NONE  # a household is too few for sums; dp takes a large fleet (docs/learning.md)
