@@ -269,6 +269,9 @@ class ReportStore(Protocol):
     def add_report(self, report: StoredReport, frame: bytes) -> None:
         """Insert an accepted report and its frame."""
 
+    def carry_reports(self, round_number: int, following: int, devices: Sequence[DeviceId]) -> None:
+        """Move reports, frames and chunks of these devices from one round to another that is saved."""
+
     def drop_frames(self, round_number: int) -> None:
         """Delete the frames of a round, because updates reveal something about their owners; the reports stay."""
 

@@ -32,6 +32,7 @@ from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, feder
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import noised_mean
 from coordinator.learning.robust import aggregate_for
+from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import (
     ServerOptimizer,
     State,
@@ -104,11 +105,15 @@ def _aggregate(
 
     def payload(stored: ReportFile) -> bytes:
         report = _read(job, stored, private)
-        if report.evaluation is not None:
+        if report.evaluation is not None and not stored.staleness:  # else it is of an earlier version
             evaluations[stored.device] = report.evaluation
         return report.payload
 
-    updates = [ClientUpdate(each.device, each.num_examples, partial(payload, each)) for each in job.reports]
+    factor = parse_staleness(job.staleness).weight
+    updates = [
+        ClientUpdate(each.device, each.num_examples, partial(payload, each), factor(each.staleness))
+        for each in job.reports
+    ]
     noise = job.noise
     if noise is None:
         aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))

@@ -22,10 +22,12 @@ from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationTex
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
-from coordinator.ports import Clock, Repository, Signer, Transport, Worker
+from coordinator.ports import Clock, Repository, Signer, Transport, VersionRecord, Worker
+from coordinator.rounds import buffer
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.rounds.machines import awaits_report
 from coordinator.rounds.pace_steering import Steering, check_in_within_s
-from coordinator.rounds.round import Phase, Round, awaits_report
+from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.retry import recall, retry_after_s, steering_of
 from coordinator.tasks.task import TaskStatus
@@ -128,7 +130,8 @@ class EffectRunner:
             canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
         steering = self._steering_of_active(snapshot)
         opened = snapshot.rounds.get(self._first)
-        awaited = opened is not None and opened.phase is Phase.SELECTION and self._first in steering
+        open_to_all = opened is not None and (opened.phase is Phase.SELECTION or buffer.has_free_seat(opened))
+        awaited = open_to_all and self._first in steering
         signed_s = self._signing_s(snapshot)
         message = Announcement(
             version=version.version,
@@ -168,11 +171,12 @@ class EffectRunner:
             round=current.number,
             manifest=version.manifest,
             reports=tuple(
-                ReportFile(r.device, r.attempt, r.num_examples)
+                ReportFile(r.device, r.attempt, r.num_examples, buffer.staleness_of(current.seats[r.device]))
                 for r in reports
                 if current.seats[r.device].state is SeatState.REPORTED  # skips reports that proved unreadable
             ),
             minimum=settings.minimum,
+            staleness=settings.staleness,
             codec=settings.codec.choice(),
             strategy=settings.strategy.choice(),
             optimizer_state=version.optimizer_state,
@@ -200,11 +204,13 @@ class EffectRunner:
         return None if self._text is None else EvaluationText(str(self._text))
 
     def _assign(self, effect: AssignDevice, snapshot: Snapshot) -> None:
-        current = snapshot.round(effect.round)
-        if current is None:
+        current = snapshot.round_of_seat(effect.round, effect.device)
+        if current is None or not awaits_report(current, effect.device, effect.attempt, effect.round):
             return  # left over from before a restart
-        remaining_s = current.deadline_s - self._clock.now_s()
-        if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
+        seat = current.seats[effect.device]
+        remaining_s = buffer.seat_deadline_s(current, seat) - self._clock.now_s()
+        base = self._base_of(buffer.seat_version(current, seat), current, snapshot)
+        if remaining_s <= 0 or base is None:
             return
         if current.rules.summed and current.number not in snapshot.sums:
             return
@@ -212,7 +218,7 @@ class EffectRunner:
         plan = record.settings.plan.plan(record.settings.strategy.name)
         if current.rules.summed:
             plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
-        context = self._contexts.of_round(record, snapshot.bases[current.number], current)
+        context = self._contexts.of_round(record, base, current)
         signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,
@@ -220,7 +226,7 @@ class EffectRunner:
                 task=current.task,
                 round=effect.round,
                 attempt=effect.attempt,
-                version=current.base_version,
+                version=base.version,
                 manifest=Sha256(context.version.manifest),
                 codec=record.settings.codec.choice(),
                 plan=plan,
@@ -234,6 +240,13 @@ class EffectRunner:
                 not_after_s=signed_s + remaining_s + CLOCKS_APART_S,
             ),
         )
+
+    def _base_of(self, version: int, current: Round, snapshot: Snapshot) -> VersionRecord | None:
+        base = snapshot.bases[current.number]
+        if version == base.version:
+            return base
+        with self._repository.transaction() as tx:
+            return tx.version(version)
 
     def _send_receipt(self, effect: SendReceipt, snapshot: Snapshot) -> None:
         receipt = Receipt(

@@ -53,11 +53,12 @@ class EvaluationText(msgspec.Struct, frozen=True):
 
 
 class ReportFile(msgspec.Struct, frozen=True):
-    """A stored report that a job reads."""
+    """A stored report that a job reads; ``staleness`` is the number of versions published since its base."""
 
     device: DeviceId
     attempt: int
     num_examples: int
+    staleness: int = 0
 
 
 class SummedReports(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         summed: how to unmask the sum of the reports; None if each can be read.
         noise: how the sum is noised; None without differential privacy.
         step: number of noised rounds before this one.
+        staleness: how the weight of a report falls with its staleness.
     """
 
     round: int
@@ -110,6 +112,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     summed: SummedReports | None = None
     noise: NoiseTerms | None = None
     step: int = 0
+    staleness: str = "constant"
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):

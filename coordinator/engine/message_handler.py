@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 
 import structlog
+from msgspec.structs import replace
 
 from coordinator.engine.effects import ClearRetained, SendMissing
 from coordinator.engine.inbox import MessageArrived
@@ -20,6 +21,7 @@ from coordinator.engine.round_context import RoundContext, RoundContexts
 from coordinator.engine.secure_sums import SecureSums
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import StoredChunk, StoredReport
+from coordinator.rounds import buffer
 from coordinator.rounds import lease as leases
 from coordinator.rounds.admission import Candidate, Declined, choose, gathered
 from coordinator.rounds.events import (
@@ -32,8 +34,9 @@ from coordinator.rounds.events import (
     SendReceipt,
 )
 from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
+from coordinator.rounds.machines import awaits_report, step
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
-from coordinator.rounds.round import Round, awaits_report, step
+from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.task import TaskStatus
 from wire import frame, messages, topics
@@ -119,9 +122,10 @@ class MessageHandler:
                 self._take_check_in(device, message, unit)
             case Dropout():
                 _hear(device, unit)
-                meant = unit.snapshot.round(message.round)
+                meant = unit.snapshot.round_of_seat(message.round, device)
                 if meant is not None:
-                    unit.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, unit.now_s))
+                    dropped = DeviceDroppedOut(device, message.attempt, message.cause, unit.now_s, message.round)
+                    unit.step(meant.task, dropped)
             case Query():
                 _hear(device, unit)
                 self._take_query(device, message, unit)
@@ -168,18 +172,18 @@ class MessageHandler:
                 self._take_chunk(device, content, payload, unit)
 
     def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
-        meant = unit.find_round(report.round)
+        meant = unit.find_round(report.round, device)
         if meant is None:
             unit.answer(_stranger(device, report.round, report.attempt))
             return
-        received = ReportReceived(device, report.attempt, unit.now_s)
-        if not awaits_report(meant, device, report.attempt):
+        received = ReportReceived(device, report.attempt, unit.now_s, given=report.round)
+        if not awaits_report(meant, device, report.attempt, report.round):
             unit.settle(meant, received)
             return
         match self._check(device, report, payload, meant, unit):
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
-                unit.settle(meant, ReportReceived(device, report.attempt, unit.now_s, code, detail))
+                unit.settle(meant, replace(received, code=code, detail=detail))
             case Accepted(norm):
                 stored = StoredReport(
                     round=meant.number,
@@ -205,7 +209,8 @@ class MessageHandler:
         context = self._context(meant, unit)
         if len(payload) > context.largest_report_bytes:
             return _too_large(len(payload), context)
-        asked = Asked(context.codec, context.manifest.layout, meant.base_version)
+        version = buffer.seat_version(meant, meant.seats[device])
+        asked = Asked(context.codec, context.manifest.layout, version)
         if meant.rules.summed:
             return self._sums.take_report(device, report, asked, meant, unit)
         return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
@@ -214,19 +219,20 @@ class MessageHandler:
         return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number], state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
-        meant = unit.find_round(chunk.round)
-        if meant is None or not awaits_report(meant, device, chunk.attempt):
+        meant = unit.find_round(chunk.round, device)
+        if meant is None or not awaits_report(meant, device, chunk.attempt, chunk.round):
             if chunk.index == 0:  # one answer is enough for all chunks of an unwanted report
                 self._refuse_chunks(device, chunk, meant, unit)
             return
         context = self._context(meant, unit)
         if chunk.total_bytes > context.largest_report_bytes:
             fault = _too_large(chunk.total_bytes, context)
-            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, fault.code, fault.detail))
+            refused = ReportReceived(device, chunk.attempt, unit.now_s, fault.code, fault.detail, chunk.round)
+            unit.settle(meant, refused)
             return
         stored = unit.tx.chunks(meant.number, device, chunk.attempt)
         if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
-            msg = f"chunks of report {meant.number}/{chunk.attempt} of {device} disagree about its length"
+            msg = f"chunks of report {chunk.round}/{chunk.attempt} of {device} disagree about its length"
             raise RemoteProtocolError(msg, code="chunks")
         if all(other.number != chunk.index for other in stored):
             fresh = StoredChunk(
@@ -240,35 +246,36 @@ class MessageHandler:
             unit.tx.add_chunk(fresh, payload)
             stored = [*stored, fresh]
         if len(stored) == chunk.count:
-            self._join(device, chunk, unit)
+            self._join(device, chunk, meant, unit)
 
     def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
-        meant = unit.find_round(query.round)
+        meant = unit.find_round(query.round, device)
         if meant is None:
             unit.answer(_stranger(device, query.round, query.attempt))
-        elif awaits_report(meant, device, query.attempt):
+        elif awaits_report(meant, device, query.attempt, query.round):
             context = self._context(meant, unit)
             if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
-                unit.settle(meant, ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail))
+                refused = ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail, query.round)
+                unit.settle(meant, refused)
                 return
             held = {chunk.number for chunk in unit.tx.chunks(meant.number, device, query.attempt)}
             lacking = [number for number in range(query.chunks) if number not in held]
             unit.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
         else:
             # The round's answer to the report; a query is not a report, so nothing is counted.
-            _, receipts = step(meant, ReportReceived(device, query.attempt, unit.now_s))
+            _, receipts = step(meant, ReportReceived(device, query.attempt, unit.now_s, given=query.round))
             unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
     def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, unit: UnitOfWork) -> None:
         if meant is None:
             unit.answer(_stranger(device, chunk.round, chunk.attempt))
         else:
-            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s))
+            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round))
 
-    def _join(self, device: DeviceId, last: frame.Chunk, unit: UnitOfWork) -> None:
-        parts = [frame.decode(data) for data in unit.tx.chunk_frames(last.round, device, last.attempt)]
-        unit.tx.drop_chunks(last.round, device)
+    def _join(self, device: DeviceId, last: frame.Chunk, meant: Round, unit: UnitOfWork) -> None:
+        parts = [frame.decode(data) for data in unit.tx.chunk_frames(meant.number, device, last.attempt)]
+        unit.tx.drop_chunks(meant.number, device)
         try:
             whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
             report = _report_inside(whole, last)
@@ -324,7 +331,8 @@ def _refuse_broken(device: DeviceId, error: RemoteProtocolError, unit: UnitOfWor
     for state in unit.snapshot.rounds_of(device):
         seat = state.seats.get(device)
         if seat is not None and seat.state is SeatState.WORKING:
-            unit.settle(state, ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error)))
+            given = buffer.seat_round(state, seat)
+            unit.settle(state, ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error), given))
             return True
     return False
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from coordinator.engine.effects import PendingEffect
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
+from coordinator.rounds import buffer
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import (
     AggregationFailed,
@@ -31,9 +32,10 @@ from coordinator.rounds.events import (
     StartAggregation,
 )
 from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
+from coordinator.rounds.machines import step
 from coordinator.rounds.pace_steering import check_in_counted, round_timed
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round, step
-from coordinator.rounds.seats import causes_of
+from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round
+from coordinator.rounds.seats import SeatState, causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
 from coordinator.tasks.record import TaskRecord
@@ -79,6 +81,14 @@ class Snapshot:
     def round(self, number: int) -> Round | None:
         """The open round with this number; None if there is none."""
         return next((state for state in self.rounds.values() if state.number == number), None)
+
+    def round_of_seat(self, number: int, device: DeviceId) -> Round | None:
+        """The open round with this number, or the buffered one that has the device's seat of that round."""
+        for state in self.rounds.values():
+            seat = state.seats.get(device)
+            if state.number == number or (seat is not None and buffer.seat_round(state, seat) == number):
+                return state
+        return None
 
     def rounds_of(self, device: DeviceId) -> list[Round]:
         """The open rounds in which a device waits in the pool or has a seat."""
@@ -146,8 +156,6 @@ class UnitOfWork:
         self._take_over(after, effects, report)
         self._follow(before, after, self)
         if after.phase in TERMINAL:
-            self.tx.drop_frames(after.number)
-            self.tx.drop_chunks(after.number)
             if self.snapshot.sums.pop(after.number, None) is not None:
                 self.tx.drop_sum(after.number)
             del self.snapshot.rounds[task]
@@ -156,7 +164,7 @@ class UnitOfWork:
             self._judge(after, self)
             undecided = on_trial and self.tx.canary_version(task) is not None
             self._end_round(after, on_trial=on_trial, decided=on_trial and not undecided)
-            self.open_next(task)
+            self._hand_on(after)
 
     def tick(self) -> None:
         """Check the deadlines of every task; a selection that times out is told what the missing devices are doing."""
@@ -166,14 +174,15 @@ class UnitOfWork:
                 self.open_next(name)
                 continue
             elsewhere, busy = "", 0
-            if state.phase is Phase.SELECTION:
-                if not within_hours(record.settings.schedule, self.now_s):
-                    self.call_off(name, "the task's hours are over")
+            endless = state.rules.concurrency > 0
+            if (endless or state.phase is Phase.SELECTION) and not within_hours(record.settings.schedule, self.now_s):
+                self.call_off(name, _HOURS_OVER)
+                if not endless:
                     continue
-                if self.now_s >= state.deadline_s:
-                    elsewhere = sentence(doing(self.tx.device_states()))
-                    others = (each for each in self.snapshot.rounds.values() if each.task != name)
-                    busy = sum(len(each.pool) + each.working + each.reported for each in others)
+            if state.phase is Phase.SELECTION and self.now_s >= state.deadline_s:
+                elsewhere = sentence(doing(self.tx.device_states()))
+                others = (each for each in self.snapshot.rounds.values() if each.task != name)
+                busy = sum(len(each.pool) + each.working + each.reported for each in others)
             self.step(name, ClockTicked(self.now_s, elsewhere, busy))
 
     def call_off(self, task: str, reason: str) -> None:
@@ -226,13 +235,26 @@ class UnitOfWork:
 
     def answer(self, receipt: SendReceipt) -> None:
         """Send a receipt, and count it if the report was not accepted."""
-        if receipt.verdict is not Verdict.ACCEPTED:
-            self.tx.count(f"reports_{receipt.verdict.value}" + (f":{receipt.code}" if receipt.code else ""))
+        match receipt.verdict:
+            case Verdict.INVALID:
+                self.tx.count(f"reports_invalid:{receipt.code}")
+            case Verdict.LATE | Verdict.DUPLICATE:
+                self.tx.count(f"reports_{receipt.verdict.value}")
+                if receipt.code == buffer.STALE:
+                    self.tx.count("reports_stale")
+            case Verdict.ACCEPTED:
+                pass
         self.effects.append(receipt)
 
-    def find_round(self, number: int) -> Round | None:
-        """The round with this number, open or ended; None if there is none."""
-        return self.snapshot.round(number) or self.tx.round(number)
+    def find_round(self, number: int, device: DeviceId) -> Round | None:
+        """The round, open or ended, that answers for a device's seat of round ``number``; None if there is none."""
+        found = self.snapshot.round_of_seat(number, device) or self.tx.round(number)
+        while found is not None and found.following is not None:
+            seat = found.seats.get(device)
+            if seat is None or seat.state is not SeatState.CARRIED:
+                break
+            found = self.snapshot.round(found.following) or self.tx.round(found.following)
+        return found
 
     # Tasks
 
@@ -252,20 +274,29 @@ class UnitOfWork:
 
     def enlist(self, record: TaskRecord) -> None:
         """Save a task, and drop it from the snapshot if it is over and has no open round."""
-        self.tx.save_task(record)
         if record.state.status in OVER and record.name not in self.snapshot.rounds:
             self.snapshot.tasks.pop(record.name, None)
+            if record.state.waiting:
+                record = self._give_up_waiting(record)
         else:
             self.snapshot.tasks[record.name] = record
+        self.tx.save_task(record)
 
-    def open_next(self, name: str) -> None:
-        """Open the next round of a task if it is active and its schedule allows."""
+    def open_next(self, name: str, ended: Round | None = None) -> None:
+        """Open the next round of a task if it is active and its schedule allows.
+
+        If both are buffered, it takes over the open seats of the round that has just ended. It then opens even if it
+        may not give seats, until the devices at work have ended.
+
+        Args:
+            name: name of the task.
+            ended: the round that has just ended; None if there is none.
+        """
         record = self.snapshot.tasks.get(name)
-        if record is None or record.state.status is not TaskStatus.ACTIVE:
+        closing = None if record is None else self._why_closing(record, ended)
+        if record is None or closing is None:
             return
         state, settings = record.state, record.settings
-        if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
-            return
         readable = settings.privacy is not Privacy.SECURE_SUM  # a trial reads each device's report
         canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
         if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
@@ -275,7 +306,11 @@ class UnitOfWork:
             return  # the version to evaluate does not exist yet
         number, trial = self.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
+        if closing and not rules.concurrency:
+            return
         opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
+        if rules.concurrency:
+            opened = buffer.opened(opened, self.now_s, closing)
         self.snapshot.rounds[name], self.snapshot.bases[number] = opened, base
         self.tx.save_round(opened)
         self._say(
@@ -287,6 +322,61 @@ class UnitOfWork:
             goal=settings.goal,
             minimum=settings.minimum,
         )
+        if rules.concurrency:
+            self._carry(record, ended, opened)
+        elif state.waiting and not trial:
+            self.enlist(self._give_up_waiting(record))
+
+    def _why_closing(self, record: TaskRecord, ended: Round | None) -> str | None:
+        """Why the task's next round may not give seats; empty if it may, None if there is no next round."""
+        status = record.state.status
+        if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, self.now_s):
+            return ""
+        left = ended is not None and ended.rules.concurrency and (ended.working or ended.devices(SeatState.EARLY))
+        if not left or status in OVER:
+            return None
+        return _HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
+
+    def _carry(self, record: TaskRecord, ended: Round | None, opened: Round) -> None:
+        """Hand the open seats of the round that has just ended to the next, or the early reports of an older one."""
+        just_ended = ended is not None and ended.rules.concurrency > 0
+        source = ended if just_ended else self.tx.round(record.state.waiting) if record.state.waiting else None
+        if source is None:
+            return
+        before, after, devices = buffer.carry(source, opened, only_early=not just_ended)
+        self.tx.carry_reports(before.number, after.number, devices)
+        self.tx.save_round(before)
+        self.tx.save_round(after)
+        self.snapshot.rounds[record.name] = after
+        if record.state.waiting:
+            self.tx.drop_frames(record.state.waiting)
+            self.enlist(replace(record, state=replace(record.state, waiting=0)))
+
+    def _hand_on(self, ended: Round) -> None:
+        """Open the round after one that has ended, and delete what its devices sent."""
+        self.open_next(ended.task, ended)
+        self.tx.drop_chunks(ended.number)
+        early, following = ended.devices(SeatState.EARLY), self.snapshot.rounds.get(ended.task)
+        if early and (following is None or not following.rules.concurrency):
+            record = self.snapshot.tasks.get(ended.task)
+            if record is not None:
+                self.enlist(replace(record, state=replace(record.state, waiting=ended.number)))
+                return
+            self._count_unused(ended)
+        self.tx.drop_frames(ended.number)
+
+    def _give_up_waiting(self, record: TaskRecord) -> TaskRecord:
+        """The task without its waiting reports, which it will not use any more."""
+        ended = self.tx.round(record.state.waiting)
+        if ended is not None:
+            self._count_unused(ended)
+            self.tx.drop_frames(ended.number)
+        return replace(record, state=replace(record.state, waiting=0))
+
+    def _count_unused(self, ended: Round) -> None:
+        unused = len(ended.devices(SeatState.EARLY))
+        self.tx.count("reports_unused", unused)
+        self._say("reports_unused", round=ended.number, reports=unused)
 
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
         """The base version of a task's next round; None if it does not exist, or no longer exists."""
@@ -373,6 +463,9 @@ class UnitOfWork:
 
     def _say(self, event: str, **fields: object) -> None:
         self.after_commit.append(lambda: _log.info(event, **fields))
+
+
+_HOURS_OVER = "the task's hours are over"
 
 
 def _tenths(state: Round) -> int:

@@ -29,7 +29,8 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.rounds.lease import Label, Lease
-from coordinator.rounds.round import Phase, Round, has_room
+from coordinator.rounds.machines import has_room
+from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.rounds.selection import Admission, Refusal, older, refusal
 from wire.canary import is_canary

@@ -34,22 +34,27 @@ class DeviceReturned(msgspec.Struct, frozen=True):
 
 
 class DeviceDroppedOut(msgspec.Struct, frozen=True):
-    """A device reported that it gives up its seat."""
+    """A device reported that it gives up its seat; ``given`` as in ReportReceived."""
 
     device: DeviceId
     attempt: int
     cause: DropoutCause
     now_s: float
+    given: int = 0
 
 
 class ReportReceived(msgspec.Struct, frozen=True):
-    """A report arrived; an empty code means that it passed the checks."""
+    """A report arrived; an empty code means that it passed the checks.
+
+    ``given`` is the round that the report names; only a buffered round takes reports of other rounds than its own.
+    """
 
     device: DeviceId
     attempt: int
     now_s: float
     code: str = ""
     detail: str = ""
+    given: int = 0
 
 
 class ClockTicked(msgspec.Struct, frozen=True):

@@ -86,21 +86,21 @@ def _rows() -> Iterable[Row[Step]]:
         row(Phase.SELECTION, ClockTicked, _watch_selection, Phase.SELECTION, Phase.REPORTING, Phase.ABANDONED),
         row(Phase.SELECTION, CalledOff, _call_off, Phase.ABANDONED),
         row(Phase.REPORTING, DeviceCheckedIn, _seat_newcomer, Phase.REPORTING),
-        row(Phase.REPORTING, DeviceLost, _start_grace, Phase.REPORTING),
-        row(Phase.REPORTING, DeviceReturned, _end_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceLost, start_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceReturned, end_grace, Phase.REPORTING),
         row(Phase.REPORTING, DeviceDroppedOut, _drop, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.REPORTING, ReportReceived, _take_report, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.REPORTING, ClockTicked, _watch_reporting, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.REPORTING, CalledOff, _ignore, Phase.REPORTING),
-        row(Phase.REPORTING, AggregationFailed, _fail, Phase.ABANDONED),
+        row(Phase.REPORTING, AggregationFailed, fail, Phase.ABANDONED),
         row(Phase.COMMITTING, DeviceCheckedIn, _turn_away, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceLost, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceReturned, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceDroppedOut, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, ReportReceived, _answer_again, Phase.COMMITTING),
-        row(Phase.COMMITTING, ClockTicked, _watch_committing, Phase.COMMITTING, Phase.ABANDONED),
-        row(Phase.COMMITTING, AggregationFinished, _finish, Phase.COMMITTED),
-        row(Phase.COMMITTING, AggregationFailed, _fail, Phase.ABANDONED),
+        row(Phase.COMMITTING, ClockTicked, watch_committing, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.COMMITTING, AggregationFinished, finish, Phase.COMMITTED),
+        row(Phase.COMMITTING, AggregationFailed, fail, Phase.ABANDONED),
         row(Phase.COMMITTING, ReportsUnreadable, _reopen, Phase.REPORTING, Phase.COMMITTING),
         row(Phase.COMMITTING, CalledOff, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTED, ReportReceived, _answer_again, Phase.COMMITTED),
@@ -135,7 +135,7 @@ class AbandonCause(enum.Enum):
     TOO_FEW_REPORTS = "too-few-reports"
     AVERAGING_FAILED = "averaging-failed"
     CALLED_OFF = "called-off"
-    """The task stopped wanting a round while this one waited for devices, for example because it was paused."""
+    """The task stopped wanting a round, for example because it was paused, and too few devices were at work."""
     RESTORED = "restored"
     """A placeholder for a round number that may have been used after the restored backup was made."""
 
@@ -163,6 +163,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         cause: why the round was abandoned, as a category for metrics.
         reason: why the round was abandoned, in words.
         version: the version that the round committed; None for a round that only evaluated one.
+        closing: why a buffered round gives no more seats; empty if it does.
+        following: number of the buffered round that took over its open seats; None if there was none.
     """
 
     number: int
@@ -184,6 +186,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     cause: AbandonCause | None = None
     reason: str = ""
     version: int | None = None
+    closing: str = ""
+    following: int | None = None
 
     def devices(self, state: SeatState) -> list[DeviceId]:
         """The selected devices in this state, in ascending order."""
@@ -316,12 +320,12 @@ def _watch_selection(state: Round, event: ClockTicked) -> Step:
     reason = state.explain(event.elsewhere)
     turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
     cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME
-    return replace(_abandoned(state, cause, reason, now_s), pool=()), turned_away
+    return replace(abandoned(state, cause, reason, now_s), pool=()), turned_away
 
 
 def _call_off(state: Round, event: CalledOff) -> Step:
     turned_away = tuple(RejectCheckIn(device, RejectionReason.NO_TASK, event.reason) for device in state.pool)
-    return replace(_abandoned(state, AbandonCause.CALLED_OFF, event.reason, event.now_s), pool=()), turned_away
+    return replace(abandoned(state, AbandonCause.CALLED_OFF, event.reason, event.now_s), pool=()), turned_away
 
 
 def _may_begin(state: Round, now_s: float) -> bool:
@@ -360,7 +364,7 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
     seat = state.seats.get(event.device)
     if seat is not None and seat.state is SeatState.WORKING:
         # The device does not know of its seat: the assignment was lost.
-        known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
+        known = seated(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, state.number, seat.attempt),)
     if not has_room(state, event.device, event.now_s):
         return _turn_away(state, event)
@@ -369,7 +373,7 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
         earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
         newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier)
     return (
-        _with_seat(state, event.device, newcomer),
+        seated(state, event.device, newcomer),
         (AssignDevice(event.device, state.number, newcomer.attempt),),
     )
 
@@ -378,20 +382,22 @@ def _turn_away(state: Round, event: DeviceCheckedIn) -> Step:
     return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS),)
 
 
-def _start_grace(state: Round, event: DeviceLost) -> Step:
+def start_grace(state: Round, event: DeviceLost) -> Step:
+    """Note that a selected device lost its connection, or take it out of the pool."""
     if event.device in state.pool:
         return _leave_pool(state, event)
     seat = state.seats.get(event.device)
     if seat is None or seat.state is not SeatState.WORKING or seat.lost_since_s is not None:
         return state, ()
-    return _with_seat(state, event.device, replace(seat, lost_since_s=event.now_s)), ()
+    return seated(state, event.device, replace(seat, lost_since_s=event.now_s)), ()
 
 
-def _end_grace(state: Round, event: DeviceReturned) -> Step:
+def end_grace(state: Round, event: DeviceReturned) -> Step:
+    """Note that a selected device is connected again."""
     seat = state.seats.get(event.device)
     if seat is None or seat.lost_since_s is None:
         return state, ()
-    return _with_seat(state, event.device, replace(seat, lost_since_s=None)), ()
+    return seated(state, event.device, replace(seat, lost_since_s=None)), ()
 
 
 def _drop(state: Round, event: DeviceDroppedOut) -> Step:
@@ -402,7 +408,7 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
         return state, ()
     # The device knows the cause better than the coordinator, so it may correct a CONNECTION_LOST.
     dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
-    return _end_if_due(_with_seat(state, event.device, dropped), event.now_s)
+    return _end_if_due(seated(state, event.device, dropped), event.now_s)
 
 
 def _take_report(state: Round, event: ReportReceived) -> Step:
@@ -411,11 +417,11 @@ def _take_report(state: Round, event: ReportReceived) -> Step:
     seat = state.seats[event.device]
     if event.code:
         refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
-        ended, effects = _end_if_due(_with_seat(state, event.device, refused), event.now_s)
+        ended, effects = _end_if_due(seated(state, event.device, refused), event.now_s)
         receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
         return ended, (CountRefusal(event.device), receipt, *effects)
     reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
-    ended, effects = _end_if_due(_with_seat(state, event.device, reported), event.now_s)
+    ended, effects = _end_if_due(seated(state, event.device, reported), event.now_s)
     kept = KeepReport(event.device, state.number, event.attempt)
     return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
 
@@ -425,29 +431,34 @@ def _watch_reporting(state: Round, event: ClockTicked) -> Step:
     lost = {
         device: _dropped(seat, DropoutCause.CONNECTION_LOST)
         for device, seat in state.seats.items()
-        if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s
+        if is_lost(state, seat, event.now_s)
     }
-    watched = _with_seats(state, {**state.seats, **lost}) if lost else state
+    watched = reseated(state, {**state.seats, **lost}) if lost else state
     return _end_if_due(watched, event.now_s)
+
+
+def is_lost(state: Round, seat: Seat, now_s: float) -> bool:
+    """Whether a device has been disconnected for longer than the grace period."""
+    return seat.lost_since_s is not None and now_s >= seat.lost_since_s + state.rules.lost_grace_s
 
 
 def _end_if_due(state: Round, now_s: float) -> Step:
     if state.reported >= state.rules.goal:
-        return _commit(state, now_s)
+        return begin_commit(state, now_s)
     if now_s >= state.deadline_s:
-        state = _with_seats(state, {device: _out_of_time(seat) for device, seat in state.seats.items()})
+        state = reseated(state, {device: out_of_time(seat) for device, seat in state.seats.items()})
     state, effects = _call_reserve(state, now_s)
     if state.working:
         return state, effects
     if state.reported >= state.rules.minimum:
-        ended, others = _commit(state, now_s)
+        ended, others = begin_commit(state, now_s)
         return ended, effects + others
     if now_s < min(_replacement_ends_s(state), state.deadline_s):
         return state, effects
     causes = ", ".join(sorted(f"{cause.value.replace('-', ' ')} {count}" for cause, count in dropouts(state).items()))
     reason = f"{state.reported} of {state.rules.minimum} needed reports came"
     reason += f"; dropouts: {causes}" if causes else ""
-    return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), effects
+    return abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), effects
 
 
 def _call_reserve(state: Round, now_s: float) -> Step:
@@ -460,11 +471,12 @@ def _call_reserve(state: Round, now_s: float) -> Step:
     called, pool = state.pool[:room], state.pool[room:]
     if not called:
         return state, ()
-    seated = _with_seats(replace(state, pool=pool), {**state.seats, **{device: Seat() for device in called}})
+    seated = reseated(replace(state, pool=pool), {**state.seats, **{device: Seat() for device in called}})
     return seated, tuple(AssignDevice(device, state.number, 1) for device in called)
 
 
-def _commit(state: Round, now_s: float) -> Step:
+def begin_commit(state: Round, now_s: float) -> Step:
+    """Go to COMMITTING."""
     deadline_s = now_s + state.rules.commit_deadline_s
     committing = replace(state, phase=Phase.COMMITTING, deadline_s=deadline_s, pool=())
     return committing, (*_not_selected(state.pool), StartAggregation(state.number))
@@ -473,37 +485,40 @@ def _commit(state: Round, now_s: float) -> Step:
 # COMMITTING and after
 
 
-def _finish(state: Round, event: AggregationFinished) -> Step:
-    state, effects = _refuse(state, event.unreadable)
+def finish(state: Round, event: AggregationFinished) -> Step:
+    """End the round COMMITTED."""
+    state, effects = refuse(state, event.unreadable)
     return replace(state, phase=Phase.COMMITTED, version=event.version, closed_at_s=event.now_s), effects
 
 
 def _reopen(state: Round, event: ReportsUnreadable) -> Step:
-    state, effects = _refuse(state, event.devices)
+    state, effects = refuse(state, event.devices)
     reopened = replace(state, phase=Phase.REPORTING, deadline_s=event.now_s + state.rules.report_deadline_s)
     ended, others = _end_if_due(reopened, event.now_s)
     return ended, effects + others
 
 
-def _refuse(state: Round, devices: tuple[DeviceId, ...]) -> Step:
+def refuse(state: Round, devices: tuple[DeviceId, ...]) -> Step:
     """Refuse reports that were accepted and then proved unreadable."""
     if not devices:
         return state, ()
     seated = {device: state.seats[device] for device in devices if device in state.seats}
     refused = {device: replace(seat, state=SeatState.REFUSED, code=UNREADABLE) for device, seat in seated.items()}
-    return _with_seats(state, {**state.seats, **refused}), tuple(CountRefusal(device) for device in sorted(refused))
+    return reseated(state, {**state.seats, **refused}), tuple(CountRefusal(device) for device in sorted(refused))
 
 
-def _fail(state: Round, event: AggregationFailed) -> Step:
-    return _abandoned(state, AbandonCause.AVERAGING_FAILED, f"averaging failed: {event.reason}", event.now_s), ()
+def fail(state: Round, event: AggregationFailed) -> Step:
+    """End the round ABANDONED, because averaging failed."""
+    return abandoned(state, AbandonCause.AVERAGING_FAILED, f"averaging failed: {event.reason}", event.now_s), ()
 
 
-def _watch_committing(state: Round, event: ClockTicked) -> Step:
+def watch_committing(state: Round, event: ClockTicked) -> Step:
+    """End the round ABANDONED if averaging takes too long."""
     state = _bounded(state, event.now_s + state.rules.commit_deadline_s)
     if event.now_s < state.deadline_s:
         return state, ()
     reason = f"averaging did not end within {state.rules.commit_deadline_s:g} s"
-    return _abandoned(state, AbandonCause.AVERAGING_FAILED, reason, event.now_s), ()
+    return abandoned(state, AbandonCause.AVERAGING_FAILED, reason, event.now_s), ()
 
 
 def _answer_again(state: Round, event: ReportReceived) -> Step:
@@ -519,7 +534,7 @@ def _answer_again(state: Round, event: ReportReceived) -> Step:
             return state, (_receipt(state, event, Verdict.DUPLICATE),)
         case SeatState.REFUSED:
             return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
-        case SeatState.WORKING | SeatState.DROPPED:
+        case _:
             return state, (_receipt(state, event, Verdict.LATE),)
 
 
@@ -531,7 +546,8 @@ def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = 
     return SendReceipt(event.device, state.number, event.attempt, verdict, code, detail)
 
 
-def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
+def seated(state: Round, device: DeviceId, seat: Seat) -> Round:
+    """The round with one seat added or replaced."""
     before = state.seats.get(device)
     was = None if before is None else before.state
     return replace(
@@ -542,7 +558,8 @@ def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
     )
 
 
-def _with_seats(state: Round, seats: Mapping[DeviceId, Seat]) -> Round:
+def reseated(state: Round, seats: Mapping[DeviceId, Seat]) -> Round:
+    """The round with these seats instead of its own."""
     states = Counter(seat.state for seat in seats.values())
     return replace(state, seats=seats, working=states[SeatState.WORKING], reported=states[SeatState.REPORTED])
 
@@ -551,13 +568,15 @@ def _dropped(seat: Seat, cause: DropoutCause) -> Seat:
     return replace(seat, state=SeatState.DROPPED, cause=cause, lost_since_s=None)
 
 
-def _out_of_time(seat: Seat) -> Seat:
+def out_of_time(seat: Seat) -> Seat:
+    """The seat after its time is over: a device that is still working has dropped out."""
     if seat.state is not SeatState.WORKING:
         return seat
     return _dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
 
 
-def _abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> Round:
+def abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> Round:
+    """The round, ended without a version."""
     return replace(state, phase=Phase.ABANDONED, cause=cause, reason=reason, closed_at_s=now_s)
 
 

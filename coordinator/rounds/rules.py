@@ -50,6 +50,8 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         lost_grace_s: how long a selected device may be disconnected before its seat counts as dropped.
         commit_deadline_s: longest time of COMMITTING.
         summed: the coordinator learns only the sum of the reports, so a seat that is freed stays empty.
+        concurrency: most devices at work at a time in a buffered round; 0 for a synchronous one.
+        max_staleness: in a buffered round, most versions published between the base of a report and its mean.
     """
 
     goal: int
@@ -61,15 +63,18 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     lost_grace_s: float
     commit_deadline_s: float = SHORTEST_COMMIT_S
     summed: bool = False
+    concurrency: int = 0
+    max_staleness: int = 0
 
     @property
     def cohort(self) -> int:
-        """Devices to select: goal x over-selection, rounded up.
+        """Devices to select: goal x over-selection, rounded up; in a buffered round, those at work at a time.
 
         >>> rules_for(goal=10, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600).cohort
         13
         """
-        return math.ceil(round(self.goal * self.over_selection, 9))  # in floats, 100 x 1.1 is slightly above 110
+        wanted = round(self.goal * self.over_selection, 9)  # in floats, 100 x 1.1 is slightly above 110
+        return self.concurrency or math.ceil(wanted)
 
     @property
     def reserve(self) -> int:

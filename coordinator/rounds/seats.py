@@ -19,6 +19,29 @@ class SeatState(enum.Enum):
     REPORTED = "reported"
     REFUSED = "refused"
     DROPPED = "dropped"
+    # Of buffered rounds only:
+    EARLY = "early"
+    """Reported while the round was averaging: counts in the next round."""
+    STALE = "stale"
+    """Reported from a base version that is too old to count."""
+    CARRIED = "carried"
+    """Went on to the next round together with its report, if there was one."""
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What the seat of a buffered round was given with; the seat may outlive the round.
+
+    Attributes:
+        round: number of the round; with device and attempt, the idempotency key of the report.
+        version: base version of the device's work.
+        deadline_s: when the device must have reported.
+        staleness: number of versions published since the base version.
+    """
+
+    round: int
+    version: int
+    deadline_s: float
+    staleness: int = 0
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +54,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
         cause: why the device dropped out.
         code: error code of its refused report.
         earlier: causes of the dropouts of its earlier attempts in this round.
+        given: None in a synchronous round, whose seats end with it.
     """
 
     attempt: int = 1
@@ -39,6 +63,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     cause: DropoutCause | None = None
     code: str = ""
     earlier: tuple[DropoutCause, ...] = ()
+    given: Given | None = None
 
 
 def with_seat(seats: Mapping[DeviceId, Seat], device: DeviceId, seat: Seat) -> dict[DeviceId, Seat]:

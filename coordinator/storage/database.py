@@ -306,6 +306,7 @@ class DatabaseView(VersionQueries, Reading):
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
         self._rounds[state.number] = state
+        self._closed_rounds.pop(state.number, None)
 
     def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
         return [_ROUND.decode(state) for state in self._connection.scalars(query)]
@@ -338,6 +339,14 @@ class DatabaseView(VersionQueries, Reading):
     def add_report(self, report: StoredReport, frame: bytes) -> None:
         """Insert an accepted report and its frame."""
         self._reports.append((report, frame))
+
+    def carry_reports(self, round_number: int, following: int, devices: Sequence[DeviceId]) -> None:
+        """Move reports, frames and chunks of these devices from one round to another."""
+        self.flush()
+        moved = [{"was": round_number, "to": following, "of": device} for device in devices]
+        for table in (reports, report_frames, chunks) if moved else ():
+            here = (table.c.round == sa.bindparam("was")) & (table.c.device == sa.bindparam("of"))
+            self._connection.execute(sa.update(table).where(here).values(round=sa.bindparam("to")), moved)
 
     def drop_frames(self, round_number: int) -> None:
         """Delete the frames of a round; the reports stay."""

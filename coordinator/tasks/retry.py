@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from coordinator.rounds import pace_steering
+from coordinator.rounds import buffer, pace_steering
 from coordinator.rounds.pace_steering import Rhythm, Steering, check_in_within_s, loads
 from coordinator.rounds.round import Phase, Round
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import wait_s
-from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.settings import Mode, TaskSettings
 from coordinator.tasks.task import TaskStatus
 from wire.messages import RejectionReason
 
@@ -45,11 +45,21 @@ def steering_of(settings: TaskSettings, population: int, rhythm: Rhythm, now_s: 
     return Steering(
         population=round(settings.variant.share * population) if settings.variant.experiment else population,
         cohort=settings.rules().cohort,
-        selection_deadline_s=settings.selection_deadline_s,
+        selection_deadline_s=_arrival_span_s(settings, rhythm.usual_round_s),
         shortest_s=settings.shortest_retry_s,
         loads=loads(rhythm, now_s),
         usual_round_s=rhythm.usual_round_s,
     )
+
+
+def _arrival_span_s(settings: TaskSettings, usual_round_s: float) -> float:
+    """Time within which a cohort should arrive.
+
+    In buffered rounds that is how long a seat is usually taken: with concurrency M and goal K, M / K rounds.
+    """
+    if settings.mode is Mode.SYNCHRONOUS or not usual_round_s:
+        return settings.selection_deadline_s
+    return min(settings.selection_deadline_s, usual_round_s * settings.rules().cohort / settings.goal)
 
 
 def retry_after_s(
@@ -81,7 +91,9 @@ def retry_after_s(
         return REFUSED_RETRY_S if paused else NO_TASK_RETRY_S
     named = [record for record in active if record.name == task]
     expected_s = {
-        record.name: _opens_in_s(record, rounds.get(record.name), steering[record.name], rounds_later, now_s)
+        record.name: _opens_in_s(
+            record, rounds.get(record.name), steering[record.name], rounds_later, now_s, rejected=reason is not None
+        )
         for record in named or active
     }
     first = min(expected_s, key=expected_s.__getitem__)
@@ -91,13 +103,20 @@ def retry_after_s(
 
 
 def _opens_in_s(
-    record: TaskRecord, current: Round | None, steering: Steering, rounds_later: int, now_s: float
+    record: TaskRecord,
+    current: Round | None,
+    steering: Steering,
+    rounds_later: int,
+    now_s: float,
+    *,
+    rejected: bool,
 ) -> float:
     """Expected seconds until the task's next selection with room for the device."""
     schedule, usual_s = record.settings.schedule, steering.usual_round_s
     if current is None:
         return wait_s(schedule, record.state.closed_at_s, now_s)
-    expected_s, selecting = 0.0, current.phase is Phase.SELECTION
+    free_seat = rejected and not rounds_later and buffer.has_free_seat(current)  # who has reported waits for the next
+    expected_s, selecting = 0.0, current.phase is Phase.SELECTION or free_seat
     if not selecting and current.started_at_s is not None:
         longest_s = current.rules.report_deadline_s
         expected_s = pace_steering.opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)

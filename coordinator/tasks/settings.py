@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -13,12 +14,14 @@ from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
+from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import ADAPTIVE, Aggregation, RateSchedule, StrategyChoice, StrategyName
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
 from wire.codec import NAMES
+from wire.errors import ConfigError
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
 from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
@@ -112,6 +115,15 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Mode(enum.Enum):
+    """How the rounds of a task run."""
+
+    SYNCHRONOUS = "synchronous"
+    """A round selects devices, waits for their reports, and ends."""
+    BUFFERED = "buffered"
+    """Devices are always at work; each ``goal`` reports make a version."""
+
+
 class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"``.
 
@@ -179,6 +191,11 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         minimum_separation: rounds until a phone may report again; with ``privacy = "dp"``, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
+        mode: synchronous, or buffered: each ``goal`` reports make a version, whenever their phones began.
+        concurrency: with buffered, most phones at work at a time.
+        staleness: with buffered, factor of a report by the s versions published since its base: polynomial:a for
+            (1 + s)^-a, or constant.
+        max_staleness: with buffered, largest s of a report that counts.
         target_top1: recall on held-out text that ends the task.
         no_progress_rounds: committed rounds without better recall that end the task.
     """
@@ -201,6 +218,10 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     downlink: str = F32  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
+    mode: Mode = Mode.SYNCHRONOUS  # each report is of the newest version
+    concurrency: Count | None = None  # goal x over_selection, as a synchronous round selects
+    staleness: Annotated[str, Meta(max_length=32)] = "polynomial:0.5"  # as FedBuff
+    max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10  # such a report still weighs 0.3
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
     privacy: Privacy = Privacy.NONE  # a household is too few for sums; dp takes a large fleet (docs/learning.md)
@@ -218,8 +239,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             force_setattr(self, "minimum", max(MINIMUM, least_minimum(min(self.rules().cohort, MOST_MEMBERS))))
 
     def rules(self, *, trial: bool = False) -> RoundRules:
-        """The rules of a round of this task; in a trial a single device is enough."""
-        return rules_for(
+        """The rules of a round of this task; a trial is synchronous, and a single device is enough for it."""
+        rules = rules_for(
             goal=self.goal,
             minimum=1 if trial else self.minimum,
             over_selection=self.over_selection,
@@ -228,6 +249,9 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             selection_window_s=self.selection_window_s,
             summed=self.privacy is Privacy.SECURE_SUM and not trial,
         )
+        if self.mode is Mode.SYNCHRONOUS or trial:
+            return rules
+        return replace(rules, concurrency=self.concurrency or rules.cohort, max_staleness=self.max_staleness)
 
     def stop_rule(self) -> StopRule:
         """When the task ends."""
@@ -308,6 +332,26 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
     if task.privacy is Privacy.SECURE_SUM:
         faults.extend(f"privacy: with secure-sum, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
+    if task.mode is Mode.BUFFERED:
+        faults.extend(f"mode: with buffered, {fault}" for fault in _buffer_faults(task))
+    return faults
+
+
+def _buffer_faults(task: TaskSettings) -> list[str]:
+    """What a task asks for that needs rounds with a common beginning and end."""
+    faults = []
+    if task.kind is not Work.TRAIN:
+        faults.append("kind must be train, because an evaluation makes no versions")
+    if task.privacy is Privacy.SECURE_SUM:
+        faults.append("privacy must not be secure-sum, because the devices of a sum start together")
+    if task.privacy is Privacy.DP:
+        faults.append("privacy must not be dp, because its noise counts on synchronous rounds")
+    if task.schedule.pause_s:
+        faults.append("schedule.pause_s must be 0, because devices are always at work")
+    try:
+        parse_staleness(task.staleness)
+    except ConfigError as error:
+        faults.append(f"staleness: {error}")
     return faults
 
 

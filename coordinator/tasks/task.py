@@ -99,6 +99,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         since_best: number of committed rounds since the best recall.
         noise: how its sums are noised; None without differential privacy.
         noised: numbers of the rounds that made a noised version, whatever became of it.
+        waiting: the ended buffered round whose early reports count in the task's next buffer; 0 if there is none.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     since_best: int = 0
     noise: NoiseTerms | None = None
     noised: tuple[int, ...] = ()
+    waiting: int = 0
 
 
 # Events

@@ -44,6 +44,8 @@ _COUNTED = (
     _Counted("reports_invalid", "nightjar_reports_refused", "code", "Reports answered INVALID, by code."),
     _Counted("reports_unreadable", "nightjar_reports_unreadable", "", "Accepted reports that no mean could use."),
     _Counted("reports_left_out", "nightjar_reports_left_out", "", "Accepted reports that a robust rule left out."),
+    _Counted("reports_stale", "nightjar_reports_stale", "", "Late reports of a version that was too old to count."),
+    _Counted("reports_unused", "nightjar_reports_unused", "", "Accepted reports that a task ended without using."),
     _Counted("devices_barred", "nightjar_devices_barred", "", "Devices barred for reports that could not be used."),
     _Counted("versions_refused", "nightjar_versions_refused", "", "Versions that the gate did not let out."),
     _Counted("versions_rolled_back", "nightjar_versions_rolled_back", "", "Versions that were taken back."),

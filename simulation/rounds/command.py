@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 
 from coordinator.learning.privacy.ledger import Privacy
+from coordinator.tasks.settings import Mode
 from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
 from simulation.rounds.hunt import complaints, hunt
@@ -60,6 +61,19 @@ INTERRUPTED = 130
     type=click.Choice([each.value for each in Privacy]),
     help="With secure-sum the coordinator learns only sums.",
 )
+@click.option(
+    "--mode",
+    default=Mode.SYNCHRONOUS.value,
+    show_default=True,
+    type=click.Choice([each.value for each in Mode]),
+    help="Buffered rounds do not wait for their phones.",
+)
+@click.option(
+    "--concurrency",
+    default=None,
+    type=click.IntRange(1, 1_000_000),
+    help="Phones at work at a time with --mode buffered; default: as many as a synchronous round selects.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.option(
     "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Search for defects with this many seeds."
@@ -77,6 +91,8 @@ def rounds(
     steering: bool,
     tasks: int,
     privacy: str,
+    mode: str,
+    concurrency: int | None,
     as_json: bool,
     seeds: int,
     plot: Path | None,
@@ -84,8 +100,23 @@ def rounds(
     """Simulate rounds of a fleet under a virtual clock, with the real coordinator and agents and seeded faults."""
     if plot is not None:
         _expect_writable(plot, seeds)
-    learned = Privacy(privacy)
-    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks, learned)
+    if Mode(mode) is Mode.BUFFERED and Privacy(privacy) is not Privacy.NONE:
+        msg = "--mode buffered is for --privacy none: with privacy the phones of a round start together"
+        raise ConfigError(msg)
+    settings = Settings(
+        devices,
+        rounds,
+        seed,
+        dangers(faults),
+        severity,
+        availability,
+        codec,
+        steering,
+        tasks,
+        Privacy(privacy),
+        Mode(mode),
+        concurrency,
+    )
     console = Console(stderr=True)
     try:
         if seeds:

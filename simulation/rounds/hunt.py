@@ -43,6 +43,11 @@ def complaints(outcome: SimulationResult) -> list[str]:
         )
     if observer.counted_twice:
         found.append(f"{observer.counted_twice} reports were counted twice")
+    if observer.contradicted:
+        found.append(
+            f"{len(observer.contradicted)} reports were accepted and also answered as late; "
+            f"the first (round, phone, attempt): {observer.contradicted[0]}"
+        )
     if observer.double_booked:
         found.append(
             f"{len(observer.double_booked)} assignments made a device work in two rounds at once, or for two variants; "

@@ -18,9 +18,12 @@ import numpy.typing as npt
 
 from coordinator.config import TaskConfig
 from coordinator.engine.jobs import AggregationDone, AggregationJob
+from coordinator.learning.staleness import parse_staleness
 from coordinator.ports import BlobStore, Transaction
+from coordinator.rounds.buffer import seat_round
 from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
+from coordinator.tasks.settings import Mode
 from edge_agent.ports import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
@@ -39,6 +42,8 @@ Key = tuple[int, DeviceId, int]
 """Round, device, attempt."""
 _FORGET_AFTER = 3
 """Number of rounds after which old reports are discarded; late ones arrive within one or two."""
+_FORGET_AFTER_BUFFERS = 50
+"""The same with buffered rounds, whose seats go on to later ones."""
 
 
 class Observer:
@@ -54,6 +59,8 @@ class Observer:
     Attributes:
         verdicts: number of receipts by verdict; an accepted report counts once however often its receipt is sent.
         stale: number of reports by the versions committed between their base and their receipt.
+        spent_s: seconds from assignments to the first receipts of their reports, by verdict.
+        contradicted: reports that were accepted and also answered as late.
         wrong_means: committed rounds whose weights are not the base plus the mean of the updates.
         lost: accepted reports that are in no committed, abandoned or open round.
         rounds: the ended rounds, in order.
@@ -71,6 +78,8 @@ class Observer:
         experiments: Mapping[str, str],
     ) -> None:
         self._codec = task.codec.choice()
+        self._buffered = task.mode is Mode.BUFFERED
+        self._staleness = parse_staleness(task.staleness)
         self._artifacts = artifacts
         self._view = view
         self._now_s = now_s
@@ -79,12 +88,16 @@ class Observer:
         self._produced: dict[Key, bytes] = {}
         self._contributed: dict[Key, Words] = {}
         self._of: dict[int, tuple[str, int]] = {}  # round -> task and base version
+        self._assigned_s: dict[Key, float] = {}
+        self._late: set[Key] = set()
         self._ended: dict[str, list[int]] = defaultdict(list)
         self._accepted: dict[int, set[Key]] = {}
         self._averaged: dict[int, tuple[AggregationJob, AggregationDone]] = {}
         self._counted: Counter[Key] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.stale: Counter[int] = Counter()
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
+        self.contradicted: list[Key] = []
         self.wrong_means: list[int] = []
         self.lost: list[Key] = []
         self.rounds: list[Round] = []
@@ -130,6 +143,7 @@ class Observer:
                 pass
 
     def _note_assignment(self, device: DeviceId, assignment: Assignment) -> None:
+        self._assigned_s.setdefault((assignment.round, device, assignment.attempt), self._now_s())
         rounds = self._view().open_rounds()
         seats = [state.seats[device] for state in rounds if device in state.seats]
         twice = sum(seat.state is SeatState.WORKING for seat in seats) > 1
@@ -142,19 +156,28 @@ class Observer:
 
     def _note_receipt(self, device: DeviceId, receipt: Receipt) -> None:
         key = (receipt.round, device, receipt.attempt)
+        began_s = self._assigned_s.get(key, math.nan)
+        if not math.isnan(began_s):
+            self.spent_s[receipt.verdict.value] += self._now_s() - began_s
+            self._assigned_s[key] = math.nan
+        if receipt.verdict is Verdict.LATE:
+            self._late.add(key)
         if receipt.verdict is Verdict.ACCEPTED:
             accepted = self._accepted.setdefault(receipt.round, set())
             if key in accepted:
                 return
             accepted.add(key)
+        if key in self._late and key in self._accepted.get(receipt.round, ()):
+            self.contradicted.append(key)
         self.verdicts[receipt.verdict.value] += 1
         if receipt.round in self._of:
             task, base = self._of[receipt.round]
             self.stale[self._versions_since(task, base)] += 1
 
-    def _versions_since(self, task: str, base: int) -> int:
+    def _versions_since(self, task: str, base: int, until: int | None = None) -> int:
         view = self._view()
-        between = (view.version(number) for number in range(base + 1, view.last_version_number() + 1))
+        last = view.last_version_number() if until is None else until
+        between = (view.version(number) for number in range(base + 1, last + 1))
         return sum(record is not None and record.task == task for record in between)
 
     def entered(self, state: Round) -> None:
@@ -174,8 +197,9 @@ class Observer:
             self._check_commit(state)
         of_task = self._ended[state.task]
         of_task.append(state.number)
-        old = set(of_task[:-_FORGET_AFTER])
-        del of_task[:-_FORGET_AFTER]
+        kept_rounds = _FORGET_AFTER_BUFFERS if self._buffered else _FORGET_AFTER
+        old = set(of_task[:-kept_rounds])
+        del of_task[:-kept_rounds]
         for number in old:
             self._averaged.pop(number, None)
         for kept in (self._produced, self._contributed):
@@ -185,6 +209,9 @@ class Observer:
     def finish(self) -> None:
         """Collect the lost reports of all ended rounds; may be called again after the simulation continued."""
         self.lost.clear()
+        if self._buffered:
+            self.lost += sorted(set().union(*self._accepted.values()) - self._used_or_waiting())
+            return
         phases = {state.number: state.phase for state in self.rounds}
         newest = {task: number for number, (task, _) in sorted(self._of.items())}
         for number, accepted in sorted(self._accepted.items()):
@@ -198,19 +225,26 @@ class Observer:
                 case _:
                     pass
 
+    def _used_or_waiting(self) -> set[Key]:
+        """The reports that were averaged, left with an abandoned round, or wait in an open buffer."""
+        rounds = [state for state in self.rounds if state.phase is Phase.ABANDONED] + self._view().open_rounds()
+        held = {SeatState.REPORTED, SeatState.EARLY}
+        return self._counted.keys() | {
+            _key_of(state, device) for state in rounds for device, seat in state.seats.items() if seat.state in held
+        }
+
     def _check_commit(self, state: Round) -> None:
         if state.number not in self._averaged:
             self.wrong_means.append(state.number)
             return
         job, done = self._averaged[state.number]
         averaged = sorted(report.device for report in job.reports if report.device not in done.unreadable)
-        attempts = {device: seat.attempt for device, seat in state.seats.items()}
-        keys = [(state.number, device, attempts.get(device, 0)) for device in averaged]
+        keys = [_key_of(state, device) for device in averaged]
         self._counted.update(keys)
-        if not self._is_the_mean(keys, job, done):
+        if not self._is_the_mean(keys, state.task, job, done):
             self.wrong_means.append(state.number)
 
-    def _is_the_mean(self, keys: list[Key], job: AggregationJob, done: AggregationDone) -> bool:
+    def _is_the_mean(self, keys: list[Key], task: str, job: AggregationJob, done: AggregationDone) -> bool:
         base = Manifest.decode(self._artifacts.get(job.manifest))
         weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
         if any(key not in self._produced for key in keys):
@@ -219,14 +253,15 @@ class Observer:
             found = self._in_the_sum(keys, job.summed.order, base)
             return bool(np.array_equal((weights.astype(np.float64) + found).astype(np.float32), self._made(done)))
         sent = [self._decode(self._produced[key]) for key in keys]
-        norms = sorted(norm for _, _, norm in sent if norm > 0)
+        norms = sorted(norm for _, _, norm, _ in sent if norm > 0)
         clip_norm = (norms[(len(norms) - 1) // 2] if norms else math.inf) if job.clip_norm is None else job.clip_norm
-        examples = sorted(num_examples for num_examples, _, _ in sent)
+        examples = sorted(num_examples for num_examples, _, _, _ in sent)
         most = examples[(len(examples) - 1) // 2]
         total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
-        for num_examples, update, norm in sent:
+        for num_examples, update, norm, version in sent:
             weight = float(min(num_examples, most))
-            total += weight * (clip_norm / norm if norm > clip_norm else 1.0) * update
+            factor = self._staleness.weight(self._versions_since(task, version, base.version))
+            total += weight * (factor * (clip_norm / norm if norm > clip_norm else 1.0)) * update
             weight_sum += weight
         expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)
         return bool(np.array_equal(expected, self._made(done)))
@@ -243,8 +278,8 @@ class Observer:
         bases, spread = from_bytes(self._artifacts.get(base.bases.sha256), LAYOUT, order.rank)
         return read_sum(words, order, LAYOUT, bases, spread).mean.astype(np.float64)
 
-    def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
-        """Number of examples, dense update and its norm."""
+    def _decode(self, sent: bytes) -> tuple[int, Wide, float, int]:
+        """Number of examples, dense update, its norm, and the base version."""
         report = frame.decode(sent)
         if not isinstance(report, frame.Report):
             msg = "a report of this model fits one message"
@@ -252,4 +287,11 @@ class Observer:
         update = codec_for(self._codec).decode(report.payload, LAYOUT)
         dense = np.zeros(LAYOUT.size, np.float64)
         dense[update.indices] = update.values
-        return report.num_examples, dense, math.sqrt(np.square(update.values.astype(np.float64)).sum())
+        norm = math.sqrt(np.square(update.values.astype(np.float64)).sum())
+        return report.num_examples, dense, norm, report.version
+
+
+def _key_of(state: Round, device: DeviceId) -> Key:
+    """The key of the report of a device's seat."""
+    seat = state.seats.get(device)
+    return (state.number, device, 0) if seat is None else (seat_round(state, seat), device, seat.attempt)

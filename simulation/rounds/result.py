@@ -11,7 +11,6 @@ import numpy as np
 from rich.table import Table
 
 from coordinator.rounds.round import Phase, Round, dropouts
-from coordinator.rounds.seats import SeatState
 from simulation.rounds.hunt import Bag
 from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 
@@ -38,8 +37,10 @@ def result_of(outcome: SimulationResult) -> dict[str, Any]:
         "pace_steering": settings.steered,
         "tasks": settings.tasks,
         "privacy": settings.privacy.value,
+        "mode": settings.mode.value,
         "rounds_committed": len(committed),
         "rounds_abandoned": len(abandoned),
+        "rounds_committed_per_hour": round(3600 * len(committed) / outcome.virtual_s, 2),
         "rounds_committed_by_task": _counted(Counter(state.task for state in committed)),
         "abandoned_reasons": _counted(Counter(state.reason for state in abandoned)),
         "dropout_rate": round(dropped / selected, 4) if selected else 0.0,
@@ -48,6 +49,7 @@ def result_of(outcome: SimulationResult) -> dict[str, Any]:
         "reports_duplicate": observer.verdicts["duplicate"],
         "reports_late": observer.verdicts["late"],
         "reports_invalid": observer.verdicts["invalid"],
+        "phone_seconds_by_verdict": {name: round(seconds) for name, seconds in sorted(observer.spent_s.items())},
         "reports_lost": len(observer.lost),
         "reports_counted_twice": observer.counted_twice,
         "devices_in_two_rounds_at_once": len(observer.double_booked),
@@ -86,8 +88,9 @@ def seats(rounds: list[Round]) -> tuple[int, int]:
     selected = dropped = 0
     for state in rounds:
         earlier = sum(len(seat.earlier) for seat in state.seats.values())
-        selected += len(state.seats) + earlier
-        dropped += earlier + sum(seat.state is SeatState.DROPPED for seat in state.seats.values())
+        carried = sum(seat.given is not None and seat.given.round != state.number for seat in state.seats.values())
+        selected += len(state.seats) - carried + earlier
+        dropped += earlier + sum(seat.cause is not None for seat in state.seats.values())
     return selected, dropped
 
 

@@ -199,6 +199,18 @@ class MemoryView:
         self._insert(self._reports[report.round], (report.device, report.attempt), report)
         self._insert(self._frames[report.round], (report.device, report.attempt), frame)
 
+    def carry_reports(self, round_number: int, following: int, devices: Sequence[DeviceId]) -> None:
+        """Move reports, frames and chunks of these devices from one round to another."""
+        held = self._reports.get(round_number, {})
+        for key in [key for key in held if key[0] in devices]:
+            report, frame = held[key], self._frames[round_number][key]
+            self._remove(held, key)
+            self._remove(self._frames[round_number], key)
+            self.add_report(replace(report, round=following), frame)
+        for chunk, frame in [self._chunks[key] for key in self._chunks if key[0] == round_number and key[1] in devices]:
+            self._remove(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number))
+            self.add_chunk(replace(chunk, round=following), frame)
+
     def drop_frames(self, round_number: int) -> None:
         """Delete the frames of a round; the reports stay."""
         self._remove(self._frames, round_number)

@@ -21,7 +21,7 @@ from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.round import Round
 from coordinator.tasks.operations import CreateTask
-from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
+from coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
@@ -83,6 +83,8 @@ class Settings:
         steered: whether pace steering is on; otherwise every phone is told to return after the same time.
         tasks: number of concurrent tasks on the same phones.
         privacy: what the coordinator can learn from the phones.
+        mode: whether rounds wait for their phones.
+        concurrency: most phones at work at a time in buffered rounds; None for the cohort of a synchronous round.
     """
 
     devices: int
@@ -95,6 +97,8 @@ class Settings:
     steered: bool = True
     tasks: int = 1
     privacy: Privacy = Privacy.NONE
+    mode: Mode = Mode.SYNCHRONOUS
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,7 @@ class World:
         self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
         self.artifacts = MemoryBlobs()
         task = task_for(settings.devices, settings.codec, settings.tasks, settings.privacy)
+        task = replace(task, mode=settings.mode, concurrency=settings.concurrency)
         manifest = with_bases(first_manifest(self.artifacts), task.privacy, seed, self.artifacts)
         self.artifacts.put(manifest.encode())
         config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS)
@@ -254,7 +259,10 @@ class World:
 
     def unanswered(self) -> list[DeviceId]:
         """Phones that wait for a receipt of an ended round."""
-        over = {state.number for state in self.observer.rounds}
+        # A seat may outlive its buffered round.
+        longest_s = REPORT_DEADLINE_S if self.settings.mode is Mode.BUFFERED else 0.0
+        ended_s = self.observer.ended_s
+        over = {number for number in ended_s if ended_s[number] + longest_s <= self.timeline.now_s}
         return [phone.device for phone in self.phones if phone.outbox_round in over]
 
     def _ended(self, rounds: int) -> bool:

@@ -1,5 +1,7 @@
 """``kill -9`` of the coordinator in every phase of a round, and between each commit and its effects."""
 
+import contextlib
+
 import pytest
 
 from tests.faults.world import Coordinator, Phones, Supervisor, check_ledger
@@ -30,3 +32,41 @@ def test_killed_at_every_point_the_rounds_go_on_as_if_nothing_had_happened(tmp_p
     assert phones.starts == 1, "no agent needed a restart"
     ledger = check_ledger(coordinator, phones)
     assert (ledger["committed"], ledger["reports"]) == (5, 15)
+
+
+BUFFERED_POINTS = {
+    "wrote-a-report": 1,
+    "averaging": 2,
+    "committed-a-report": 3,
+    "committed-the-selection": 4,  # a seat was given, and no assignment was sent
+    "committed-the-version": 4,
+    "committed-the-last-report": 5,
+}
+
+
+def test_killed_at_every_point_buffered_rounds_go_on_and_slow_phones_report_into_later_ones(tmp_path, mosquitto):
+    coordinator = Coordinator(
+        tmp_path / "c",
+        mosquitto.port,
+        BUFFERED_POINTS,
+        rounds=8,
+        goal=2,
+        minimum=1,
+        mode="buffered",
+        concurrency=4,
+        max_staleness=50,
+    )
+    fast = Phones(tmp_path / "fast", [f"fast-{i}" for i in range(3)], mosquitto.port, coordinator.url)
+    slow = Phones(tmp_path / "slow", ["slow-0"], mosquitto.port, coordinator.url)
+    with Supervisor(coordinator), contextlib.ExitStack() as running:
+        slow.hold("training")
+        running.enter_context(slow)
+        slow.wait_for("assigned")
+        running.enter_context(fast)
+        coordinator.wait_until(lambda state: state["task"]["version"] >= 3, "three versions without the slow phone")
+        slow.let_go("training")
+        coordinator.wait_done(timeout_s=240)
+    assert sorted(coordinator.died.read_text().split()) == sorted(BUFFERED_POINTS), "it died at every point, once"
+    ledger = check_ledger(coordinator, fast, slow)
+    assert ledger["committed"] == 8
+    assert ledger["late"] >= 1

@@ -28,6 +28,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
+from coordinator.rounds.buffer import seat_round, seat_version
 from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.storage.blobs import FileBlobs
@@ -346,15 +347,19 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
             "SELECT version, round, manifest, clip_norm FROM versions ORDER BY version"
         ).fetchall()
     assert len({(number, device) for number, device, _ in rows}) == len(rows), "a device is in one round twice"
+    held = {SeatState.REPORTED, SeatState.EARLY}
     reported = {
-        (state.number, device)
+        (state.number, device): (seat_round(state, seat), seat_version(state, seat))
         for state in states
         for device, seat in state.seats.items()
-        if seat.state is SeatState.REPORTED
+        if seat.state in held
     }
+    early = {(state.number, device) for state in states for device in state.devices(SeatState.EARLY)}
     stored = {(number, device) for number, device, _ in rows}
-    assert stored == reported, "the reports and the rounds disagree"
-    lost = accepted_by_receipt(*phones) - stored
+    assert stored == reported.keys(), "the reports and the rounds disagree"
+    named = [(given, device) for (_, device), (given, _) in reported.items()]
+    assert len(named) == len(set(named)), "a report is in two rounds"
+    lost = accepted_by_receipt(*phones) - set(named)
     assert not lost, f"accepted and not there: {sorted(lost)}"
     over = {state.number for state in states if state.phase in TERMINAL}
     assert {number for number, _ in stored} <= over, "a report is in a round that is not over"
@@ -365,14 +370,20 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
 
     committed = {state.number for state in states if state.phase is Phase.COMMITTED}
     assert {number for _, number, *_ in versions if number is not None} == committed
-    for (_, _, base, clip_norm), (_, number, name, _) in pairwise(versions):
+    late = 0
+    for (before, _, base, clip_norm), (_, number, name, _) in pairwise(versions):
         former = weights(base)
-        mine = [(step_of(device), examples) for of, device, examples in rows if of == number]
+        rows_of = [row for row in rows if row[0] == number and row[:2] not in early]
+        staleness = [before - reported[row[:2]][1] for row in rows_of]
+        late += sum(map(bool, staleness))
+        mine = [(step_of(device), examples) for _, device, examples in rows_of]
         # As core/aggregate.py says it: none pulls further than the norm, none weighs more than the median.
         most = clip_norm / former.size**0.5 if clip_norm else statistics.median_low(step for step, _ in mine)
         cap = statistics.median_low(examples for _, examples in mine)
         weighed = [(min(step, most), min(examples, cap)) for step, examples in mine]
-        mean = sum(step * examples for step, examples in weighed) / sum(examples for _, examples in weighed)
+        factors = [(1 + versions_since) ** -0.5 for versions_since in staleness]
+        steps = (factor * step * examples for factor, (step, examples) in zip(factors, weighed, strict=True))
+        mean = sum(steps) / sum(examples for _, examples in weighed)
         np.testing.assert_allclose(weights(name) - former, mean, atol=1e-5, err_msg=f"round {number}")
     for process in phones:
         assert "Traceback" not in process.log(), process.log()[-3000:]
@@ -381,5 +392,6 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
     empty = {state.number for state in states if state.cause is AbandonCause.NOBODY_CAME}
     abandoned = len(over - committed - empty)
     counted = {"committed": len(committed), "abandoned": abandoned, "empty": len(empty), "reports": len(stored)}
+    counted |= {"late": late} if late else {}
     print("ledger:", counted)
     return counted

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from coordinator.engine.worker import JOB_TIMEOUT_S
-from coordinator.rounds import lease, round, rules
+from coordinator.rounds import buffer, lease, round, rules
 from coordinator.tasks import task
 from coordinator.versions import rollout
 from edge_agent.core import lifecycle, outbox
@@ -48,6 +48,18 @@ MACHINES = (
             round.Phase.REPORTING: "`report_deadline_s`; the seat of a lost phone after `lost_grace_s`",
             round.Phase.COMMITTING: f"the worker stops a job after {JOB_TIMEOUT_S / 60:g} minutes, twice; without an "
             f"answer {rules.COMMIT_SHARE} report deadlines, at least {rules.SHORTEST_COMMIT_S / 3600:g} hours",
+        },
+    ),
+    Machine(
+        "Buffered round (coordinator)",
+        "coordinator/rounds/buffer.py",
+        'With `mode = "buffered"`: a version of each `goal` reports; seats go on to the next round ([ADR '
+        "48](adr/0048-buffered-rounds.md)).",
+        buffer.TABLE,
+        round.Phase.REPORTING,
+        {
+            round.Phase.REPORTING: "`goal` reports; a seat: `report_deadline_s` of its own, or `lost_grace_s`",
+            round.Phase.COMMITTING: "as above",
         },
     ),
     Machine(

@@ -1,0 +1,338 @@
+"""A buffered round: the state machine of a round that does not wait for its devices, without I/O.
+
+Theory of operation
+===================
+
+The round is a *buffer*: as soon as it holds ``goal`` reports, it makes a version, and the next one opens. It has no
+selection. It opens in REPORTING, and each device that checks in gets a seat while fewer than ``concurrency`` devices
+are at work. A seat says what it was given with (:class:`~coordinator.rounds.seats.Given`): the round, the base version
+and a deadline of its own. It goes on to the next round with its device, so that a device selected in round 7 may report
+into round 9; the report still names round 7, and so does its receipt. What ends with the round is only what it used:
+its reports, refusals and dropouts. A device counts at most once per buffer.
+
+A seat's *staleness* grows by one with each version that is published. A report with more than ``max_staleness`` is
+answered LATE with the code ``stale``; otherwise its update is scaled (:mod:`coordinator.learning.staleness`).
+
+In COMMITTING the round goes on giving seats and taking reports. These are EARLY: they are accepted, and count in the
+next buffer, which may then open with more than ``goal`` reports.
+
+A round that is called off (:attr:`~coordinator.rounds.round.Round.closing`) gives no more seats. When no device is at
+work any more, it makes a version of at least the minimum of reports or is ABANDONED.
+
+:func:`step` is as in :mod:`coordinator.rounds.round`; :func:`carry` hands the seats over.
+
+Source: Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation", algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from coordinator.rounds.events import (
+    AggregationFailed,
+    AggregationFinished,
+    AssignDevice,
+    CalledOff,
+    ClockTicked,
+    CountRefusal,
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    Event,
+    KeepReport,
+    RejectCheckIn,
+    ReportReceived,
+    ReportsUnreadable,
+    SendReceipt,
+)
+from coordinator.rounds.round import (
+    MAX_ATTEMPTS,
+    AbandonCause,
+    Phase,
+    Round,
+    Step,
+    abandoned,
+    begin_commit,
+    end_grace,
+    fail,
+    finish,
+    is_lost,
+    out_of_time,
+    refuse,
+    reseated,
+    seated,
+    start_grace,
+    watch_committing,
+)
+from coordinator.rounds.seats import Given, Seat, SeatState
+from wire.identifiers import DeviceId
+from wire.machine import Row, find_row, row, table
+from wire.messages import DropoutCause, RejectionReason, Verdict
+
+
+def _rows() -> Iterable[Row[Step]]:
+    """The legal (phase, event) pairs; any other pair raises IllegalEvent."""
+    return (
+        row(Phase.REPORTING, DeviceCheckedIn, _give_seat, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceLost, start_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceReturned, end_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceDroppedOut, _drop, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, ReportReceived, _take_report, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, ClockTicked, _watch, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, CalledOff, _close, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, AggregationFailed, fail, Phase.ABANDONED),
+        row(Phase.COMMITTING, DeviceCheckedIn, _give_seat, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceLost, start_grace, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceReturned, end_grace, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceDroppedOut, _drop, Phase.COMMITTING),
+        row(Phase.COMMITTING, ReportReceived, _take_report, Phase.COMMITTING),
+        row(Phase.COMMITTING, ClockTicked, _watch, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.COMMITTING, AggregationFinished, finish, Phase.COMMITTED),
+        row(Phase.COMMITTING, AggregationFailed, fail, Phase.ABANDONED),
+        row(Phase.COMMITTING, ReportsUnreadable, _reopen, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.COMMITTING, CalledOff, _close, Phase.COMMITTING),
+        row(Phase.COMMITTED, ReportReceived, _answer, Phase.COMMITTED),
+        row(Phase.ABANDONED, ReportReceived, _answer, Phase.ABANDONED),
+    )
+
+
+_OPEN = frozenset({Phase.REPORTING, Phase.COMMITTING})
+_AWAITED = frozenset({SeatState.WORKING, SeatState.DROPPED})
+STALE = "stale"
+"""Code of the LATE receipt of a report whose base version is too old."""
+
+
+def step(state: Round, event: Event) -> Step:
+    """The buffered round after an event, and the effects of the event; see :func:`coordinator.rounds.round.step`.
+
+    Raises:
+        IllegalEvent: the table has no row for this event in this phase.
+    """
+    found = find_row(TABLE, state.phase, type(event), lambda: f"buffered round {state.number}, {state.phase.value}")
+    return found.handle(state, event)
+
+
+def opened(state: Round, now_s: float, closing: str = "") -> Round:
+    """A new round as a buffer: it opens in REPORTING.
+
+    Args:
+        state: a round that was just opened.
+        now_s: wall-clock time.
+        closing: why it gives no seats and only takes the reports of the seats that are carried over; empty if it does.
+    """
+    deadline_s = now_s + state.rules.report_deadline_s
+    return replace(state, phase=Phase.REPORTING, started_at_s=now_s, deadline_s=deadline_s, closing=closing)
+
+
+def carry(ended: Round, following: Round, *, only_early: bool = False) -> tuple[Round, Round, list[DeviceId]]:
+    """Hand the seats of devices at work, and of early reports, over to the next buffer.
+
+    So are the seats of devices whose connection was lost: they may come back with a report.
+
+    Args:
+        ended: the ended round.
+        following: the next round, without seats.
+        only_early: hand over only the early reports, because the other devices were told that the round has ended.
+
+    Returns:
+        Both rounds, and the devices whose seats were handed over.
+    """
+    published = ended.base_version != following.base_version
+    seats: dict[DeviceId, Seat] = {}
+    for device, seat in ended.seats.items():
+        if seat.given is None or not _goes_on(seat, only_early=only_early):
+            continue
+        given = replace(seat.given, staleness=seat.given.staleness + published)
+        if seat.state is SeatState.DROPPED and given.staleness > ended.rules.max_staleness:
+            continue
+        now = SeatState.REPORTED if seat.state is SeatState.EARLY else seat.state
+        seats[device] = replace(seat, state=now, cause=None, earlier=(), given=given)
+    left = {device: replace(ended.seats[device], state=SeatState.CARRIED) for device in seats}
+    before = reseated(ended, {**ended.seats, **left})
+    return replace(before, following=following.number), reseated(following, seats), sorted(seats)
+
+
+def _goes_on(seat: Seat, *, only_early: bool) -> bool:
+    if only_early or seat.state is not SeatState.DROPPED:
+        return seat.state is SeatState.EARLY or (seat.state is SeatState.WORKING and not only_early)
+    return seat.cause in {None, DropoutCause.CONNECTION_LOST}
+
+
+def staleness_of(seat: Seat) -> int:
+    """Number of versions published since the base version of a seat's work."""
+    return 0 if seat.given is None else seat.given.staleness
+
+
+def seat_version(state: Round, seat: Seat) -> int:
+    """The base version of a seat's work."""
+    return state.base_version if seat.given is None else seat.given.version
+
+
+def seat_deadline_s(state: Round, seat: Seat) -> float:
+    """When a selected device must have reported."""
+    return state.deadline_s if seat.given is None else seat.given.deadline_s
+
+
+def seat_round(state: Round, seat: Seat) -> int:
+    """Number of the round that a seat was given in, which the device's report names."""
+    return state.number if seat.given is None else seat.given.round
+
+
+def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
+    """Whether a valid report of this seat would be accepted now; see :func:`coordinator.rounds.round.awaits_report`."""
+    seat = state.seats.get(device)
+    return _is_awaited(state, seat, attempt, given) and seat is not None and not _is_stale(state, seat)
+
+
+def has_free_seat(state: Round) -> bool:
+    """Whether the round would give a newcomer a seat; never for a synchronous round."""
+    return state.phase in _OPEN and not state.closing and state.working < state.rules.concurrency
+
+
+def has_room(state: Round, device: DeviceId) -> bool:
+    """Whether the round would give this device a seat."""
+    if not has_free_seat(state):
+        return False
+    seat = state.seats.get(device)
+    if seat is None or seat.state is SeatState.STALE:
+        return True
+    return seat.state is SeatState.DROPPED and len(seat.earlier) + 1 < MAX_ATTEMPTS
+
+
+def _is_awaited(state: Round, seat: Seat | None, attempt: int, given: int) -> bool:
+    return seat is not None and _names(state, seat, attempt, given) and state.phase in _OPEN and seat.state in _AWAITED
+
+
+def _names(state: Round, seat: Seat, attempt: int, given: int) -> bool:
+    return (seat_round(state, seat), seat.attempt) == (given or state.number, attempt)
+
+
+def _is_stale(state: Round, seat: Seat) -> bool:
+    """Whether a report would be too stale for its mean: the present one, or the one after it while averaging."""
+    return staleness_of(seat) + (state.phase is Phase.COMMITTING) > state.rules.max_staleness
+
+
+def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is not None and seat.state is SeatState.WORKING:
+        # The device does not know of its seat: the assignment was lost.
+        known = seated(state, event.device, replace(seat, lost_since_s=None))
+        return known, (AssignDevice(event.device, seat_round(state, seat), seat.attempt),)
+    if not has_room(state, event.device):
+        rounds = int(seat is not None)  # it has had its turn
+        return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=rounds),)
+    deadline_s = event.now_s + state.rules.report_deadline_s
+    given = Given(round=state.number, version=state.base_version, deadline_s=deadline_s)
+    newcomer = Seat(given=given)
+    if seat is not None:
+        earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
+        newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier, given=given)
+    after = seated(state, event.device, newcomer)
+    if state.phase is Phase.REPORTING:
+        after = replace(after, deadline_s=deadline_s)
+    return after, (AssignDevice(event.device, state.number, newcomer.attempt),)
+
+
+def _drop(state: Round, event: DeviceDroppedOut) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or not _is_awaited(state, seat, event.attempt, event.given):
+        return state, ()
+    dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
+    return _end_if_due(seated(state, event.device, dropped), event.now_s)
+
+
+def _take_report(state: Round, event: ReportReceived) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or not _is_awaited(state, seat, event.attempt, event.given):
+        return _answer(state, event)
+    settled = replace(seat, cause=None, lost_since_s=None)
+    if _is_stale(state, seat):
+        ended, effects = _settle(state, event, replace(settled, state=SeatState.STALE))
+        return ended, (_late(state, event, seat), *effects)
+    if event.code:
+        refused = replace(settled, state=SeatState.REFUSED, code=event.code)
+        ended, effects = _settle(state, event, refused)
+        receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
+        return ended, (CountRefusal(event.device), receipt, *effects)
+    reported = SeatState.EARLY if state.phase is Phase.COMMITTING else SeatState.REPORTED
+    ended, effects = _settle(state, event, replace(settled, state=reported))
+    kept = KeepReport(event.device, state.number, event.attempt)
+    return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
+
+
+def _settle(state: Round, event: ReportReceived, seat: Seat) -> Step:
+    return _end_if_due(seated(state, event.device, seat), event.now_s)
+
+
+def _watch(state: Round, event: ClockTicked) -> Step:
+    longest_s = event.now_s + state.rules.report_deadline_s
+    changed = {}
+    for device, seat in state.seats.items():
+        if seat.state is not SeatState.WORKING or seat.given is None:
+            continue
+        if is_lost(state, seat, event.now_s) or event.now_s >= seat.given.deadline_s:
+            changed[device] = out_of_time(seat)
+        elif seat.given.deadline_s > longest_s:  # the clock was set back
+            changed[device] = replace(seat, given=replace(seat.given, deadline_s=longest_s))
+    if changed:
+        state = reseated(state, {**state.seats, **changed})
+    return watch_committing(state, event) if state.phase is Phase.COMMITTING else _end_if_due(state, event.now_s)
+
+
+def _close(state: Round, event: CalledOff) -> Step:
+    if state.closing:
+        return state, ()
+    return _end_if_due(replace(state, closing=event.reason), event.now_s)
+
+
+def _reopen(state: Round, event: ReportsUnreadable) -> Step:
+    state, effects = refuse(state, event.devices)
+    early = {
+        device: replace(state.seats[device], state=SeatState.REPORTED) for device in state.devices(SeatState.EARLY)
+    }
+    deadline_s = event.now_s + state.rules.report_deadline_s
+    reopened = replace(reseated(state, {**state.seats, **early}), phase=Phase.REPORTING, deadline_s=deadline_s)
+    ended, others = _end_if_due(reopened, event.now_s)
+    return ended, effects + others
+
+
+def _end_if_due(state: Round, now_s: float) -> Step:
+    if state.phase is not Phase.REPORTING or (state.closing and state.working):
+        return state, ()
+    if state.reported >= (state.rules.minimum if state.closing else state.rules.goal):
+        return begin_commit(state, now_s)
+    return (abandoned(state, AbandonCause.CALLED_OFF, state.closing, now_s) if state.closing else state), ()
+
+
+def _answer(state: Round, event: ReportReceived) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None:
+        detail = f"this device was not selected for round {event.given or state.number}"
+        return state, (_receipt(state, event, Verdict.INVALID, "not-selected", detail),)
+    if not _names(state, seat, event.attempt, event.given):
+        detail = f"expected a report of round {seat_round(state, seat)}, attempt {seat.attempt}"
+        return state, (_receipt(state, event, Verdict.INVALID, "attempt", detail),)
+    match seat.state:
+        case SeatState.REPORTED | SeatState.EARLY:
+            return state, (_receipt(state, event, Verdict.DUPLICATE),)
+        case SeatState.REFUSED:
+            return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
+        case SeatState.STALE:
+            return state, (_late(state, event, seat),)
+        case SeatState.WORKING | SeatState.DROPPED | SeatState.CARRIED:
+            return state, (_receipt(state, event, Verdict.LATE),)
+
+
+def _late(state: Round, event: ReportReceived, seat: Seat) -> SendReceipt:
+    detail = f"its base, version {seat_version(state, seat)}, is more than {state.rules.max_staleness} versions old"
+    return _receipt(state, event, Verdict.LATE, STALE, detail)
+
+
+def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
+    return SendReceipt(event.device, event.given or state.number, event.attempt, verdict, code, detail)
+
+
+TABLE = table(_rows())

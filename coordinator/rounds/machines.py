@@ -1,0 +1,29 @@
+"""Chooses the state machine of a round: synchronous (:mod:`~coordinator.rounds.round`) or buffered. Pure."""
+
+from __future__ import annotations
+
+from coordinator.rounds import buffer, round
+from coordinator.rounds.events import Event
+from coordinator.rounds.round import Round, Step
+from wire.identifiers import DeviceId
+
+
+def step(state: Round, event: Event) -> Step:
+    """The round after an event, and the effects of the event.
+
+    Raises:
+        IllegalEvent: the round's table has no row for this event in this phase.
+    """
+    return buffer.step(state, event) if state.rules.concurrency else round.step(state, event)
+
+
+def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
+    """Whether a valid report of this device and attempt, which names round ``given``, would be accepted now."""
+    if state.rules.concurrency:
+        return buffer.awaits_report(state, device, attempt, given)
+    return round.awaits_report(state, device, attempt)
+
+
+def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
+    """Whether a round whose devices are at work would give this device a seat, or its own seat again."""
+    return buffer.has_room(state, device) if state.rules.concurrency else round.has_room(state, device, now_s)
