@@ -138,7 +138,9 @@ def table_of(runs: Sequence[Run]) -> Table:
     for model, split in dict.fromkeys((run.model, run.split) for run in runs):
         of = [run for run in runs if (run.model, run.split) == (model, split)]
         arms = [[run.alone[0], run.alone[1], run.pooled, run.federated] for run in of]
-        cells = [f"{100 * _mean(arm):.2f} ({100 * min(arm):.2f}-{100 * max(arm):.2f})" for arm in zip(*arms, strict=True)]
+        cells = [
+            f"{100 * _mean(arm):.2f} ({100 * min(arm):.2f}-{100 * max(arm):.2f})" for arm in zip(*arms, strict=True)
+        ]
         traffic = [f"{_mean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
         table.add_row(model, split, *cells, f"{_mean([run.rounds for run in of]):.0f}", *traffic)
     return table
@@ -146,7 +148,9 @@ def table_of(runs: Sequence[Run]) -> Table:
 
 def _percentages(run: Run) -> str:
     a, b = run.alone
-    return f"A {100 * a:.2f} %, B {100 * b:.2f} %, pooled {100 * run.pooled:.2f} %, federated {100 * run.federated:.2f} %"
+    return (
+        f"A {100 * a:.2f} %, B {100 * b:.2f} %, pooled {100 * run.pooled:.2f} %, federated {100 * run.federated:.2f} %"
+    )
 
 
 @contextlib.contextmanager

@@ -169,7 +169,9 @@ class Federation:
     def _artifact(self, sha256: str) -> bytes:
         data = self._get(f"/artifacts/{sha256}")
         if data is None:
-            msg = f"the coordinator does not give artifact {sha256[:12]}; the end of its log:\n{self.coordinator.tail()}"
+            msg = (
+                f"the coordinator does not give artifact {sha256[:12]}; the end of its log:\n{self.coordinator.tail()}"
+            )
             raise UnavailableError(msg)
         return data
 

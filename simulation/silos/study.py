@@ -61,9 +61,7 @@ class Recipe:
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
         steps = min(silo_steps, self.label_steps) if split == LABELS else silo_steps
-        return FederatedPlan(
-            max(1, round(self.epochs * silo_steps / steps)), steps, self.learning_rate, self.clip_norm
-        )
+        return FederatedPlan(max(1, round(self.epochs * silo_steps / steps)), steps, self.learning_rate, self.clip_norm)
 
 
 RECIPES = (Recipe("lenet-5", 0.05, 10, 50), Recipe("logistic", 0.05, 10, 50))
