@@ -287,15 +287,17 @@ def check(path: Path, enrols: bool) -> None:
 @main.command()
 @json_option
 def plugins(as_json: bool) -> None:
-    """Show the task types that this agent can train, with their package and version, and why one cannot be loaded."""
-    from models.task_types import listed
+    """Show this agent's task types and codecs, with package and version, and why one cannot be used."""
+    from models import task_types
+    from wire.codec import codecs
+    from wire.plugins import listed
 
-    found = listed(__version__)
+    found = listed("task type", task_types.installed(), __version__)
+    found += listed("codec", codecs.installed(), __version__)
     if as_json:
         _print_json([each._asdict() for each in found])
     for each in () if as_json else found:
-        fault = f": cannot be loaded: {each.fault}" if each.fault else ""
-        click.echo(f"{each.kind} {each.name}: {each.package} {each.version}{fault}")
+        click.echo(str(each))
 
 
 @main.command()

@@ -17,6 +17,7 @@ from edge_agent.core.outbox import Parcel
 from edge_agent.ports import Model, Outgoing, Transport
 from wire import frame as frames
 from wire import messages, topics
+from wire.codec.codecs import others
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import CheckIn, Dropout, Query, Status, Work
 
@@ -100,6 +101,7 @@ class Uplink:
                 emulated=who.emulated,
                 kinds=KINDS,
                 task_types=task_types,
+                codecs=others(),
             )
         )
 

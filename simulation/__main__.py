@@ -13,6 +13,7 @@ MODULES = {
     "demo": "simulation.demo.command",
     "learn": "simulation.laboratory.command",
     "rounds": "simulation.rounds.command",
+    "silos": "simulation.silos.command",
 }
 """Module of each command, imported on use: the imports of the demo would double the memory of a simulation."""
 

@@ -114,6 +114,10 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(max_length=16),
     ] = ("keyboard",)
     """Task types that the agent has plug-ins for; after a colon, why the device's examples of it cannot be used."""
+    codecs: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9_-]+\Z")], ...], msgspec.Meta(max_length=16)
+    ] = ()
+    """Codecs that the agent has from other packages."""
 
 
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):

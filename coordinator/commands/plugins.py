@@ -7,17 +7,23 @@ import msgspec
 
 from coordinator import __version__
 from coordinator.commands.options import json_option
-from models.task_types import listed
+from coordinator.learning import strategies
+from models import task_types
+from wire.codec import codecs
+from wire.plugins import listed
 
 
 @click.command()
 @json_option
 def plugins(*, as_json: bool) -> None:
-    """Task types that this coordinator can serve, with their package and version, and why one cannot be loaded."""
-    found = listed(__version__)
+    """Task types, strategies and codecs of this coordinator, with package and version, and why one cannot be used."""
+    found = [
+        *listed("task type", task_types.installed(), __version__),
+        *listed("strategy", strategies.installed(), __version__),
+        *listed("codec", codecs.installed(), __version__),
+    ]
     if as_json:
         click.echo(msgspec.json.encode([each._asdict() for each in found]).decode())
         return
     for each in found:
-        fault = f": cannot be loaded: {each.fault}" if each.fault else ""
-        click.echo(f"{each.kind} {each.name}: {each.package} {each.version}{fault}")
+        click.echo(str(each))

@@ -164,7 +164,7 @@ def _aggregate(
         round=job.round,
         weights=artifacts.put(data),
         size_bytes=len(data),
-        optimizer_state=private.keep_state(state_to_bytes(job.strategy.name.value, kept)) if kept.size else None,
+        optimizer_state=private.keep_state(state_to_bytes(job.strategy.name, kept)) if kept.size else None,
         metrics=None,
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,
@@ -242,7 +242,7 @@ def _state(
     vectors, further = len(first), (keeps_residual(job.downlink), job.summed is not None)
     first = np.vstack([first, *(np.zeros(size) for each in further if each)])
     if job.optimizer_state is not None and first.size:
-        first = state_from_bytes(private.state(job.optimizer_state), job.strategy.name.value, first)
+        first = state_from_bytes(private.state(job.optimizer_state), job.strategy.name, first)
     rows = iter(first[vectors:])
     residual, average = (next(rows) if each else np.zeros(size) for each in further)
     return first[:vectors], residual, average

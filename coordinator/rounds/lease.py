@@ -106,6 +106,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         version: model version that the device holds, as it reported it.
         examples: number of examples that the device could train on.
         task_types: its task types, sorted, separated by spaces; after a colon why its examples cannot be used.
+        codecs: its codecs from other packages, sorted, separated by spaces.
         emulated: whether it is an emulated phone.
         last_round: the last round that accepted a report of the device; 0 if none did.
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.
@@ -130,6 +131,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     examples: int = 0
     task_types: str = "keyboard"
+    codecs: str = ""
     emulated: bool = False
     last_round: int = 0
     rounds_counted: int = 0
@@ -262,6 +264,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         version=message.version,
         examples=message.examples,
         task_types=joined(message.task_types),
+        codecs=joined(message.codecs),
         emulated=message.emulated,
         week=noted(lease.week, "checked-in", event.now_s),
     )

@@ -53,6 +53,7 @@ class Admission:
         minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
         minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
         task_type: task type of the model.
+        codec: the task's codec if it is another package's, else empty: every device has ours.
         noised: with differential privacy, the numbers of the task's noised rounds: a device whose report counts in one
             of them or later may take part again when as many as ``minimum_separation`` are noised. A round of another
             task counts as well, because a lease knows only the last.
@@ -63,6 +64,7 @@ class Admission:
     minimum_separation: int = 1
     noised: tuple[int, ...] | None = None
     task_type: str = "keyboard"
+    codec: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def refusal(lease: Lease, round_number: int, admission: Admission, now_s: float)
     if older(lease.agent_version, admission.minimum_agent_version):
         detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
-    lacks = lacking(admission.task_type, lease.task_types)
+    lacks = lacking(admission.task_type, admission.codec, lease.task_types, lease.codecs)
     if lacks is not None:
         return lacks
     if lease.examples < admission.minimum_examples:
@@ -103,16 +105,20 @@ def refusal(lease: Lease, round_number: int, admission: Admission, now_s: float)
     return None
 
 
-def lacking(task_type: str, offered: str) -> Refusal | None:
-    """What a device lacks for a task type; None if it has the plug-in and examples that can be used.
+def lacking(task_type: str, codec: str, offered: str, codecs: str) -> Refusal | None:
+    """What a device lacks for a task; None if it has the plug-ins and examples that can be used.
 
-    >>> lacking("classification", "classification:labels-missing keyboard").detail
+    >>> lacking("classification", "", "classification:labels-missing keyboard", "").detail
     'its examples cannot be used: labels-missing'
 
     Args:
-        task_type: task type of a model.
+        task_type: task type of the model.
+        codec: the task's codec if it is another package's, else empty.
         offered: the lease's task types.
+        codecs: the lease's codecs.
     """
+    if codec and codec not in codecs.split():
+        return Refusal(RejectionReason.NO_PLUGIN, f"it has no plug-in for the codec {codec}")
     problems = dict(each.partition(":")[::2] for each in offered.split())
     if task_type not in problems:
         return Refusal(RejectionReason.NO_PLUGIN, f"it has no plug-in for the task type {task_type}")
@@ -120,19 +126,20 @@ def lacking(task_type: str, offered: str) -> Refusal | None:
     return Refusal(RejectionReason.BAD_EXAMPLES, f"its examples cannot be used: {problem}") if problem else None
 
 
-def lackers(task_type: str, offers: Mapping[str, int]) -> dict[str, int]:
-    """How many devices lack what for a task type.
+def lackers(task_type: str, codec: str, offers: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """How many devices lack what for a task.
 
-    >>> lackers("classification", {"keyboard": 2, "classification:labels-missing keyboard": 1, "classification": 5})
+    >>> lackers("classification", "", {("keyboard", ""): 2, ("classification:labels-missing keyboard", ""): 1})
     {'it has no plug-in for the task type classification': 2, 'its examples cannot be used: labels-missing': 1}
 
     Args:
-        task_type: task type of a model.
-        offers: task types of a lease -> number of devices.
+        task_type: task type of the model.
+        codec: the task's codec if it is another package's, else empty.
+        offers: (task types, codecs) of a lease -> number of devices.
     """
     found: Counter[str] = Counter()
-    for offered, devices in offers.items():
-        lacks = lacking(task_type, offered)
+    for (offered, codecs), devices in offers.items():
+        lacks = lacking(task_type, codec, offered, codecs)
         if lacks is not None:
             found[lacks.detail] += devices
     return dict(found)

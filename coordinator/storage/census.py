@@ -82,7 +82,7 @@ class CensusTaker:
         with self._database.transaction() as view:
             states = view.device_states()
             holders = view.holders(now_s - LATELY_S)
-            offers = view.device_task_types()
+            offers = view.device_offers()
             newest = {record.version for record in view.versions(VERSIONS_NAMED)}
             known = view.devices_since(float("-inf"))
             out = [each for each in view.releases() if each.rollout.stage in OUT]
@@ -91,9 +91,7 @@ class CensusTaker:
         for reported, devices in holders.items():
             version = reported if reported in newest else None
             held[version] = held.get(version, 0) + devices
-        self._latest = Census(
-            counted_s=now_s, known=known, states=states, holders=held, task_types=offers, releases=tried
-        )
+        self._latest = Census(counted_s=now_s, known=known, states=states, holders=held, offers=offers, releases=tried)
         self._counted_at_s = time.monotonic()
         took_s = self._counted_at_s - begun_s
         # A single slow count after a quick one means that the machine stalled; it must not lengthen the pause.

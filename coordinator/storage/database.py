@@ -418,12 +418,12 @@ class DatabaseView(VersionQueries, Reading):
         rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
         return {(state, why): count for state, why, count in rows}
 
-    def device_task_types(self) -> Mapping[str, int]:
-        """Task types that a device offers -> number of devices."""
+    def device_offers(self) -> Mapping[tuple[str, str], int]:
+        """(Task types, codecs) that a device offers -> number of devices."""
         self.flush()
-        query = sa.select(devices.c.task_types, sa.func.count()).group_by(devices.c.task_types)
-        rows = self._connection.execute(query.limit(STATES_TOLD_APART))
-        return {row.task_types: row[1] for row in rows}
+        offer = (devices.c.task_types, devices.c.codecs)
+        rows = self._connection.execute(sa.select(*offer, sa.func.count()).group_by(*offer).limit(STATES_TOLD_APART))
+        return {(task_types, codecs): many for task_types, codecs, many in rows}
 
     # Effects and counters
 

@@ -34,7 +34,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         known: number of devices ever heard from.
         states: (lifecycle state, reason) -> number of devices; the reason is empty except for ineligible devices.
         holders: version -> number of devices heard from lately that report it; None stands for older ones.
-        task_types: the task types that a device offers (:attr:`coordinator.rounds.lease.Lease.task_types`) -> number of
+        offers: the task types and codecs that a device offers (:class:`coordinator.rounds.lease.Lease`) -> number of
             devices.
         releases: stage -> devices that tried the agent's release in that stage, if it is on trial or current.
     """
@@ -43,7 +43,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     known: int
     states: Mapping[tuple[str, str], int]
     holders: Mapping[int | None, int]
-    task_types: Mapping[str, int] = {}
+    offers: Mapping[tuple[str, str], int] = {}
     releases: Mapping[Stage, DeviceGroup] = {}
 
     @property

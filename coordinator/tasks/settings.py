@@ -15,12 +15,19 @@ from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
 from coordinator.learning.staleness import parse_staleness
-from coordinator.learning.strategies import ADAPTIVE, Aggregation, RateSchedule, StrategyChoice, StrategyName
+from coordinator.learning.strategies import (
+    ADAPTIVE,
+    Aggregation,
+    RateSchedule,
+    StrategyChoice,
+    StrategyName,
+    strategies,
+)
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
-from wire.codec import NAMES
+from wire.codec.codecs import NAMES, usable
 from wire.errors import ConfigError
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
@@ -36,6 +43,7 @@ MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
 OWN_CHOICE = "topk"
 """Beginning of the names of the codecs in which each device chooses the coordinates that it sends."""
+PluginName = Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,64}$(?!\n)")]
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
@@ -54,6 +62,11 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
             error_feedback=self.name.startswith(OWN_CHOICE) if self.error_feedback is None else self.error_feedback,
         )
 
+    @property
+    def another(self) -> str:
+        """The codec's name if it is another package's; empty if it is one of ours, which every device has."""
+        return "" if self.name in NAMES else self.name
+
 
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.plan]``: what a device does with its examples."""
@@ -70,7 +83,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Clip norm of updates before any is known: the longest way of a single step."""
         return self.learning_rate * self.clip_norm
 
-    def plan(self, strategy: StrategyName) -> TrainingPlan:
+    def plan(self, strategy: str) -> TrainingPlan:
         """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
         return TrainingPlan(
             learning_rate=self.learning_rate,
@@ -78,7 +91,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
             proximal=self.proximal,
-            full_batch=strategy is StrategyName.FEDSGD,
+            full_batch=strategy == StrategyName.FEDSGD,
             evaluation_share=self.evaluation_share,
             keep_share=KEEP_SHARE,
         )
@@ -88,14 +101,14 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.strategy]``: how the mean update changes the model.
 
     Attributes:
-        name: fedsgd, fedavg, fedprox, fedavgm, fedadagrad, fedadam or fedyogi.
+        name: fedsgd, fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi, or another package's.
         server_learning_rate: 0.003 for fedadagrad, fedadam and fedyogi, 1 for the others.
         adaptivity: tau of the adaptive strategies.
         aggregation: mean, median, trimmed-mean, multi-krum, bulyan, foolsgold, fed-plus or noisy-mean.
         attackers: share of a cohort that trimmed-mean, multi-krum and bulyan withstand.
     """
 
-    name: StrategyName = StrategyName.FEDAVG  # momentum harmed after a warm start
+    name: PluginName = StrategyName.FEDAVG.value  # momentum harmed after a warm start
     server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is FedAvg's
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
     schedule: RateSchedule = RateSchedule()
@@ -142,9 +155,9 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
     """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
     own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
     faults = aggregation_faults(strategy.aggregation, strategy.attackers, cohort, own_choice)
-    if strategy.name is StrategyName.FEDPROX and not plan.proximal:
+    if strategy.name == StrategyName.FEDPROX and not plan.proximal:
         faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
-    if strategy.name is StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
+    if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
         faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
     return faults
 
@@ -313,8 +326,10 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
             f"selection_window_s: expected at most selection_deadline_s ({rules.selection_deadline_s:g}), "
             f"got {rules.selection_window_s:g}"
         )
-    if task.codec.name not in NAMES:
-        faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
+    if task.codec.name not in usable():
+        faults.append(f"codec.name: expected one of {', '.join(usable())}, got {task.codec.name!r}")
+    if task.strategy.name not in strategies():
+        faults.append(f"strategy.name: expected one of {', '.join(strategies())}, got {task.strategy.name!r}")
     faults.extend(strategy_faults(task.strategy, task.plan, task.codec, task.minimum))
     if task.privacy is Privacy.DP:
         faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))

@@ -26,6 +26,9 @@ WINDOW = 8
 """Number of batches whose mean loss is compared: single batches differ by a third and more."""
 RISE = 1.5
 """Factor by which a window's mean loss must exceed the first window's to count as divergence rather than noise."""
+LEAST_LOSS = 1.0
+"""Nats that the first window's loss counts at least: of a classifier that is mostly right, a few errors make a batch's
+loss several times another's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +174,7 @@ class _Watch:
             return ""
         self.last.append(done.loss)
         began, now = sum(self.first) / WINDOW, sum(self.last) / len(self.last)
-        if len(self.last) == WINDOW and now > RISE * began:
+        if len(self.last) == WINDOW and now > RISE * max(began, LEAST_LOSS):
             return f"the loss rose from {began:.2f} to {now:.2f} in {steps} steps"
         return ""
 

@@ -161,7 +161,7 @@ def test_the_environment_overrides_the_file(folder):
         NIGHTJAR_AGENT_DEVICE="not ours",
     )
     assert (config.port, config.task.goal) == (9001, 17)
-    assert config.task.strategy.name is StrategyName.FEDAVGM
+    assert config.task.strategy.name == StrategyName.FEDAVGM
     assert config.task.codec.error_feedback is True
 
 

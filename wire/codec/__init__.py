@@ -1,8 +1,8 @@
 """The update codecs: sparsification, quantisation, and entropy coding of positions and values. Pure; numpy only."""
 
-from wire.codec.codecs import NAMES, codec_for
+from wire.codec.codecs import NAMES, Entry, codec_for
 from wire.codec.contract import Codec
 from wire.codec.feedback import FeedbackCodec, with_error_feedback
 from wire.codec.sparsify import Sparse
 
-__all__ = ["NAMES", "Codec", "FeedbackCodec", "Sparse", "codec_for", "with_error_feedback"]
+__all__ = ["NAMES", "Codec", "Entry", "FeedbackCodec", "Sparse", "codec_for", "with_error_feedback"]

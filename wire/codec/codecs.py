@@ -11,12 +11,18 @@ id     name         payload
 4      topk-8       the k largest entries: 8 bits on a uniform grid, stochastic rounding; entropy-coded
 5      topk-4       the k largest entries: 4 bits on a logarithmic grid, nearest point; entropy-coded
 =====  ===========  ===========================================================================================
+
+Another package brings a codec by the entry point ``nightjar.codecs``: an :class:`Entry` whose id is from
+:data:`OTHERS_FROM` to 254. Devices name those that they have when they check in.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +31,9 @@ from wire.codec.contract import Codec, Encoded, Family, Write
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
+from wire.plugins import Plugin, found
+
+CODEC_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,10 @@ REGISTRY: Mapping[str, Entry] = {
     "topk-8": Entry(4, topk.codec(8)),
     "topk-4": Entry(5, topk.codec(4)),
 }
-"""Every codec by name."""
+"""Our own codecs by name."""
+GROUP = "nightjar.codecs"
+OTHERS_FROM, OTHERS_TO = 128, 254
+"""Wire ids for codecs of other packages."""
 NAMES = tuple(REGISTRY)
 WIRE_IDS = {name: entry.wire_id for name, entry in REGISTRY.items()}
 
@@ -63,12 +75,41 @@ def codec_for(choice: CodecChoice) -> Codec:
     Raises:
         RemoteProtocolError: there is no codec of this name.
     """
-    entry = REGISTRY.get(choice.name)
-    if entry is None:
-        msg = f"expected one of the codecs {', '.join(NAMES)}, got {choice.name[:80]!r}"
+    plugin = installed().get(choice.name)
+    if plugin is None or plugin.fault:
+        msg = f"expected one of the codecs {', '.join(usable())}, got {choice.name[:80]!r}"
         raise RemoteProtocolError(msg, code="codec")
+    entry: Entry = plugin.value
     write, read = entry.family(choice.density)
     return Codec(choice.name, entry.wire_id, _of_finite(write), read)
+
+
+@functools.cache
+def installed() -> dict[str, Plugin]:
+    """All codecs of this installation by name, also those that cannot be used."""
+    taken = set(WIRE_IDS.values())
+
+    def fault(name: str, value: Any) -> str:
+        if not CODEC_NAME.fullmatch(name):
+            return f"expected a name that matches {CODEC_NAME.pattern}, got {name!r}"
+        if not isinstance(value, Entry) or value.wire_id not in range(OTHERS_FROM, OTHERS_TO + 1):
+            return f"expected a wire.codec.Entry with an id from {OTHERS_FROM} to {OTHERS_TO}, got {value!r}"[:300]
+        if value.wire_id in taken:
+            return f"the wire id {value.wire_id} is taken by another codec"
+        taken.add(value.wire_id)
+        return ""
+
+    return found(GROUP, REGISTRY, fault)
+
+
+def usable() -> tuple[str, ...]:
+    """The names of the codecs that can be used here: our own first."""
+    return tuple(name for name, plugin in installed().items() if not plugin.fault)
+
+
+def others() -> tuple[str, ...]:
+    """The names of the codecs of other packages that can be used here; devices name them when they check in."""
+    return tuple(sorted(set(usable()) - set(NAMES)))
 
 
 def _of_finite(write: Write) -> Write:

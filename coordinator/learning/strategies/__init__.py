@@ -12,14 +12,20 @@ added. Each page has its paper and its formulas:
 - ``power_of_choice``: which of the waiting devices take part;
 - ``stored_state``: the state between two rounds.
 
-To add a strategy, add a page, a name and a line in :func:`optimizer_for`.
+To add a strategy, add a page, a name and a line in :data:`OURS`. Another package brings one by the entry point
+``nightjar.strategies``: a function from a :class:`StrategyChoice`, whose rate the schedule has changed already, to a
+:class:`ServerOptimizer`.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from coordinator.learning.strategies.adaptive import fed_adagrad, fed_adam, fed_yogi
 from coordinator.learning.strategies.aggregation import Aggregation
@@ -30,6 +36,8 @@ from coordinator.learning.strategies.power_of_choice import highest_losses
 from coordinator.learning.strategies.rate_schedule import RateSchedule, rate_share
 from coordinator.learning.strategies.server_optimizer import ServerOptimizer, State, Wide
 from coordinator.learning.strategies.stored_state import state_from_bytes, state_to_bytes
+from wire.errors import ConfigError
+from wire.plugins import Plugin, found
 
 __all__ = [
     "ADAPTIVE",
@@ -45,11 +53,12 @@ __all__ = [
     "optimizer_for",
     "state_from_bytes",
     "state_to_bytes",
+    "strategies",
 ]
 
 
-class StrategyName(enum.Enum):
-    """The strategies by name."""
+class StrategyName(enum.StrEnum):
+    """Our own strategies by name."""
 
     FEDSGD = "fedsgd"
     """FedAvg of one step per device."""
@@ -79,7 +88,7 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
         attackers: share of the devices that some aggregations expect to be malicious.
     """
 
-    name: StrategyName
+    name: str
     learning_rate: float
     momentum: float = 0.9
     second_momentum: float = 0.99
@@ -89,6 +98,41 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
     attackers: float = 0.1
 
 
+Strategy = Callable[[StrategyChoice], ServerOptimizer]
+
+
+def _fed_avg(choice: StrategyChoice) -> ServerOptimizer:
+    return fed_avg(choice.learning_rate)
+
+
+OURS: Mapping[str, Strategy] = {
+    StrategyName.FEDSGD: _fed_avg,
+    StrategyName.FEDAVG: _fed_avg,
+    StrategyName.FEDPROX: _fed_avg,
+    StrategyName.FEDAVGM: lambda c: fed_avg_m(c.learning_rate, c.momentum),
+    StrategyName.FEDADAGRAD: lambda c: fed_adagrad(c.learning_rate, c.adaptivity),
+    StrategyName.FEDADAM: lambda c: fed_adam(c.learning_rate, c.momentum, c.second_momentum, c.adaptivity),
+    StrategyName.FEDYOGI: lambda c: fed_yogi(c.learning_rate, c.momentum, c.second_momentum, c.adaptivity),
+}
+"""Our own strategies."""
+GROUP = "nightjar.strategies"
+
+
+@functools.cache
+def installed() -> dict[str, Plugin]:
+    """All strategies of this installation by name, also those that cannot be used."""
+
+    def fault(_name: str, value: Any) -> str:
+        return "" if callable(value) else f"expected a function of a StrategyChoice, got {value!r}"[:300]
+
+    return found(GROUP, {str(name): made for name, made in OURS.items()}, fault)
+
+
+def strategies() -> tuple[str, ...]:
+    """The names of the strategies that can be used here: our own first."""
+    return tuple(name for name, plugin in installed().items() if not plugin.fault)
+
+
 def optimizer_for(choice: StrategyChoice, committed: int = 0) -> ServerOptimizer:
     """The server optimizer of a strategy in a round.
 
@@ -96,21 +140,19 @@ def optimizer_for(choice: StrategyChoice, committed: int = 0) -> ServerOptimizer
         choice: name and constants of the strategy.
         committed: number of rounds that the task has committed; the schedule depends on it.
 
+    Raises:
+        ConfigError: there is no such strategy here.
+
     >>> import numpy as np
     >>> fed_avg_with_rate_2 = optimizer_for(StrategyChoice(name=StrategyName.FEDAVG, learning_rate=2.0))
     >>> fed_avg_with_rate_2.apply(np.ones(1, np.float32), np.array([0.5]), fed_avg_with_rate_2.init(1))[0].tolist()
     [2.0]
     """
-    rate = choice.learning_rate * rate_share(choice.schedule, committed)
-    beta1, beta2, tau = choice.momentum, choice.second_momentum, choice.adaptivity
-    match choice.name:
-        case StrategyName.FEDAVG | StrategyName.FEDSGD | StrategyName.FEDPROX:
-            return fed_avg(rate)
-        case StrategyName.FEDAVGM:
-            return fed_avg_m(rate, beta1)
-        case StrategyName.FEDADAGRAD:
-            return fed_adagrad(rate, tau)
-        case StrategyName.FEDADAM:
-            return fed_adam(rate, beta1, beta2, tau)
-        case StrategyName.FEDYOGI:
-            return fed_yogi(rate, beta1, beta2, tau)
+    plugin = installed().get(choice.name)
+    if plugin is None or plugin.fault:
+        msg = f"expected one of the strategies {', '.join(strategies())}, got {choice.name[:80]!r}"
+        raise ConfigError(msg)
+    made: ServerOptimizer = plugin.value(
+        replace(choice, learning_rate=choice.learning_rate * rate_share(choice.schedule, committed))
+    )
+    return made

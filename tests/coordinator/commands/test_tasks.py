@@ -132,7 +132,7 @@ def test_a_task_is_made_with_what_is_given_over_what_the_file_says(served, ask, 
     wanted = operation.settings
     assert (wanted.name, wanted.kind, wanted.goal, wanted.rounds) == ("hot", Work.TRAIN, 8, 3)
     assert (wanted.plan.learning_rate, wanted.codec.name, wanted.schedule.pause_s) == (0.5, "topk-8", 5.0)
-    assert wanted.strategy.name is StrategyName.FEDADAM, "a strategy or codec may be given by its name alone"
+    assert wanted.strategy.name == StrategyName.FEDADAM, "a strategy or codec may be given by its name alone"
     assert (wanted.variant.experiment, wanted.variant.share) == ("rates", 0.25)
     assert operation.manifest is None
     assert made["name"] == "hot"

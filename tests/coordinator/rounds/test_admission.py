@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -114,6 +115,14 @@ def test_who_works_or_waits_for_a_task_stays_with_it_even_if_another_needs_it_mo
 def test_a_device_without_plug_in_or_usable_examples_is_not_selected(offered, detail):
     changed = replace(OFFER, task_types=(offered,))
     assert chosen(Candidate(opened(1, "words"), gate()), offer=changed) == detail
+
+
+def test_a_device_without_the_codec_of_another_package_is_not_selected():
+    wanted = gate()
+    wanted = dataclasses.replace(wanted, admission=dataclasses.replace(wanted.admission, codec="signs"))
+    candidate = Candidate(opened(1, "words"), wanted)
+    assert chosen(candidate) == "it has no plug-in for the codec signs"
+    assert chosen(candidate, offer=replace(OFFER, codecs=("other", "signs"))) == "words"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_settings_override_the_file(tmp_path):
     experiment = read_experiment(
         DEFAULT, ["strategy.name=fedadam", "strategy.server_learning_rate=0.01", "cohort.size=5"]
     )
-    assert (experiment.strategy.name.value, experiment.strategy.choice().learning_rate) == ("fedadam", 0.01)
+    assert (experiment.strategy.name, experiment.strategy.choice().learning_rate) == ("fedadam", 0.01)
     assert experiment.cohort.size == 5
     assert msgspec.structs.replace(experiment, corpus="x").corpus == "x"
 

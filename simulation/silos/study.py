@@ -1,0 +1,205 @@
+"""What two silos gain from each other: each alone, both pooled, and federated, with the same program and epochs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_agent.core.training import TrainedUpdate, evaluate, train
+from edge_agent.ports import Model
+from edge_agent.shell.model_files import exported_model
+from edge_agent.shell.tflite import load_program
+from models.batches import Batches
+from models.classification import Classification
+from models.folder import VOCABULARY
+from simulation.demo.processes import outcome, quiet_child, stopping
+from simulation.demo.reading import State
+from simulation.silos.federation import FederatedPlan, Federation
+from simulation.silos.hosts import Host
+from wire.errors import UnavailableError
+from wire.messages import TrainingPlan
+from wire.parameters import Vector
+
+HALVES, LABELS = "random halves", "by label"
+NAMES = ("silo-a", "silo-b")
+CLASSES = 10
+BATCH_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Images to train and to test on: x (n, rows, columns, 1) float32, 0 to 1; y (n,) int64."""
+
+    x: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    test_x: npt.NDArray[np.float32]
+    test_y: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a model is trained.
+
+    Attributes:
+        model: name of the model.
+        learning_rate: of every arm.
+        epochs: passes over the examples, in every arm.
+        label_steps: steps of a silo in a round with the split by label, where an epoch would forget the other's labels.
+    """
+
+    model: str
+    learning_rate: float
+    epochs: int
+    label_steps: int
+    clip_norm: float = 5.0
+
+    def federated(self, split: str, silo_steps: int) -> FederatedPlan:
+        """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
+        steps = min(silo_steps, self.label_steps) if split == LABELS else silo_steps
+        return FederatedPlan(max(1, round(self.epochs * silo_steps / steps)), steps, self.learning_rate, self.clip_norm)
+
+
+RECIPES = (Recipe("lenet-5", 0.05, 10, 50), Recipe("logistic", 0.05, 10, 50))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One seed of a model and a split; accuracies 0 to 1 on the test images."""
+
+    model: str
+    split: str
+    seed: int
+    alone: tuple[float, ...]
+    pooled: float
+    federated: float
+    rounds: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+
+def parts_of(split: str, y: npt.NDArray[np.int64], rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
+    """The indices of each silo's examples.
+
+    >>> [part.tolist() for part in parts_of(LABELS, np.array([7, 0, 4, 5]), np.random.default_rng(0))]
+    [[1, 2], [0, 3]]
+
+    Args:
+        split: random halves, or digits 0 to 4 beside 5 to 9.
+        y: (n,) labels.
+        rng: divides the halves.
+    """
+    if split == LABELS:
+        return [np.flatnonzero(y < CLASSES // 2), np.flatnonzero(y >= CLASSES // 2)]
+    return [np.sort(part) for part in np.array_split(rng.permutation(len(y)), 2)]
+
+
+def run_seed(
+    images: Images,
+    recipe: Recipe,
+    split: str,
+    seed: int,
+    folder: Path,
+    hosts: Sequence[Host],
+    say: Callable[[str], None],
+    made: Callable[[Federation], None] = lambda _federation: None,
+) -> Run:
+    """Train a model in all arms with one seed.
+
+    Args:
+        images: of both silos together.
+        recipe: how.
+        split: how they are divided.
+        seed: of weights, split and training.
+        folder: for files; new.
+        hosts: of the coordinator and of the two silos.
+        say: called with what is done now.
+        made: called with the federation before it starts.
+
+    Raises:
+        UnavailableError: a process died, or a training diverged.
+    """
+    began_s = time.monotonic()
+    folder.mkdir(parents=True)
+    parts = [*parts_of(split, images.y, np.random.default_rng([seed, 24])), np.arange(len(images.y))]
+    for name, part in zip((*NAMES, "pooled"), parts, strict=True):
+        np.savez(folder / f"{name}.npz", x=images.x[part], y=images.y[part])
+    np.savez(folder / "test.npz", x=images.test_x, y=images.test_y)
+    say("exporting the model")
+    with quiet_child(folder / "export.log") as child:
+        exporting = child.submit(_export, recipe.model, folder / "pooled.npz", folder / "model", seed)
+        outcome(exporting, "the export")
+    model = exported_model(folder / "model")
+    rows = {name: _rows(model, folder / f"{name}.npz") for name in (*NAMES, "pooled", "test")}
+    arms = []
+    for name in (*NAMES, "pooled"):
+        say(f"training {name} alone" if name in NAMES else "training on both silos' images")
+        arms.append(_accuracy(model, _trained(model, rows[name], recipe, seed), rows["test"]))
+    plan = recipe.federated(split, len(rows[NAMES[0]]))
+    federation = Federation(
+        folder / "federation",
+        folder / "model",
+        {name: folder / f"{name}.npz" for name in NAMES},
+        plan,
+        hosts,
+        seed,
+    )
+    made(federation)
+
+    def watch(state: State) -> None:
+        say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
+
+    with stopping(federation.groups):
+        federation.start()
+        state = federation.train(watch)
+        weights = federation.weights(state)
+    counters = state["counters"]
+    return Run(
+        model=recipe.model,
+        split=split,
+        seed=seed,
+        alone=tuple(arms[:2]),
+        pooled=arms[2],
+        federated=_accuracy(model, weights, rows["test"]),
+        rounds=counters["rounds_committed"],
+        bytes_up=counters["bytes_up"],
+        bytes_down=counters["bytes_down"],
+        seconds=round(time.monotonic() - began_s, 1),
+    )
+
+
+def _export(model: str, examples: Path, out: Path, seed: int) -> None:
+    from models.classifiers import export_classifier  # loads TensorFlow
+
+    export_classifier(model, examples, out, seed)
+
+
+def _rows(model: Model, path: Path) -> Batches:
+    return Classification().held_out(path, model.manifest, (model.program.parent / VOCABULARY).read_bytes())
+
+
+def _trained(model: Model, rows: Batches, recipe: Recipe, seed: int) -> Vector:
+    program = load_program(model)
+    plan = TrainingPlan(
+        learning_rate=recipe.learning_rate,
+        clip_norm=recipe.clip_norm,
+        local_epochs=recipe.epochs,
+        max_steps=recipe.epochs * len(rows),
+    )
+    done = train(program, rows, plan, np.random.default_rng([seed, 25]), lambda: False, time.monotonic)
+    if not isinstance(done, TrainedUpdate):
+        msg = f"training {recipe.model} ended early: {done.detail}"
+        raise UnavailableError(msg)
+    return program.save()
+
+
+def _accuracy(model: Model, weights: Vector, rows: Batches) -> float:
+    program = load_program(model)
+    program.restore(weights)
+    found = evaluate(program, rows)
+    return found.top1 / found.counted
