@@ -116,8 +116,11 @@ def descend(
         rng: orders the examples.
         adjust: (gradient, weights) -> the direction that is descended in place of the gradient.
     """
+    order = batches(len(examples), plan, rng)
+    if adjust is None and network.descent is not None and len({len(batch) for batch in order}) == 1:
+        return network.descent(start, examples.x, examples.y, np.stack(order), plan.rate)
     weights = start.copy()
-    for batch in batches(len(examples), plan, rng):
+    for batch in order:
         _, gradient = network.gradient(weights, examples.x[batch], examples.y[batch])
         if adjust is not None:
             gradient = adjust(gradient, weights)
