@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TypeVar
 
 import click
@@ -74,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         printed: figure that a source document gives; None if none does.
         measured: the same figure here, mean over the seeds.
         bound: the run was stopped before the figure was known, which is larger than measured.
+        spread: standard deviation of the seeds; None of one.
         pooled: the figure of the same model trained in one place; None if it was not.
         delta_accuracy: |measured - pooled|.
         seeds: seeds of the runs.
@@ -94,6 +95,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     printed: float | None = None
     measured: float
     bound: bool = False
+    spread: float | None = None
     pooled: float | None = None
     delta_accuracy: float | None = None
     seeds: list[int]
@@ -147,6 +149,7 @@ def row(
         printed=printed,
         measured=mean,
         bound=bound,
+        spread=stdev(measured) if len(measured) > 1 else None,
         pooled=pooled,
         delta_accuracy=None if pooled is None else abs(mean - pooled),
         seeds=list(seeds),

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
+from experiments.comparing import playing, study
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, paces, play, study
+from experiments.comparing import study
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, paces, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

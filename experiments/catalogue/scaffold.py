@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
+from experiments.comparing import playing, study
+from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
