@@ -129,9 +129,30 @@ def generated(seed: int, train: int = 2000, test: int = 500, size: int = 784, cl
     return DataSet(whole.at(np.arange(train)), whole.at(np.arange(train, train + test)), classes)
 
 
+def digits(seed: int) -> DataSet:
+    """The 8 x 8 digits of scikit-learn, x (n, 64): four fifths to train on, one to test."""
+    from sklearn.datasets import load_digits  # takes a second, which the processes of parties need not
+
+    x, y = load_digits(return_X_y=True)
+    whole = Examples((x / 16).astype(np.float32), y)
+    order = np.random.default_rng(seed).permutation(len(y))
+    cut = len(y) * 4 // 5
+    return DataSet(whole.at(order[:cut]), whole.at(order[cut:]), 10)
+
+
 def mnist_or_generated(folder: Path | None, *, smoke: bool, seed: int = 0) -> DataSet:
     """MNIST, but generated data in smoke forms."""
     return generated(seed) if smoke else mnist(folder)
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """The examples of all parts."""
+    return Examples(np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts]))
+
+
+def in_turn(examples: Examples, clients: int) -> list[Examples]:
+    """Examples dealt to clients one by one."""
+    return [examples.at(np.arange(number, len(examples), clients)) for number in range(clients)]
 
 
 def iid(size: int, clients: int, rng: np.random.Generator) -> list[Indices]:

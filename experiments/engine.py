@@ -15,7 +15,7 @@ from statistics import fmean
 import numpy as np
 
 from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
-from experiments.data_sets import Examples, iid, synthetic
+from experiments.data_sets import Examples, iid, joined, synthetic
 from experiments.networks import Network, dense
 from wire.parameters import Vector
 
@@ -45,9 +45,7 @@ class Federation:
     @property
     def pooled(self) -> Examples:
         """The examples of all clients."""
-        return Examples(
-            np.concatenate([each.x for each in self.clients]), np.concatenate([each.y for each in self.clients])
-        )
+        return joined(self.clients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,7 @@ def synthetic_federation(seed: int, alpha: float = 1.0, beta: float = 1.0, clien
         cut = len(each) * 4 // 5
         trains.append(each.at(np.arange(cut)))
         tests.append(each.at(np.arange(cut, len(each))))
-    whole = Examples(np.concatenate([each.x for each in tests]), np.concatenate([each.y for each in tests]))
-    return Federation(dense(trains[0].x.shape[1], 10), trains, whole, tests)
+    return Federation(dense(trains[0].x.shape[1], 10), trains, joined(tests), tests)
 
 
 @functools.cache
