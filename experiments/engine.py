@@ -146,18 +146,23 @@ def sizes(federation: Federation, chosen: Chosen) -> list[float]:
     return [float(len(federation.clients[each])) for each in chosen]
 
 
-def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, proximal: float = 0.0) -> Advance:
+def proximal(mu: float, start: Vector) -> Adjust | None:
+    """FedProx's pull to where a client began; None where mu is 0."""
+
+    def near(gradient: Vector, now: Vector) -> Vector:
+        return gradient + np.float32(mu) * (now - start)
+
+    return near if mu else None
+
+
+def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, mu: float = 0.0) -> Advance:
     """FedAvg and the product's other strategies; the cost is a round."""
     optimizer = optimizer_for(choice)
     state = optimizer.init(federation.network.size)
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         nonlocal state
-
-        def near(gradient: Vector, now: Vector) -> Vector:
-            return gradient + np.float32(proximal) * (now - weights)
-
-        adjust = near if proximal else None
+        adjust = proximal(mu, weights)
         deltas = [
             descend(federation.network, weights, federation.clients[each], plan, rng, adjust) - weights
             for each in chosen

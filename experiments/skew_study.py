@@ -19,7 +19,7 @@ import numpy as np
 from coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
 from experiments import skews
 from experiments.data_sets import Examples, joined
-from experiments.engine import Plan, descend, weighted_mean
+from experiments.engine import Plan, descend, proximal, weighted_mean
 from experiments.frame import Request, Row, page_command, row
 from experiments.networks import dense
 from experiments.skews import Population, Skew
@@ -73,19 +73,15 @@ def federated(
         people = train_of(number)
         cohort = [people[person] for person in choose(number, rng)]
         local = [trained(weights, own, rng, remedy.epochs, remedy.pull) for own in cohort]
-        mean = weighted_mean(local, [min(len(own), remedy.most) for own in cohort])
-        weights, state = optimizer.apply(weights, mean - weights, state)
+        moved = weighted_mean(local, [min(len(own), remedy.most) for own in cohort]) - weights
+        weights, state = optimizer.apply(weights, moved, state)
         after(number, weights)
     return weights
 
 
 def trained(start: Vector, own: Examples, rng: np.random.Generator, epochs: int, pull: float = 0.0) -> Vector:
     """A device's weights after some epochs, with FedProx's pull to where they began."""
-
-    def near(gradient: Vector, now: Vector) -> Vector:
-        return gradient + np.float32(pull) * (now - start)
-
-    return descend(NETWORK, start, own, Plan(RATE, 16, epochs), rng, near if pull else None)
+    return descend(NETWORK, start, own, Plan(RATE, 16, epochs), rng, proximal(pull, start))
 
 
 def of_people(weights: Vector, tests: Sequence[Examples]) -> float:
@@ -116,9 +112,8 @@ def _of_skew(request: Request, skew: Skew) -> Row:
             if name == "FedAvg":
                 found.setdefault("FedAvg, then personal", []).append(personal(weights, people, seed))
     means = {name: float(np.mean(values)) for name, values in found.items()}
-    measured, pooled_mean = found["FedAvg"], means["pooled"]
     figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
-    return row(request, f"skew: {skew.value}", measured, seeds=seeds, pooled=pooled_mean, figures=figures)
+    return row(request, f"skew: {skew.value}", found["FedAvg"], seeds=seeds, pooled=means["pooled"], figures=figures)
 
 
 def _uniform(people: int) -> Choose:
@@ -148,9 +143,9 @@ def _drift(request: Request) -> Row:
             lines["of the first quarter"].append((number, of_people(old[0], now)))
 
     federated(lambda number: turned(people.train, number), _uniform(40), Remedy(), rounds, seed, after)
-    end = {name: points[-1][1] for name, points in lines.items()}
-    others = {"model of the first quarter, at the end": end["of the first quarter"]}
-    return row(request, "drift", [end["the model of now"]], seeds=[seed], figures=others, curves=lines)
+    now, old_one = (points[-1][1] for points in lines.values())
+    others = {"model of the first quarter, at the end": old_one}
+    return row(request, "drift", [now], seeds=[seed], figures=others, curves=lines)
 
 
 def _day_and_night(request: Request) -> Row:
@@ -182,9 +177,9 @@ def _day_and_night(request: Request) -> Row:
     federated(lambda _: train, choose, Remedy(), days * HOURS, seed, after)
     second_half = {name: [y for x, y in points if x >= days * HOURS / 2] for name, points in lines.items()}
     figures = {f"swing of {name}": float(np.ptp(values)) for name, values in second_half.items()}
-    figures |= {"least share of the east in an hour": min(east), "most": max(east)}
-    measured = float(np.mean(second_half["last weights, east"]))
-    figures["average of a day, east"] = float(np.mean(second_half["average of a day, east"]))
+    means = {name: float(np.mean(values)) for name, values in second_half.items()}
+    measured = means.pop("last weights, east")
+    figures |= {"least share of the east in an hour": min(east), "most": max(east), **means}
     return row(
         request, "day and night", [measured], seeds=[seed], figures=figures, curves=lines, axes=("hour", "accuracy")
     )
@@ -201,6 +196,5 @@ def run(request: Request) -> list[Row]:
 
 
 main = page_command("skew_study", run)
-
 if __name__ == "__main__":
     main()

@@ -196,6 +196,5 @@ def _compared(request: Request, count: int, at: Split) -> Row:
 
 
 main = page_command("split_learning", run)
-
 if __name__ == "__main__":
     main()

@@ -17,7 +17,7 @@ def method(proximal: float) -> Study:
     """FedAvg, or FedProx with mu."""
 
     def played(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, averaging(federation, PLAN, proximal=proximal), seed, rounds, 10, every=2)
+        return play(federation, averaging(federation, PLAN, mu=proximal), seed, rounds, 10, every=2)
 
     return played
 

@@ -73,7 +73,7 @@ def run(request: Request) -> list[Row]:
     methods = {
         "SCAFFOLD": playing(lambda federation: scaffold(federation, plan)),
         "FedAvg": playing(lambda federation: averaging(federation, plan)),
-        "FedProx": playing(lambda federation: averaging(federation, plan, proximal=0.1)),
+        "FedProx": playing(lambda federation: averaging(federation, plan, mu=0.1)),
     }
     return [study(request, "SCAFFOLD", methods, plan, rounds=(3, 100, 300))]
 
