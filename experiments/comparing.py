@@ -86,7 +86,11 @@ def verdict(ends: Mapping[str, Sequence[float]], costs: Mapping[str, Sequence[fl
     if any(beyond_spread(ends[other], ends[first]) for other in others):
         return f"{first} did not win."
     seeds = len(ends[first])
-    return f"{first}: no difference beyond the spread of {seeds} seeds." if seeds > 1 else f"{first}: one seed."
+    return (
+        f"{first}: no difference beyond the spread of {seeds} seeds."
+        if seeds > 1
+        else f"{first}: one seed decides nothing."
+    )
 
 
 def beyond_spread(larger: Sequence[float], smaller: Sequence[float]) -> bool:

