@@ -69,7 +69,8 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
                 part.plot([x for x, _ in points], [1 - y for _, y in points], label=label, linewidth=1)
         part.set(title=family, xlabel="simulated second", ylabel="error", yscale="log")
         part.grid(visible=True, alpha=0.3)
-        part.legend(fontsize="x-small")
+        if part.lines:
+            part.legend(fontsize="x-small")
     figure.savefig(path, metadata={"Date": None})
 
 
