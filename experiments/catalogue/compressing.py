@@ -19,13 +19,15 @@ Kept = npt.NDArray[np.bool_]
 
 
 def largest(values: Vector, count: int) -> Kept:
-    """Where the ``count`` values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
+    """Where the ``count`` (1 to n) values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
 
     >>> largest(np.array([1.0, -3.0, 2.0, 2.0], np.float32), 2).tolist()
     [False, True, True, False]
     """
-    kept = np.zeros(values.size, np.bool_)
-    kept[np.argsort(-np.abs(values), kind="stable")[:count]] = True
+    size = np.abs(values)
+    least = np.partition(size, -count)[-count]
+    kept = size > least
+    kept[np.flatnonzero(size == least)[: count - np.count_nonzero(kept)]] = True
     return kept
 
 
