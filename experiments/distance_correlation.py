@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from experiments.dense import Matrix
+from experiments.data_sets import Floats
 
 
-def distance_correlation(x: Matrix, z: Matrix) -> float:
+def distance_correlation(x: Floats, z: Floats) -> float:
     """0 for independent samples, 1 for those that are equal but for scale and rotation.
 
     Args:

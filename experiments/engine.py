@@ -8,15 +8,14 @@ round by round and measures. The cost, in rounds, seconds or bytes, is the x of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
 from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
-from experiments.data_sets import Examples, iid, synthetic
-from experiments.frame import Request, Row, row
+from experiments.data_sets import Examples, iid, joined, synthetic
 from experiments.networks import Network, dense
 from wire.parameters import Vector
 
@@ -46,9 +45,7 @@ class Federation:
     @property
     def pooled(self) -> Examples:
         """The examples of all clients."""
-        return Examples(
-            np.concatenate([each.x for each in self.clients]), np.concatenate([each.y for each in self.clients])
-        )
+        return joined(self.clients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +78,7 @@ def synthetic_federation(seed: int, alpha: float = 1.0, beta: float = 1.0, clien
         cut = len(each) * 4 // 5
         trains.append(each.at(np.arange(cut)))
         tests.append(each.at(np.arange(cut, len(each))))
-    whole = Examples(np.concatenate([each.x for each in tests]), np.concatenate([each.y for each in tests]))
-    return Federation(dense(trains[0].x.shape[1], 10), trains, whole, tests)
+    return Federation(dense(trains[0].x.shape[1], 10), trains, joined(tests), tests)
 
 
 @functools.cache
@@ -116,8 +112,11 @@ def descend(
         rng: orders the examples.
         adjust: (gradient, weights) -> the direction that is descended in place of the gradient.
     """
+    order = batches(len(examples), plan, rng)
+    if adjust is None and network.descent is not None and len({len(batch) for batch in order}) == 1:
+        return network.descent(start, examples.x, examples.y, np.stack(order), plan.rate)
     weights = start.copy()
-    for batch in batches(len(examples), plan, rng):
+    for batch in order:
         _, gradient = network.gradient(weights, examples.x[batch], examples.y[batch])
         if adjust is not None:
             gradient = adjust(gradient, weights)
@@ -147,24 +146,38 @@ def sizes(federation: Federation, chosen: Chosen) -> list[float]:
     return [float(len(federation.clients[each])) for each in chosen]
 
 
-def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, proximal: float = 0.0) -> Advance:
+def proximal(mu: float, start: Vector) -> Adjust | None:
+    """FedProx's pull to where a client began; None where mu is 0."""
+
+    def near(gradient: Vector, now: Vector) -> Vector:
+        return gradient + np.float32(mu) * (now - start)
+
+    return near if mu else None
+
+
+def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, mu: float = 0.0) -> Advance:
     """FedAvg and the product's other strategies; the cost is a round."""
     optimizer = optimizer_for(choice)
     state = optimizer.init(federation.network.size)
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         nonlocal state
-
-        def near(gradient: Vector, now: Vector) -> Vector:
-            return gradient + np.float32(proximal) * (now - weights)
-
-        adjust = near if proximal else None
+        adjust = proximal(mu, weights)
         deltas = [
             descend(federation.network, weights, federation.clients[each], plan, rng, adjust) - weights
             for each in chosen
         ]
         weights, state = optimizer.apply(weights, weighted_mean(deltas, sizes(federation, chosen)), state)
         return weights, 1.0
+
+    return advance
+
+
+def priced(inner: Advance, cost: Callable[[Chosen], float]) -> Advance:
+    """The same rounds at another cost, which depends on the chosen clients."""
+
+    def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
+        return inner(number, weights, chosen, rng)[0], cost(chosen)
 
     return advance
 
@@ -243,124 +256,6 @@ def pooled_accuracy(federation: Federation, plan: Plan, seed: int, passes: int) 
 def reached(points: Points, accuracy: float) -> float | None:
     """The cost at which an accuracy was first measured; None if it never was."""
     return next((x for x, y in points if y >= accuracy), None)
-
-
-Method = Callable[[int], Played]
-"""seed -> how the training went."""
-
-
-def compare(
-    request: Request,
-    name: str,
-    methods: Mapping[str, Method],
-    seeds: Sequence[int],
-    *,
-    pooled: Callable[[int], float] | None = None,
-    cost: str = "round",
-    figures: Mapping[str, float] | None = None,
-    note: str = "",
-) -> Row:
-    """A row that sets the first method beside the others, with the curves of the first seed.
-
-    Args:
-        request: what the page was asked for.
-        name: of the row.
-        methods: the page's method first, then what it is compared with.
-        seeds: of the runs.
-        pooled: seed -> accuracy of training in one place.
-        cost: what the curves' x is.
-        figures: further figures.
-        note: a sentence beside the verdict.
-    """
-    played = {method: [run(seed) for seed in seeds] for method, run in methods.items()}
-    first, *others = played
-    means = {method: fmean(each.last for each in runs) for method, runs in played.items()}
-    found: dict[str, float] = {other: means[other] for other in others}
-    target = 0.95 * max(means.values())
-    for method, runs in played.items():
-        at = [reached(each.points, target) for each in runs]
-        known = [each for each in at if each is not None]
-        if len(known) == len(at):
-            found[f"{cost}s to {target:.2f}, {method}"] = fmean(known)
-    return row(
-        request,
-        name,
-        [each.last for each in played[first]],
-        seeds=seeds,
-        pooled=None if pooled is None else fmean(map(pooled, seeds)),
-        figures={**found, **(figures or {})},
-        curves={method: runs[0].points for method, runs in played.items()},
-        axes=(cost, "accuracy"),
-        note=f"{verdict(means, found, cost, target)} {note}".strip(),
-    )
-
-
-def verdict(means: Mapping[str, float], found: Mapping[str, float], cost: str, target: float) -> str:
-    """The honest sentence: where the first method wins, or that it does not.
-
-    >>> verdict({"A": 0.5, "B": 0.6}, {"rounds to 0.47, A": 9.0, "rounds to 0.47, B": 4.0}, "round", 0.47)
-    'A did not win.'
-    """
-    first, *others = means
-    key = f"{cost}s to {target:.2f}, {{}}"
-    costs = {method: found.get(key.format(method), float("inf")) for method in means}
-    wins = []
-    if all(means[first] > means[other] for other in others):
-        wins.append("ends highest")
-    if all(costs[first] < costs[other] for other in others):
-        wins.append(f"reaches {target:.2f} first")
-    return f"{first} {' and '.join(wins)}." if wins else f"{first} did not win."
-
-
-ROUNDS = (4, 200, 400)
-"""Of the smoke, short and long forms of a page of the catalogue."""
-Study = Callable[[Federation, int, int], Played]
-"""(federation, seed, rounds) -> how the training went."""
-
-
-def playing(make: Callable[[Federation], Advance], cohort: int | None = 10, *, every: int = 4) -> Study:
-    """A study that plays an algorithm from its start.
-
-    Args:
-        make: federation -> the algorithm.
-        cohort: clients a round; None takes all.
-        every: rounds between measurements.
-    """
-
-    def played(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, make(federation), seed, rounds, cohort or len(federation.clients), every=every)
-
-    return played
-
-
-def study(
-    request: Request,
-    name: str,
-    methods: Mapping[str, Study],
-    plan: Plan,
-    *,
-    rounds: tuple[int, int, int] = ROUNDS,
-    federation: Callable[[int], Federation] = synthetic_federation,
-    cost: str = "round",
-    central: bool = True,
-    note: str = "",
-) -> Row:
-    """:func:`compare` on Synthetic(1, 1) with 1, 3 or 5 seeds, beside 1, 30 or 60 passes in one place."""
-    seeds = request.pick([1], [1, 2, 3], [1, 2, 3, 4, 5])
-    count, passes = request.pick(*rounds), request.pick(1, 30, 60)
-
-    def at_seed(method: Study) -> Method:
-        return lambda seed: method(federation(seed), seed, count)
-
-    return compare(
-        request,
-        name,
-        {method: at_seed(run) for method, run in methods.items()},
-        seeds,
-        pooled=(lambda seed: pooled_accuracy(federation(seed), plan, seed, passes)) if central else None,
-        cost=cost,
-        note=note,
-    )
 
 
 def paces(seed: int, clients: int) -> list[float]:

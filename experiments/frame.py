@@ -1,6 +1,6 @@
 """What every page of experiments is: a function from a request to rows, and the command around it.
 
-A page is a module with ``run(request) -> list[Row]`` and ``main = page_command(run)``; :mod:`experiments.__main__`
+A page is a module with ``run(request) -> rows`` and ``main = page_command(run)``; :mod:`experiments.__main__`
 lists the pages and runs all. A page writes only below the request's folder.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TypeVar
 
 import click
@@ -45,12 +45,14 @@ class Request:
         out: folder for files of the page's own; exists.
         data: folder with data sets, as :mod:`experiments.data_sets` says; None for none.
         only: part of the names of the rows that are wanted; pages of one row need not look.
+        done: names of rows that need not be made again; pages of few rows need not look.
     """
 
     form: Form
     out: Path
     data: Path | None = None
     only: str = ""
+    done: frozenset[str] = frozenset()
 
     def pick(self, smoke: Value, short: Value, long: Value) -> Value:
         """The value for this form."""
@@ -71,6 +73,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         command: reproduces it.
         printed: figure that a source document gives; None if none does.
         measured: the same figure here, mean over the seeds.
+        bound: the run was stopped before the figure was known, which is larger than measured.
+        spread: standard deviation of the seeds; None of one.
         pooled: the figure of the same model trained in one place; None if it was not.
         delta_accuracy: |measured - pooled|.
         seeds: seeds of the runs.
@@ -90,6 +94,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     printed: float | None = None
     measured: float
+    bound: bool = False
+    spread: float | None = None
     pooled: float | None = None
     delta_accuracy: float | None = None
     seeds: list[int]
@@ -113,6 +119,7 @@ def row(
     seeds: Sequence[int],
     printed: float | None = None,
     pooled: float | None = None,
+    bound: bool = False,
     measure: str = "accuracy",
     figures: Mapping[str, float] | None = None,
     curves: Mapping[str, Curve] | None = None,
@@ -128,6 +135,7 @@ def row(
         seeds: the seeds.
         printed: the source document's figure.
         pooled: the figure of the same model trained in one place.
+        bound: the run was stopped before the figure was known, which is larger.
         measure: what the figures are: accuracy, rounds, bytes.
         figures: other figures by name.
         curves: line -> its points.
@@ -140,6 +148,8 @@ def row(
         command="",
         printed=printed,
         measured=mean,
+        bound=bound,
+        spread=stdev(measured) if len(measured) > 1 else None,
         pooled=pooled,
         delta_accuracy=None if pooled is None else abs(mean - pooled),
         seeds=list(seeds),
@@ -152,13 +162,17 @@ def row(
     )
 
 
-def run_page(name: str, run: Callable[[Request], list[Row]], request: Request) -> list[Row]:
-    """The rows of a page, each with the command that makes it and the commit that ran."""
+Page = Callable[[Request], Iterable[Row]]
+
+
+def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
+    """The rows of a page as it makes them, each with the command that makes it and the commit that ran."""
     request.out.mkdir(parents=True, exist_ok=True)
     data = "" if request.data is None else " --data DATA"
     command = f"python -m experiments.{name} --form {request.form.value}{data}"
     commit = _commit()
-    return [msgspec.structs.replace(each, command=command, commit=commit, page=name) for each in run(request)]
+    for each in run(request):
+        yield msgspec.structs.replace(each, command=command, commit=commit, page=name)
 
 
 def _commit() -> str:
@@ -184,7 +198,8 @@ def show(rows: Sequence[Row], *, as_json: bool) -> None:
             if value is not None
         ]
         note = f"; {each.note}" if each.note else ""
-        click.echo(f"{each.page}: {each.name}: {each.measure} {each.measured:.4g} ({', '.join(beside)}){note}")
+        measured = f"{'> ' * each.bound}{each.measured:.4g}"
+        click.echo(f"{each.page}: {each.name}: {each.measure} {measured} ({', '.join(beside)}){note}")
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -200,14 +215,14 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def request_of(form: str, out: Path, data: Path | None, only: str) -> Request:
+def request_of(form: str, out: Path, data: Path | None, only: str, done: frozenset[str] = frozenset()) -> Request:
     """The request that options make; NIGHTJAR_EXPERIMENTS_DATA stands in for ``--data``, but not in smoke forms."""
     named = os.environ.get("NIGHTJAR_EXPERIMENTS_DATA")
     chosen = data or (Path(named) if named else None)
-    return Request(Form(form), out, None if form == "smoke" else chosen, only)
+    return Request(Form(form), out, None if form == "smoke" else chosen, only, done)
 
 
-def page_command(name: str, run: Callable[[Request], list[Row]]) -> click.Command:
+def page_command(name: str, run: Page) -> click.Command:
     """The command of a page.
 
     Args:
@@ -216,6 +231,6 @@ def page_command(name: str, run: Callable[[Request], list[Row]]) -> click.Comman
     """
 
     def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
-        show(run_page(name, run, request_of(form, out / name, data, only)), as_json=as_json)
+        show(list(run_page(name, run, request_of(form, out / name, data, only))), as_json=as_json)
 
     return click.command(name, help=run.__doc__)(options(command))

@@ -5,8 +5,6 @@ from the same weights, and ``W = sum of n_k / n W_k``. The model is the product'
 cell: one layer, tied embedding. Perplexity is ``exp`` of the mean cross-entropy on ``test.txt``, unknown words included
 as one; ``valid.txt`` chooses the learning rate of all. The text is that of ``DATA/ptb``, lines of words in
 ``train.txt``, ``valid.txt`` and ``test.txt``; without it, messages of the generated ``personas``.
-
-    python -m experiments.language_model --form short --data DATA --out build/language_model --json
 """
 
 from __future__ import annotations
@@ -93,6 +91,10 @@ class Federation:
         cuts = [len(self.train) * number // devices for number in range(devices + 1)]
         return [self._packed(self.train[begin:end]) for begin, end in pairwise(cuts)]
 
+    def part(self, lines: Sequence[str]) -> Batches:
+        """A device's text."""
+        return self._packed(self._ids(lines))
+
     def epoch(self, weights: Vector, batches: Batches, rate: float) -> Vector:
         """The weights of a device after an epoch."""
         self._program.restore(tf.constant(weights))
@@ -104,16 +106,20 @@ class Federation:
         """Exp of the mean loss."""
         return math.exp(evaluate(weights, self.shape, self._vocabulary.size, batches).loss)
 
-    def federated(self, devices: int, rounds: int, rate: float, seed: int) -> tuple[Vector, list[tuple[float, float]]]:
-        """The weights, and the perplexity on the test text after each round; one device is training in one place."""
-        weights, parts = self.start(seed), self.parts(devices)
-        shares = np.array([part.targets for part in parts], np.float64)
+    def federated(
+        self, parts: Sequence[Batches], rounds: int, rate: float, seed: int, cohort: int | None = None
+    ) -> list[tuple[float, float]]:
+        """The perplexity on the test text after each round of all devices, or of a cohort; one is one place."""
+        weights, drawing = self.start(seed), np.random.default_rng(seed)
         curve = [(0.0, self.perplexity(weights, self.test))]
         for number in range(rounds):
-            trained = [self.epoch(weights, part, rate) for part in parts]
+            chosen = drawing.choice(len(parts), min(cohort or len(parts), len(parts)), replace=False)
+            mine = [parts[each] for each in sorted(chosen.tolist())]
+            trained = [self.epoch(weights, part, rate) for part in mine]
+            shares = np.array([part.targets for part in mine], np.float64)
             weights = np.average(trained, axis=0, weights=shares).astype(np.float32)
             curve.append((number + 1.0, self.perplexity(weights, self.test)))
-        return weights, curve
+        return curve
 
     def best_rate(self, seed: int) -> float:
         """The rate with the least perplexity on the validation text after an epoch in one place."""
@@ -133,10 +139,10 @@ def run(request: Request) -> list[Row]:
     federation = Federation(text, request.pick(200, 2000, 2000))
     rounds, seeds = request.pick(1, 8, 30), request.pick([1], [1, 2], [1, 2, 3])
     rate = RATES[-1] if request.form.value == "smoke" else federation.best_rate(seeds[0])
-    pooled = [federation.federated(1, rounds, rate, seed)[1] for seed in seeds]
+    pooled = [federation.federated(federation.parts(1), rounds, rate, seed) for seed in seeds]
     found = []
     for devices in request.pick((2,), (2, 5, 10), (2, 5, 10, 50)):
-        curves = [federation.federated(devices, rounds, rate, seed)[1] for seed in seeds]
+        curves = [federation.federated(federation.parts(devices), rounds, rate, seed) for seed in seeds]
         found.append(
             row(
                 request,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data_sets import Examples, Floats, Labels
+from experiments.data_sets import Examples, Floats, Indices, Labels
 from wire.parameters import Vector
 
 LENET_5 = ((5, 5, 1, 6), (6,), (5, 5, 6, 16), (16,), (400, 120), (120,), (120, 84), (84,), (84, 10), (10,))
@@ -33,11 +33,14 @@ class Network:
         gradient: (weights (n,), x (b, ...), y (b,)) -> (loss, gradient (n,) float32); a dense network also takes
             probabilities (b, classes) for y.
         scores: (weights (n,), x (b, ...)) -> (b, classes) float32 logits.
+        descent: (weights (n,), x (m, ...), y (m,), batches (steps, b) of indices, rate) -> weights after these steps
+            of SGD; None where one call a step costs little.
     """
 
     shapes: Sequence[tuple[int, ...]]
     gradient: Callable[[Vector, Floats, Labels | Floats], tuple[float, Vector]]
     scores: Callable[[Vector, Floats], Floats]
+    descent: Callable[[Vector, Floats, Labels, Indices, float], Vector] | None = None
 
     @property
     def size(self) -> int:
@@ -58,7 +61,7 @@ class Network:
 
     def loss(self, weights: Vector, examples: Examples) -> float:
         """Mean cross-entropy, nats."""
-        return float(_cross_entropy(self._all_scores(weights, examples), examples.y)[0])
+        return float(cross_entropy(self._all_scores(weights, examples), examples.y)[0])
 
     def correct(self, weights: Vector, examples: Examples) -> float:
         """Accuracy, 0 to 1."""
@@ -76,7 +79,7 @@ def softmax(scores: Floats) -> Floats:
     return shares
 
 
-def _cross_entropy(scores: Floats, y: Labels | Floats) -> tuple[float, Floats]:
+def cross_entropy(scores: Floats, y: Labels | Floats) -> tuple[float, Floats]:
     """Mean loss and its derivative by the scores; y as labels (b,) or as probabilities (b, classes)."""
     shares = softmax(scores)
     if y.ndim == 2:
@@ -89,37 +92,82 @@ def _cross_entropy(scores: Floats, y: Labels | Floats) -> tuple[float, Floats]:
     return loss, shares / np.float32(len(y))
 
 
+def arrays_of(flat: Vector, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
+    """Views of a flat vector's arrays."""
+    ends = itertools.accumulate((math.prod(shape) for shape in shapes), initial=0)
+    return [
+        flat[begin:end].reshape(shape) for (begin, end), shape in zip(itertools.pairwise(ends), shapes, strict=True)
+    ]
+
+
+def flat_of(arrays: Sequence[Floats]) -> Vector:
+    """Inverse of :func:`arrays_of`, (n,)."""
+    return np.concatenate([part.ravel() for part in arrays])
+
+
+def forward(arrays: Sequence[Floats], x: Floats, *, ends: bool = True) -> list[Floats]:
+    """What each dense layer is given, and at last what comes out, with ReLU after each layer.
+
+    Args:
+        arrays: matrix, bias, matrix, bias and so on, of the network or a part of it.
+        x: (b, inputs).
+        ends: whether the last layer here is that of the network, which has no ReLU.
+    """
+    values, last = [x], len(arrays) - 2
+    for at in range(0, len(arrays), 2):
+        values.append(values[-1] @ arrays[at] + arrays[at + 1])
+        if at < last or not ends:
+            np.maximum(values[-1], 0, out=values[-1])
+    return values
+
+
+def backward(
+    arrays: Sequence[Floats], values: Sequence[Floats], slope: Floats, into: Sequence[Floats], *, ends: bool = True
+) -> Floats:
+    """Write the gradients of dense layers, and return the slope at the first one's sums ``z``, (b, outputs).
+
+    Times the first matrix transposed is the slope of x, which a whole network does not need.
+
+    Args:
+        arrays: as for :func:`forward`.
+        values: its result.
+        slope: (b, outputs), of the loss by what came out.
+        into: arrays like those of the layers.
+        ends: as for :func:`forward`.
+    """
+    if not ends:
+        slope = slope * (values[-1] > 0)
+    for at in range(len(arrays) - 2, -1, -2):
+        np.matmul(values[at // 2].T, slope, out=into[at])
+        slope.sum(0, out=into[at + 1])
+        if at:
+            slope = (slope @ arrays[at].T) * (values[at // 2] > 0)
+    return slope
+
+
+def stepped(
+    arrays: Sequence[Floats], values: Sequence[Floats], slope: Floats, rate: float, *, ends: bool = True
+) -> tuple[list[Floats], Floats]:
+    """Layers after a step of SGD, and the slope (b, inputs) by what they were given; arguments as before."""
+    gradients = [np.empty_like(part) for part in arrays]
+    first = backward(arrays, values, slope, gradients, ends=ends)
+    moved = [part - np.float32(rate) * of for part, of in zip(arrays, gradients, strict=True)]
+    return moved, first @ arrays[0].T
+
+
 def dense(*sizes: int) -> Network:
     """Layers of these sizes with ReLU between them; two sizes are logistic regression."""
     shapes = [shape for into, out in itertools.pairwise(sizes) for shape in ((into, out), (out,))]
-    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
-    layers = range(len(sizes) - 1)
-
-    def parts(flat: Vector) -> list[Floats]:
-        return [flat[begin:end].reshape(shape) for begin, end, shape in zip(ends, ends[1:], shapes, strict=False)]
-
-    def forward(arrays: list[Floats], x: Floats) -> list[Floats]:
-        values = [x]
-        for layer in layers:
-            values.append(values[-1] @ arrays[2 * layer] + arrays[2 * layer + 1])
-            if layer != layers[-1]:
-                np.maximum(values[-1], 0, out=values[-1])
-        return values
 
     def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
-        arrays = parts(weights)
+        arrays = arrays_of(weights, shapes)
         values = forward(arrays, x)
-        loss, slope = _cross_entropy(values[-1], y)
-        result = np.empty(ends[-1], np.float32)
-        slopes = parts(result)
-        for layer in reversed(layers):
-            np.matmul(values[layer].T, slope, out=slopes[2 * layer])
-            slope.sum(0, out=slopes[2 * layer + 1])
-            if layer:
-                slope = (slope @ arrays[2 * layer].T) * (values[layer] > 0)
+        loss, slope = cross_entropy(values[-1], y)
+        result = np.empty(weights.size, np.float32)
+        backward(arrays, values, slope, arrays_of(result, shapes))
         return loss, result
 
-    return Network(shapes, gradient, lambda weights, x: forward(parts(weights), x)[-1])
+    return Network(shapes, gradient, lambda weights, x: forward(arrays_of(weights, shapes), x)[-1])
 
 
 def two_nn() -> Network:
@@ -133,8 +181,9 @@ def lenet_5() -> Network:
 
     def scores(tf: Any, arrays: list[Any], x: Any) -> Any:
         h = tf.reshape(x, (-1, 28, 28, 1))
-        h = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(h, arrays[0], 1, "SAME") + arrays[1]), 2, 2, "VALID")
-        h = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(h, arrays[2], 1, "VALID") + arrays[3]), 2, 2, "VALID")
+        # Bias and ReLU after the pool, which gives the same for a quarter of the work
+        h = tf.nn.relu(tf.nn.max_pool2d(tf.nn.conv2d(h, arrays[0], 1, "SAME"), 2, 2, "VALID") + arrays[1])
+        h = tf.nn.relu(tf.nn.max_pool2d(tf.nn.conv2d(h, arrays[2], 1, "VALID"), 2, 2, "VALID") + arrays[3])
         h = tf.reshape(h, (-1, 400))
         h = tf.nn.relu(h @ arrays[4] + arrays[5])
         h = tf.nn.relu(h @ arrays[6] + arrays[7])
@@ -192,17 +241,28 @@ def _in_tensorflow(
         parts = zip(tf.split(weights, sizes), shapes, strict=True)
         return score(tf, [tf.reshape(part, shape) for part, shape in parts], x)
 
-    @tf.function(input_signature=taken)  # type: ignore[untyped-decorator]
     def slope(weights: Any, x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(weights)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, scored(weights, x)))
         return loss, tape.gradient(loss, weights)
 
+    def steps(weights: Any, x: Any, y: Any, batches: Any, rate: Any) -> Any:
+        for batch in batches:
+            weights -= rate * slope(weights, tf.gather(x, batch), tf.gather(y, batch))[1]
+        return weights
+
     forward = tf.function(scored, input_signature=taken[:2])
+    once = tf.function(slope, input_signature=taken)
+    several = [*taken, tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([], tf.float32)]
+    all_steps = tf.function(steps, input_signature=several)
 
     def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
-        loss, found = slope(weights, x, y)
+        loss, found = once(weights, x, y)
         return float(loss), found.numpy()
 
-    return Network(shapes, gradient, lambda weights, x: forward(weights, x).numpy())
+    def descent(weights: Vector, x: Floats, y: Labels, batches: Indices, rate: float) -> Vector:
+        found: Vector = all_steps(weights, x, y, batches, rate).numpy()
+        return found
+
+    return Network(shapes, gradient, lambda weights, x: forward(weights, x).numpy(), descent)

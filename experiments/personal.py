@@ -8,7 +8,8 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, Study, averaging, descend, play, study
+from experiments.comparing import Study, study
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play
 from experiments.frame import Request, Row
 from wire.parameters import Vector
 

@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from phe import generate_paillier_keypair
 
-from experiments import dense
-from experiments.dense import Examples, Layers
+from experiments.data_sets import Examples, digits, in_turn
+from experiments.engine import Plan, descend
 from experiments.frame import Request, Row, page_command, row
+from experiments.networks import dense
 from experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
 from host.primitives import EnrolledKey, LibraryPrimitives
 from simulation import secure_sum
 from simulation.secure_sum import Member
+from wire.parameters import Vector
 from wire.secure_sum.grid import Grid, mean_of, to_words
 from wire.secure_sum.masks import Words, packed_bytes
 from wire.secure_sum.terms import Terms
@@ -129,39 +131,41 @@ def _member(words: Words, rng: np.random.Generator) -> Member:
     return Member(key.public, key.sign, rng.bytes(32), words)
 
 
+NETWORK = dense(64, 10)
+PLAN = Plan(rate=0.1, batch=16)
 GRID = Grid(step=0.002, most=255)
 """Nine bits for a number of a device; updates of the network here are below half."""
 
 
-def numbers_of(layers: Layers, devices: Sequence[Examples], bits: int, seed: Sequence[int]) -> list[Words]:
+def numbers_of(weights: Vector, devices: Sequence[Examples], bits: int, seed: Sequence[int]) -> list[Words]:
     """What each device gives to the sum of a round: its update after one epoch, and its weight."""
     words, most = [], max(len(device.y) for device in devices)
     for number, device in enumerate(devices):
         rng = np.random.default_rng([*seed, number])
-        update = dense.flat(dense.trained(layers, device, rng)) - dense.flat(layers)
+        update = descend(NETWORK, weights, device, PLAN, rng) - weights
         words.append(to_words(update, len(device.y) / most, GRID, bits, rng))
     return words
 
 
-def moved(layers: Layers, total: Words, bits: int) -> Layers:
-    """The network after a round."""
-    return dense.unflat(dense.flat(layers) + mean_of(total, GRID, bits), layers)
+def moved(weights: Vector, total: Words, bits: int) -> Vector:
+    """The weights after a round."""
+    return (weights + mean_of(total, GRID, bits)).astype(np.float32)
 
 
 def run(request: Request) -> list[Row]:
     """FedAvg on digits with encrypted sums, beside the product's secure sums and training in one place."""
     count, rounds, key_bits = request.pick((4, 1, 512), (10, 10, 1024), (10, 30, 2048))
-    train, test = dense.digits(1)
-    devices, layers = dense.dealt(train, count), dense.new_layers((64, 10), np.random.default_rng(1))
-    pooled = dense.trained(layers, train, np.random.default_rng(1), epochs=rounds)
+    data, weights = digits(1), NETWORK.start(np.random.default_rng(1))
+    devices = in_turn(data.train, count)
+    pooled = descend(NETWORK, weights, data.train, replace(PLAN, epochs=rounds), np.random.default_rng(1))
     bits, exact, curve = GRID.bits(count), 0, []
     for number in range(rounds):
-        words = numbers_of(layers, devices, bits, [1, number])
+        words = numbers_of(weights, devices, bits, [1, number])
         sums = [encrypted_sum(words, bits, key_bits), masked_sum(words, bits, np.random.default_rng(number))]
         plain = np.sum(words, axis=0, dtype=np.uint32) % 2**bits
         exact += all((each.total == plain).all() for each in sums)
-        layers = moved(layers, sums[0].total, bits)
-        curve.append((number + 1, dense.accuracy(layers, test)))
+        weights = moved(weights, sums[0].total, bits)
+        curve.append((number + 1, NETWORK.correct(weights, data.test)))
     figures = {
         "devices": count,
         "numbers": words[0].size,
@@ -181,7 +185,7 @@ def run(request: Request) -> list[Row]:
             "secure FedAvg: Paillier beside the product's secure sum",
             [curve[-1][1]],
             seeds=[1],
-            pooled=dense.accuracy(pooled, test),
+            pooled=NETWORK.correct(pooled, data.test),
             figures={name: float(value) for name, value in figures.items()},
             curves={"FedAvg": curve},
         )

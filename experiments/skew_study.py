@@ -7,8 +7,6 @@ counts. Where the same inputs mean different labels, no one model can be right f
 Drift: the means of the classes turn by a little in each round. Day and night: people of two halves of the world, with
 different labels, take part when the product's generated phones are free (:mod:`simulation.rounds.availability`), twelve
 hours apart; the model leans to those who are awake, and the average of the last day's weights does so less.
-
-    python -m experiments.skew_study --form short --out build/skew_study --json
 """
 
 from __future__ import annotations
@@ -19,13 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
-from experiments import dense, skews
-from experiments.dense import Examples, Layers
+from experiments import skews
+from experiments.data_sets import Examples, joined
+from experiments.engine import Plan, descend, proximal, weighted_mean
 from experiments.frame import Request, Row, page_command, row
+from experiments.networks import dense
 from experiments.skews import Population, Skew
 from simulation.rounds.availability import GeneratedAvailability
+from wire.parameters import Vector
 
-WIDTHS = (skews.RELEVANT + skews.IRRELEVANT, 16, skews.CLASSES)
+INPUTS = skews.RELEVANT + skews.IRRELEVANT
+NETWORK = dense(INPUTS, 16, skews.CLASSES)
 COHORT, RATE, EPOCHS = 10, 0.1, 3
 HOURS = 24
 
@@ -51,7 +53,7 @@ REMEDIES = {
 }
 Choose = Callable[[int, np.random.Generator], Sequence[int]]
 """The cohort of a round."""
-After = Callable[[int, Layers], None]
+After = Callable[[int, Vector], None]
 
 
 def federated(
@@ -60,34 +62,38 @@ def federated(
     remedy: Remedy,
     rounds: int,
     seed: int,
-    after: After = lambda _number, _layers: None,
-) -> Layers:
+    after: After = lambda _number, _weights: None,
+) -> Vector:
     """Train a network of everybody; ``train_of`` has people's examples in a round."""
     rng = np.random.default_rng(seed)
-    layers = dense.new_layers(WIDTHS, rng)
+    weights = NETWORK.start(rng)
     optimizer = optimizer_for(StrategyChoice(name=remedy.strategy, learning_rate=remedy.server_rate, adaptivity=1e-2))
-    weights, state = dense.flat(layers), optimizer.init(dense.flat(layers).size)
+    state = optimizer.init(weights.size)
     for number in range(rounds):
         people = train_of(number)
         cohort = [people[person] for person in choose(number, rng)]
-        local = [dense.trained(layers, own, rng, epochs=remedy.epochs, rate=RATE, pull=remedy.pull) for own in cohort]
-        mean = dense.flat(dense.mean(local, [min(len(own.y), remedy.most) for own in cohort]))
-        weights, state = optimizer.apply(weights, mean.astype(np.float64) - weights, state)
-        layers = dense.unflat(weights, layers)
-        after(number, layers)
-    return layers
+        local = [trained(weights, own, rng, remedy.epochs, remedy.pull) for own in cohort]
+        moved = weighted_mean(local, [min(len(own), remedy.most) for own in cohort]) - weights
+        weights, state = optimizer.apply(weights, moved, state)
+        after(number, weights)
+    return weights
 
 
-def of_people(layers: Layers, tests: Sequence[Examples]) -> float:
+def trained(start: Vector, own: Examples, rng: np.random.Generator, epochs: int, pull: float = 0.0) -> Vector:
+    """A device's weights after some epochs, with FedProx's pull to where they began."""
+    return descend(NETWORK, start, own, Plan(RATE, 16, epochs), rng, proximal(pull, start))
+
+
+def of_people(weights: Vector, tests: Sequence[Examples]) -> float:
     """Mean over people of the accuracy on their own examples."""
-    return float(np.mean([dense.accuracy(layers, own) for own in tests]))
+    return float(np.mean([NETWORK.correct(weights, own) for own in tests]))
 
 
-def personal(layers: Layers, people: Population, seed: int) -> float:
+def personal(weights: Vector, people: Population, seed: int) -> float:
     """The same after each device went on training for its owner alone."""
     rng = np.random.default_rng(seed)
-    own = [dense.trained(layers, train, rng, epochs=10, rate=RATE) for train in people.train]
-    return float(np.mean([dense.accuracy(at, test) for at, test in zip(own, people.test, strict=True)]))
+    own = [trained(weights, train, rng, 10) for train in people.train]
+    return float(np.mean([NETWORK.correct(at, test) for at, test in zip(own, people.test, strict=True)]))
 
 
 def _of_skew(request: Request, skew: Skew) -> Row:
@@ -95,22 +101,19 @@ def _of_skew(request: Request, skew: Skew) -> Row:
     found: dict[str, list[float]] = {}
     for seed in seeds:
         people = skews.population(skew, request.pick(10, 40, 100), 40, seed)
-        everything = Examples(*(np.concatenate(part) for part in zip(*people.train, strict=True)))
-        start = dense.new_layers(WIDTHS, np.random.default_rng(seed))
-        rng = np.random.default_rng(seed)
-        pooled = dense.trained(start, everything, rng, epochs=request.pick(1, 20, 40))
+        start = NETWORK.start(np.random.default_rng(seed))
+        pooled = trained(start, joined(people.train), np.random.default_rng(seed), request.pick(1, 20, 40))
         found.setdefault("pooled", []).append(of_people(pooled, people.test))
         if skew is not Skew.NONE:
             found.setdefault("its measure", []).append(skews.measured(people.train)[skew])
         for name, remedy in REMEDIES.items():
-            layers = federated(lambda _, own=people.train: own, _uniform(len(people.train)), remedy, rounds, seed)  # type: ignore[misc]
-            found.setdefault(name, []).append(of_people(layers, people.test))
+            weights = federated(lambda _, own=people.train: own, _uniform(len(people.train)), remedy, rounds, seed)  # type: ignore[misc]
+            found.setdefault(name, []).append(of_people(weights, people.test))
             if name == "FedAvg":
-                found.setdefault("FedAvg, then personal", []).append(personal(layers, people, seed))
+                found.setdefault("FedAvg, then personal", []).append(personal(weights, people, seed))
     means = {name: float(np.mean(values)) for name, values in found.items()}
-    measured, pooled_mean = found["FedAvg"], means["pooled"]
     figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
-    return row(request, f"skew: {skew.value}", measured, seeds=seeds, pooled=pooled_mean, figures=figures)
+    return row(request, f"skew: {skew.value}", found["FedAvg"], seeds=seeds, pooled=means["pooled"], figures=figures)
 
 
 def _uniform(people: int) -> Choose:
@@ -124,25 +127,25 @@ def _drift(request: Request) -> Row:
 
     def turned(examples: Sequence[Examples], number: int) -> list[Examples]:
         angle = np.pi * number / rounds
-        turn = np.eye(WIDTHS[0], dtype=np.float32)
+        turn = np.eye(INPUTS, dtype=np.float32)
         turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
         return [Examples(own.x @ turn, own.y) for own in examples]
 
     lines: dict[str, list[tuple[float, float]]] = {"the model of now": [], "of the first quarter": []}
-    old: list[Layers] = []
+    old: list[Vector] = []
 
-    def after(number: int, layers: Layers) -> None:
+    def after(number: int, weights: Vector) -> None:
         if number + 1 == max(1, rounds // 4):
-            old.append(layers)
+            old.append(weights)
         now = turned(people.test, number)
-        lines["the model of now"].append((number, of_people(layers, now)))
+        lines["the model of now"].append((number, of_people(weights, now)))
         if old:
             lines["of the first quarter"].append((number, of_people(old[0], now)))
 
     federated(lambda number: turned(people.train, number), _uniform(40), Remedy(), rounds, seed, after)
-    end = {name: points[-1][1] for name, points in lines.items()}
-    others = {"model of the first quarter, at the end": end["of the first quarter"]}
-    return row(request, "drift", [end["the model of now"]], seeds=[seed], figures=others, curves=lines)
+    now, old_one = (points[-1][1] for points in lines.values())
+    others = {"model of the first quarter, at the end": old_one}
+    return row(request, "drift", [now], seeds=[seed], figures=others, curves=lines)
 
 
 def _day_and_night(request: Request) -> Row:
@@ -165,19 +168,18 @@ def _day_and_night(request: Request) -> Row:
     lines: dict[str, list[tuple[float, float]]] = {"last weights, east": [], "average of a day, east": []}
     average = np.zeros(0)
 
-    def after(number: int, layers: Layers) -> None:
+    def after(number: int, weights: Vector) -> None:
         nonlocal average
-        weights = dense.flat(layers)
         average = last_average(average if number else np.zeros(weights.size), weights, number + 1, HOURS)
-        for name, at in zip(lines, (layers, dense.unflat(average.astype(np.float32), layers)), strict=True):
+        for name, at in zip(lines, (weights, average.astype(np.float32)), strict=True):
             lines[name].append((number, of_people(at, test[1::2])))
 
     federated(lambda _: train, choose, Remedy(), days * HOURS, seed, after)
     second_half = {name: [y for x, y in points if x >= days * HOURS / 2] for name, points in lines.items()}
     figures = {f"swing of {name}": float(np.ptp(values)) for name, values in second_half.items()}
-    figures |= {"least share of the east in an hour": min(east), "most": max(east)}
-    measured = float(np.mean(second_half["last weights, east"]))
-    figures["average of a day, east"] = float(np.mean(second_half["average of a day, east"]))
+    means = {name: float(np.mean(values)) for name, values in second_half.items()}
+    measured = means.pop("last weights, east")
+    figures |= {"least share of the east in an hour": min(east), "most": max(east), **means}
     return row(
         request, "day and night", [measured], seeds=[seed], figures=figures, curves=lines, axes=("hour", "accuracy")
     )
@@ -194,6 +196,5 @@ def run(request: Request) -> list[Row]:
 
 
 main = page_command("skew_study", run)
-
 if __name__ == "__main__":
     main()

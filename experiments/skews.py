@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.dense import Examples
+from experiments.data_sets import Examples
 
 Wide = npt.NDArray[np.float64]
 CLASSES, RELEVANT, IRRELEVANT = 4, 5, 5

@@ -14,8 +14,6 @@ This is SGD on the devices' batches, one device after the other, so the weights 
 that are sent in an epoch of all devices, with p examples, q values at the cut, N weights of which the devices have a
 share a, and K devices: ``2 p q + a N K``, U-shaped ``2 p (q + q') + a N K``; FedAvg: ``2 K N``. (Labels come on top.)
 Few devices with many examples favour FedAvg, many devices with few favour the cut.
-
-    python -m experiments.split_learning --form short --out build/split_learning --json
 """
 
 from __future__ import annotations
@@ -26,13 +24,17 @@ from functools import partial
 
 import numpy as np
 
-from experiments import dense
-from experiments.dense import Examples, Layers
+from experiments.data_sets import Examples, Floats, digits, in_turn
 from experiments.distance_correlation import distance_correlation
+from experiments.engine import Plan, batches, descend, weighted_mean
 from experiments.frame import Request, Row, page_command, row
+from experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
 from experiments.parties import Post, Run, from_floats, run_parties, to_floats
+from wire.parameters import Vector
 
 SERVER = "server"
+Layers = list[Floats]
+"""Matrix, bias, matrix, bias and so on."""
 FLOATS = ("cut", "slope", "second cut", "second slope", "hand-over")
 """Messages of numbers alone; the others are labels."""
 
@@ -59,97 +61,103 @@ class Split:
     rate: float = 0.1
     seed: int = 1
 
-    def layers(self) -> Layers:
+    @property
+    def network(self) -> Network:
+        """The whole network."""
+        return dense(*self.widths)
+
+    @property
+    def plan(self) -> Plan:
+        """What a device does in an epoch."""
+        return Plan(self.rate, self.batch)
+
+    def start(self) -> Vector:
         """The first weights of the whole network."""
-        return dense.new_layers(self.widths, np.random.default_rng(self.seed))
+        return self.network.start(np.random.default_rng(self.seed))
 
-    def parts(self, layers: Layers) -> tuple[Layers, Layers, Layers]:
+    def parts(self, weights: Vector) -> tuple[Layers, Layers, Layers]:
         """Layers of the device before the cut, of the server, and of the device after it."""
-        last = len(layers) - self.u_shaped
-        return layers[: self.first], layers[self.first : last], layers[last:]
+        layers = arrays_of(weights, self.network.shapes)
+        last = len(layers) - 2 * self.u_shaped
+        return layers[: 2 * self.first], layers[2 * self.first : last], layers[last:]
 
-    def batches_of(self, examples: Examples, epoch: int, number: int) -> list[Examples]:
-        """Batches of a device in an epoch."""
-        return list(dense.batches(examples, self.batch, np.random.default_rng([self.seed, epoch, number])))
+    def order(self, epoch: int, number: int) -> np.random.Generator:
+        """Orders the examples of a device in an epoch."""
+        return np.random.default_rng([self.seed, epoch, number])
 
 
 def device(post: Post, number: int, names: Sequence[str], examples: Examples, at: Split) -> bytes:
     """A device. Returns the weights of its side when it had its last turn."""
-    body, _, head = at.parts(at.layers())
+    body, _, head = at.parts(at.start())
+    shapes = [part.shape for part in body + head]
     for epoch in range(at.epochs):
         if epoch or number:
-            given = to_floats(post.receive(names[number - 1], "hand-over"), -1)
-            both = dense.unflat(given, body + head)
+            both = arrays_of(to_floats(post.receive(names[number - 1], "hand-over"), -1), shapes)
             body, head = both[: len(body)], both[len(body) :]
-        for x, y in at.batches_of(examples, epoch, number):
-            values = dense.forward(body, x, ends=False)
+        for batch in batches(len(examples), at.plan, at.order(epoch, number)):
+            x, y = examples.x[batch], examples.y[batch]
+            values = forward(body, x, ends=False)
             post.send(SERVER, "cut", from_floats(values[-1]))
             if head:
                 features = to_floats(post.receive(SERVER, "second cut"), len(x), -1)
-                ends = dense.forward(head, features)
-                gradients, slope = dense.backward(head, ends, dense.slope_of_loss(ends[-1], y))
-                head = dense.stepped(head, gradients, at.rate)
+                ends = forward(head, features)
+                head, slope = stepped(head, ends, cross_entropy(ends[-1], y)[1], at.rate)
                 post.send(SERVER, "second slope", from_floats(slope))
             else:
                 post.send(SERVER, "labels", y.tolist())
             slope = to_floats(post.receive(SERVER, "slope"), len(x), -1)
-            body = dense.stepped(body, dense.backward(body, values, slope, ends=False)[0], at.rate)
+            body, _ = stepped(body, values, slope, at.rate, ends=False)
         if epoch + 1 < at.epochs or number + 1 < len(names):
-            post.send(names[(number + 1) % len(names)], "hand-over", from_floats(dense.flat(body + head)))
-    return from_floats(dense.flat(body + head))
+            post.send(names[(number + 1) % len(names)], "hand-over", from_floats(flat_of(body + head)))
+    return from_floats(flat_of(body + head))
 
 
 def server(post: Post, names: Sequence[str], steps: Sequence[int], at: Split) -> bytes:
     """The server; ``steps`` are the batches of each device in an epoch. Returns the weights of its side."""
-    _, own, _ = at.parts(at.layers())
+    _, own, _ = at.parts(at.start())
     for _ in range(at.epochs):
         for name, count in zip(names, steps, strict=True):
             for _ in range(count):
                 sent = np.frombuffer(post.receive(name, "cut"), "<f4").reshape(-1, at.widths[at.first])
-                values = dense.forward(own, sent, ends=not at.u_shaped)
+                values = forward(own, sent, ends=not at.u_shaped)
                 if at.u_shaped:
                     post.send(name, "second cut", from_floats(values[-1]))
                     slope = to_floats(post.receive(name, "second slope"), len(sent), -1)
                 else:
-                    slope = dense.slope_of_loss(values[-1], np.array(post.receive(name, "labels")))
-                gradients, slope = dense.backward(own, values, slope, ends=not at.u_shaped)
-                own = dense.stepped(own, gradients, at.rate)
+                    _, slope = cross_entropy(values[-1], np.array(post.receive(name, "labels")))
+                own, slope = stepped(own, values, slope, at.rate, ends=not at.u_shaped)
                 post.send(name, "slope", from_floats(slope))
-    return from_floats(dense.flat(own))
+    return from_floats(flat_of(own))
 
 
-def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Layers, Run]:
-    """Train with a process for each device and one for the server. Returns the network, and all that was sent."""
+def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Vector, Run]:
+    """Train with a process for each device and one for the server. Returns the weights, and all that was sent."""
     names = [f"device-{number}" for number in range(len(devices))]
-    steps = [-(-len(each.y) // at.batch) for each in devices]
+    steps = [at.plan.count(len(each)) for each in devices]
     roles = {
         name: partial(device, number=number, names=names, examples=devices[number], at=at)
         for number, name in enumerate(names)
     }
     made = run_parties({SERVER: partial(server, names=names, steps=steps, at=at), **roles})
-    body, own, head = at.parts(at.layers())
-    sides = dense.unflat(to_floats(made.results[names[-1]], -1), body + head)
-    return sides[: len(body)] + dense.unflat(to_floats(made.results[SERVER], -1), own) + sides[len(body) :], made
+    cut = flat_of(at.parts(at.start())[0]).size
+    sides = to_floats(made.results[names[-1]], -1)
+    return np.concatenate([sides[:cut], to_floats(made.results[SERVER], -1), sides[cut:]]), made
 
 
-def in_one_place(devices: Sequence[Examples], at: Split) -> Layers:
+def in_one_place(devices: Sequence[Examples], at: Split) -> Vector:
     """The same steps without a cut."""
-    layers = at.layers()
+    weights = at.start()
     for epoch in range(at.epochs):
         for number, examples in enumerate(devices):
-            for x, y in at.batches_of(examples, epoch, number):
-                values = dense.forward(layers, x)
-                layers = dense.stepped(
-                    layers, dense.backward(layers, values, dense.slope_of_loss(values[-1], y))[0], at.rate
-                )
-    return layers
+            weights = descend(at.network, weights, examples, at.plan, at.order(epoch, number))
+    return weights
 
 
 def numbers_by_formula(examples: int, devices: int, at: Split) -> int:
     """``2 p q + a N K`` for all epochs; the last device has nobody to hand its weights to."""
-    body, _, head = at.parts(at.layers())
+    body, _, head = at.parts(at.start())
     cuts = at.widths[at.first] + (at.widths[-2] if at.u_shaped else 0)
-    return 2 * examples * cuts * at.epochs + dense.flat(body + head).size * (devices * at.epochs - 1)
+    return 2 * examples * cuts * at.epochs + flat_of(body + head).size * (devices * at.epochs - 1)
 
 
 def run(request: Request) -> list[Row]:
@@ -163,36 +171,30 @@ def run(request: Request) -> list[Row]:
 
 
 def _compared(request: Request, count: int, at: Split) -> Row:
-    train, test = dense.digits(at.seed)
-    most = request.pick(100, 1000, len(train.y))
-    train = Examples(train.x[:most], train.y[:most])
-    devices = dense.dealt(train, count)
-    layers, sent = run_protocol(devices, at)
-    fedavg = at.layers()
+    data = digits(at.seed)
+    train, test = data.train.at(np.arange(request.pick(100, 1000, len(data.train)))), data.test
+    devices = in_turn(train, count)
+    weights, sent = run_protocol(devices, at)
+    fedavg = at.start()
     for epoch in range(at.epochs):
-        rngs = [np.random.default_rng([at.seed, epoch, number]) for number in range(count)]
-        local = [dense.trained(fedavg, own, rng) for own, rng in zip(devices, rngs, strict=True)]
-        fedavg = dense.mean(local, [len(own.y) for own in devices])
-    body, _, _ = at.parts(layers)
-    cut = dense.forward(body, test.x, ends=False)[-1]
+        local = [descend(at.network, fedavg, own, at.plan, at.order(epoch, place)) for place, own in enumerate(devices)]
+        fedavg = weighted_mean(local, [len(own) for own in devices]).astype(np.float32)
+    before, after = (forward(at.parts(each)[0], test.x, ends=False)[-1] for each in (at.start(), weights))
     numbers = sum(len(each.value) for each in sent.messages if each.kind in FLOATS) // 4
     figures = {
         "kB sent": sent.sent_bytes() / 1000,
         "kB of numbers": numbers * 4 / 1000,
-        "kB by the formula": numbers_by_formula(len(train.y), count, at) * 4 / 1000,
-        "FedAvg": dense.accuracy(fedavg, test),
-        "kB of FedAvg by 2 K N": 2 * count * dense.flat(fedavg).size * at.epochs * 4 / 1000,
-        "distance correlation at the cut": distance_correlation(test.x, cut),
-        "the same before training": distance_correlation(
-            test.x, dense.forward(at.parts(at.layers())[0], test.x, ends=False)[-1]
-        ),
+        "kB by the formula": numbers_by_formula(len(train), count, at) * 4 / 1000,
+        "FedAvg": at.network.correct(fedavg, test),
+        "kB of FedAvg by 2 K N": 2 * count * fedavg.size * at.epochs * 4 / 1000,
+        "distance correlation at the cut": distance_correlation(test.x, after),
+        "the same before training": distance_correlation(test.x, before),
     }
     name = f"split learning, {'U-shaped' if at.u_shaped else 'vanilla'}, {count} devices"
-    pooled = dense.accuracy(in_one_place(devices, at), test)
-    return row(request, name, [dense.accuracy(layers, test)], seeds=[at.seed], pooled=pooled, figures=figures)
+    pooled = at.network.correct(in_one_place(devices, at), test)
+    return row(request, name, [at.network.correct(weights, test)], seeds=[at.seed], pooled=pooled, figures=figures)
 
 
 main = page_command("split_learning", run)
-
 if __name__ == "__main__":
     main()

@@ -6,17 +6,8 @@ drift. Sources: the book's 2.4.1; Li et al. 2020, "Federated Optimization in Het
 
 from __future__ import annotations
 
-from experiments.engine import (
-    Federation,
-    Plan,
-    Played,
-    Study,
-    alike_federation,
-    averaging,
-    play,
-    study,
-    synthetic_federation,
-)
+from experiments.comparing import Study, study
+from experiments.engine import Federation, Plan, Played, alike_federation, averaging, play, synthetic_federation
 from experiments.frame import Request, Row, page_command
 
 PLAN = Plan(rate=0.02, batch=20, epochs=10)
@@ -26,7 +17,7 @@ def method(proximal: float) -> Study:
     """FedAvg, or FedProx with mu."""
 
     def played(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, averaging(federation, PLAN, proximal=proximal), seed, rounds, 10, every=2)
+        return play(federation, averaging(federation, PLAN, mu=proximal), seed, rounds, 10, every=2)
 
     return played
 

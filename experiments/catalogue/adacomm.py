@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, Study, averaging, paces, play, study
+from experiments.comparing import Study, study
+from experiments.engine import Advance, Chosen, Federation, Plan, Played, averaging, paces, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

@@ -19,22 +19,11 @@ import math
 
 import numpy as np
 
-from experiments.catalogue.compressing import VALUE_BYTES, largest
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, Study, descend, play, study
+from experiments.catalogue.compressing import VALUE_BYTES, largest, seconds
+from experiments.comparing import Study, study
+from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
-
-BYTES_A_SECOND = 500.0
-COMPUTE_S = 1.0
-
-
-def seconds(count: int) -> float:
-    """Of a round in which each client sends so many values.
-
-    >>> seconds(500)
-    9.0
-    """
-    return COMPUTE_S + VALUE_BYTES * count / BYTES_A_SECOND
 
 
 def next_count(
@@ -81,13 +70,13 @@ def sparse(federation: Federation, plan: Plan, fixed: int | None) -> Advance:
         if fixed is None:
             before = federation.network.loss(weights, pooled)
             costs = [
-                seconds(kept) / fall
+                seconds(VALUE_BYTES * kept) / fall
                 if (fall := before - federation.network.loss(weights + change, pooled)) > 0
                 else None
                 for kept, change in ((now, total), (fewer, of_fewer))
             ]
             count = next_count(count, step, costs[0], costs[1], least, most)
-        return weights + total, seconds(now)
+        return weights + total, seconds(VALUE_BYTES * now)
 
     return advance
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES
-from experiments.engine import Advance, Chosen, Federation, Plan, Study, descend, playing, sizes, study, weighted_mean
+from experiments.comparing import Study, playing, study
+from experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

@@ -12,21 +12,34 @@ from wire.parameters import Vector
 VALUE_BYTES = 8
 """A kept value: float32 and its index as uint32. The product's codecs need less (docs/wire-format.md)."""
 DENSE_BYTES = 4
+BYTES_A_SECOND = 500.0
+COMPUTE_S = 1.0
 
 Kept = npt.NDArray[np.bool_]
 
 
 def largest(values: Vector, count: int) -> Kept:
-    """Where the ``count`` values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
+    """Where the ``count`` (1 to n) values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
 
     >>> largest(np.array([1.0, -3.0, 2.0, 2.0], np.float32), 2).tolist()
     [False, True, True, False]
     """
-    kept = np.zeros(values.size, np.bool_)
-    kept[np.argsort(-np.abs(values), kind="stable")[:count]] = True
+    size = np.abs(values)
+    least = np.partition(size, -count)[-count]
+    kept = size > least
+    kept[np.flatnonzero(size == least)[: count - np.count_nonzero(kept)]] = True
     return kept
 
 
 def kept_of(size: int, density: float) -> int:
     """Coordinates at a density, at least 1."""
     return max(1, math.ceil(size * density))
+
+
+def seconds(sent_bytes: float) -> float:
+    """Of a round in which each client computes and sends, or is sent, so many bytes.
+
+    >>> seconds(4000)
+    9.0
+    """
+    return COMPUTE_S + sent_bytes / BYTES_A_SECOND

@@ -20,8 +20,9 @@ import math
 import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
+from experiments.comparing import Study, playing, study
 from experiments.data_sets import Examples
-from experiments.engine import Advance, Chosen, Federation, Plan, Study, playing, study
+from experiments.engine import Advance, Chosen, Federation, Plan
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
+from experiments.catalogue.overlap import DELAY_S, round_seconds
+from experiments.comparing import playing, study
+from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, paces, priced
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -56,12 +58,15 @@ def easgd(federation: Federation, plan: Plan, beta: float) -> Advance:
 
 
 def run(request: Request) -> list[Row]:
-    """EASGD beside FedAvg, both with all clients and equally many steps."""
+    """EASGD beside FedAvg, both with all clients, equally many steps, and rounds as long as overlap local SGD's."""
     plan = Plan(rate=0.02, batch=20, steps=20)
 
+    def second(chosen: Chosen) -> float:
+        return round_seconds(plan.steps, max(paces(1, len(chosen))), DELAY_S, overlap=False)
+
     methods = {
-        "EASGD": playing(lambda federation: easgd(federation, plan, 0.9), cohort=None),
-        "FedAvg": playing(lambda federation: averaging(federation, plan), cohort=None),
+        "EASGD": playing(lambda federation: priced(easgd(federation, plan, 0.9), second), cohort=None),
+        "FedAvg": playing(lambda federation: priced(averaging(federation, plan), second), cohort=None),
     }
     return [
         study(
@@ -71,6 +76,7 @@ def run(request: Request) -> list[Row]:
             plan,
             rounds=(4, 100, 300),
             federation=federation,
+            cost="second",
         )
         for world, federation in WORLDS.items()
     ]

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play, study
+from experiments.comparing import study
+from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

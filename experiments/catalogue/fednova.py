@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import Advance, Chosen, Federation, Plan, Study, descend, playing, sizes, study, weighted_mean
+from experiments.comparing import Study, playing, study
+from experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

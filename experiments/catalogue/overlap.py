@@ -17,7 +17,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, paces, play, study
+from experiments.comparing import study
+from experiments.engine import (
+    WORLDS,
+    Advance,
+    Chosen,
+    Federation,
+    Plan,
+    Played,
+    averaging,
+    descend,
+    paces,
+    play,
+    priced,
+)
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -73,12 +86,8 @@ def run(request: Request) -> list[Row]:
         return play(federation, overlapped(federation, plan, seed), seed, rounds, len(federation.clients), every=4)
 
     def fedavg(federation: Federation, seed: int, rounds: int) -> Played:
-        inner, slowest_s = averaging(federation, plan), max(paces(seed, len(federation.clients)))
-        second = round_seconds(plan.steps, slowest_s, DELAY_S, overlap=False)
-
-        def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
-            return inner(number, weights, chosen, rng)[0], second
-
+        second = round_seconds(plan.steps, max(paces(seed, len(federation.clients))), DELAY_S, overlap=False)
+        advance = priced(averaging(federation, plan), lambda _: second)
         return play(federation, advance, seed, rounds, len(federation.clients), every=4)
 
     methods = {"overlap local SGD": ours, "FedAvg": fedavg}

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, Study, descend, play, study
+from experiments.comparing import Study, study
+from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

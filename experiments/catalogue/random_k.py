@@ -14,22 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
-from experiments.engine import (
-    Advance,
-    Chosen,
-    Federation,
-    Plan,
-    Played,
-    Study,
-    averaging,
-    descend,
-    play,
-    playing,
-    sizes,
-    study,
-    weighted_mean,
-)
+from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
+from experiments.comparing import Study, playing, study
+from experiments.engine import Advance, Chosen, Federation, Plan, averaging, descend, priced, sizes, weighted_mean
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -52,7 +39,7 @@ def random_k(values: Vector, count: int, seed: int) -> Vector:
 
 
 def compressed(federation: Federation, plan: Plan, *, top: bool) -> Advance:
-    """Rounds of FedAvg on compressed changes; the cost is bytes that a client sends."""
+    """Rounds of FedAvg on compressed changes; the cost is seconds."""
     size = federation.network.size
     count = kept_of(size, DENSITY)
     errors = [np.zeros(size, np.float32) for _ in federation.clients]
@@ -69,28 +56,23 @@ def compressed(federation: Federation, plan: Plan, *, top: bool) -> Advance:
                 delta = random_k(delta, count, seed)
             sent.append(delta)
         mean = weighted_mean(sent, sizes(federation, chosen))
-        return (weights + mean).astype(np.float32), float(count * (VALUE_BYTES if top else DENSE_BYTES))
+        return (weights + mean).astype(np.float32), seconds(count * (VALUE_BYTES if top else DENSE_BYTES))
 
     return advance
 
 
 def run(request: Request) -> list[Row]:
-    """Random-k, top-k with error feedback and dense FedAvg, by bytes."""
+    """Random-k, top-k with error feedback and dense FedAvg, by simulated seconds."""
     plan = Plan(rate=0.02, batch=20)
 
     def method(*, top: bool) -> Study:
         return playing(lambda federation: compressed(federation, plan, top=top))
 
-    def dense(federation: Federation, seed: int, rounds: int) -> Played:
-        inner = averaging(federation, plan)
+    def dense(federation: Federation) -> Advance:
+        return priced(averaging(federation, plan), lambda _: seconds(DENSE_BYTES * federation.network.size))
 
-        def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
-            return inner(number, weights, chosen, rng)[0], float(DENSE_BYTES * weights.size)
-
-        return play(federation, advance, seed, rounds, 10, every=4)
-
-    methods = {"random-k": method(top=False), "top-k with error feedback": method(top=True), "dense": dense}
-    return [study(request, "random-k, 10 %", methods, plan, cost="byte")]
+    methods = {"random-k": method(top=False), "top-k with error feedback": method(top=True), "dense": playing(dense)}
+    return [study(request, "random-k, 10 %", methods, plan, cost="second")]
 
 
 main = page_command("catalogue.random_k", run)

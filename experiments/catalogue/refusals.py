@@ -18,6 +18,7 @@ KEEPS_STATE = {
     "dgc": "its momentum and residual",
     "top-k with error feedback": "its residual",
     "adaptive_density": "its residual",
+    "two_sided": "its residual",
     "apfl": "its model and mixing share",
     "fml": "its model",
     "fedmd": "its model",
@@ -30,12 +31,12 @@ SERVER_REMEMBERS = {
     "cfl": "which cluster a device is in",
 }
 """Strategy -> what the server must know of a device from earlier rounds."""
-OWN_COORDINATES = ("dgc", "selective_sgd", "top-k with error feedback", "adaptive_density")
+OWN_COORDINATES = ("dgc", "selective_sgd", "top-k with error feedback", "adaptive_density", "two_sided")
 NEEDS_EACH_UPDATE = ("cfl", "fed_plus")
 WEIGHTS_BY_LOSS = ("q_fedavg",)
 CHOOSES_TO_SEND = ("cmfl",)
 SPLITS_COHORT = ("ifca",)
-EASY = ("fednova", "adacomm", "random_k", "fedcs", "per_fedavg")
+EASY = ("fednova", "adacomm", "random_k", "fedcs", "per_fedavg", "pruning")
 """Strategies that go with any fleet."""
 
 

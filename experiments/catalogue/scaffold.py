@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend, playing, study
+from experiments.comparing import playing, study
+from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -72,7 +73,7 @@ def run(request: Request) -> list[Row]:
     methods = {
         "SCAFFOLD": playing(lambda federation: scaffold(federation, plan)),
         "FedAvg": playing(lambda federation: averaging(federation, plan)),
-        "FedProx": playing(lambda federation: averaging(federation, plan, proximal=0.1)),
+        "FedProx": playing(lambda federation: averaging(federation, plan, mu=0.1)),
     }
     return [study(request, "SCAFFOLD", methods, plan, rounds=(3, 100, 300))]
 

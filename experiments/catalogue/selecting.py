@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play, study
+from experiments.comparing import study
+from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
 from experiments.frame import Request, Row
 from wire.parameters import Vector
 

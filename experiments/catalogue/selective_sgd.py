@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.catalogue.compressing import VALUE_BYTES, kept_of, largest
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, Study, descend, play, study
+from experiments.comparing import Study, study
+from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 

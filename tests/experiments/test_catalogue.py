@@ -15,8 +15,10 @@ from experiments.catalogue.easgd import exchange
 from experiments.catalogue.fednova import normalised_step
 from experiments.catalogue.oort import choose
 from experiments.catalogue.per_fedavg import meta_descend
+from experiments.catalogue.pruning import choose as choose_weights
 from experiments.catalogue.q_fedavg import fair_step
 from experiments.catalogue.scaffold import next_variate
+from experiments.catalogue.two_sided import split
 from experiments.data_sets import Examples
 from experiments.delay import seconds_a_step
 from experiments.engine import Plan
@@ -72,6 +74,22 @@ def test_without_momentum_dgc_is_top_k_with_a_residual():
         assert np.count_nonzero(sent) == 1
         total += sent
     np.testing.assert_allclose(total + v, [4, 4, 4])
+
+
+def test_what_both_ends_leave_out_is_sent_later():
+    rng, left, total = np.random.default_rng(1), np.zeros(6, np.float32), np.zeros(6)
+    changes = rng.normal(size=(20, 6)).astype(np.float32)
+    for change in changes:
+        sent, left = split(left + change, 2)
+        assert np.count_nonzero(sent) == 2
+        total += sent
+    np.testing.assert_allclose(total + left, changes.sum(0), atol=1e-5)
+
+
+def test_pruning_keeps_what_pays_for_its_time_and_takes_back_what_matters_again():
+    weights, free = _f(5, 0, 0, 1), 1e9  # so long a round that no weight makes it longer
+    assert choose_weights(weights, _f(0, 1, 1, 1), 1, free).all()
+    assert choose_weights(weights, _f(0, 1, 0.01, 0.01), 1, 0.0).tolist() == [True, True, False, False]
 
 
 def test_a_cluster_is_torn_where_updates_cancel_and_are_long():

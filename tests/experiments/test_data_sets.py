@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.data_sets import cifar10, dirichlet, generated, iid, mnist, shards
+from experiments.data_sets import cifar10, digits, dirichlet, generated, iid, in_turn, joined, mnist, shards
 from wire.errors import ConfigError
 
 Y = np.repeat(np.arange(10), 60)
@@ -93,3 +93,10 @@ def test_a_small_alpha_makes_clients_differ_more():
 def test_too_few_examples_for_so_many_clients_are_refused():
     with pytest.raises(ConfigError, match="never gave"):
         dirichlet(Y[:10], 10, 0.1, np.random.default_rng(3))
+
+
+def test_examples_in_turn_are_all_there_and_joined_again():
+    whole = digits(1).train
+    parts = in_turn(whole, 7)
+    assert {len(each) for each in parts} == {len(whole) // 7, len(whole) // 7 + 1}
+    assert sorted(joined(parts).y.tolist()) == sorted(whole.y.tolist())

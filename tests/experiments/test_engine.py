@@ -56,9 +56,7 @@ def test_the_products_server_optimizer_is_used():
 
 def test_a_proximal_term_keeps_clients_near():
     plan = Plan(0.1, batch=4, epochs=50)
-    far, near = (
-        averaging(FEDERATION, plan, proximal=mu)(0, START, [0], np.random.default_rng(1))[0] for mu in (0.0, 5.0)
-    )
+    far, near = (averaging(FEDERATION, plan, mu=mu)(0, START, [0], np.random.default_rng(1))[0] for mu in (0.0, 5.0))
     assert np.linalg.norm(near - START) < 0.5 * np.linalg.norm(far - START)
 
 

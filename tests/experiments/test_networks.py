@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from experiments.data_sets import Examples
+from experiments.engine import Plan, descend
 from experiments.networks import dense, lenet_5, resnet_8, softmax
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
@@ -26,6 +29,16 @@ def test_a_gradient_is_the_slope_of_the_loss(make, shape):
     examples = Examples(x, Y)
     slope = (network.loss(weights + direction, examples) - network.loss(weights - direction, examples)) / 2
     assert slope == pytest.approx(float(gradient @ direction), rel=0.05, abs=2e-5)
+
+
+def test_steps_in_one_call_are_the_steps_one_by_one():
+    network = lenet_5()
+    start, examples = network.start(RNG), Examples(RNG.random((12, 784), np.float32), RNG.integers(0, 10, 12))
+    together, apart = (
+        descend(each, start, examples, Plan(0.1, 4, 2), np.random.default_rng(1))
+        for each in (network, dataclasses.replace(network, descent=None))
+    )
+    np.testing.assert_allclose(together, apart, atol=1e-6)
 
 
 def test_sizes_are_those_of_the_papers():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow  # some pages train with it
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
-    rows = run_page(name, import_module(f"experiments.{name}").run, Request(Form.SMOKE, tmp_path))
+    rows = list(run_page(name, import_module(f"experiments.{name}").run, Request(Form.SMOKE, tmp_path)))
     assert rows
     assert len({each.name for each in rows}) == len(rows)
     for each in rows:
@@ -49,6 +49,25 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
     record.keep([first, Row(name="b", command="learn", measured=0.1, seeds=[1])])
     record.keep([msgspec.structs.replace(first, measured=0.9)])
     assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
+
+
+def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
+    def cells(request):
+        for name in ("a", "b"):
+            if name not in request.done:
+                made.append(name)
+                yield row(request, name, [1.0], seeds=[1], bound=name == "a")
+                if len(made) == 1:
+                    raise KeyboardInterrupt
+
+    made = []
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(__main__, "PAGES", ("cells",))
+    monkeypatch.setattr(__main__, "import_module", lambda _: type("cells", (), {"run": staticmethod(cells)}))
+    for _ in range(2):
+        CliRunner().invoke(main, ["--record", "--resume", "--out", str(tmp_path)])
+    assert made == ["a", "b"]
+    assert [(each.name, each.bound) for each in record.results()] == [("a", True), ("b", False)]
 
 
 def test_a_smoke_form_is_not_recorded():

@@ -2,16 +2,27 @@ import numpy as np
 import pytest
 from phe import generate_paillier_keypair
 
-from experiments import dense
-from experiments.secure_fedavg import GRID, encrypted_sum, masked_sum, moved, numbers_of, packed, unpacked
+from experiments.data_sets import digits, in_turn
+from experiments.engine import descend, weighted_mean
+from experiments.secure_fedavg import (
+    GRID,
+    NETWORK,
+    PLAN,
+    encrypted_sum,
+    masked_sum,
+    moved,
+    numbers_of,
+    packed,
+    unpacked,
+)
 
-DEVICES = dense.dealt(dense.digits(1)[0], 6)
-LAYERS = dense.new_layers((64, 10), np.random.default_rng(1))
+DEVICES = in_turn(digits(1).train, 6)
+WEIGHTS = NETWORK.start(np.random.default_rng(1))
 BITS = GRID.bits(len(DEVICES))
 
 
 def test_both_sums_are_exactly_that_of_the_updates():
-    words = numbers_of(LAYERS, DEVICES, BITS, [1])
+    words = numbers_of(WEIGHTS, DEVICES, BITS, [1])
     expected = sum(word.astype(np.int64) for word in words) % 2**BITS
     encrypted, masked = encrypted_sum(words, BITS, 512), masked_sum(words, BITS, np.random.default_rng(1))
     assert (encrypted.total == expected).all()
@@ -20,11 +31,11 @@ def test_both_sums_are_exactly_that_of_the_updates():
 
 
 def test_the_mean_of_the_sum_is_that_of_the_updates():
-    words = numbers_of(LAYERS, DEVICES, BITS, [1])
+    words = numbers_of(WEIGHTS, DEVICES, BITS, [1])
     total = np.array(sum(word.astype(np.int64) for word in words) % 2**BITS, np.uint32)
-    alone = [dense.trained(LAYERS, device, np.random.default_rng([1, n])) for n, device in enumerate(DEVICES)]
-    mean = dense.mean(alone, [len(device.y) for device in DEVICES])
-    assert dense.flat(moved(LAYERS, total, BITS)) == pytest.approx(dense.flat(mean), abs=GRID.step)
+    alone = [descend(NETWORK, WEIGHTS, each, PLAN, np.random.default_rng([1, n])) for n, each in enumerate(DEVICES)]
+    mean = weighted_mean(alone, [len(each) for each in DEVICES])
+    assert moved(WEIGHTS, total, BITS) == pytest.approx(mean, abs=GRID.step)
 
 
 def test_sums_of_the_largest_numbers_do_not_reach_their_neighbours():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments import dense
+from experiments.data_sets import digits, in_turn
 from experiments.distance_correlation import distance_correlation
 from experiments.split_learning import (
     FLOATS,
@@ -14,8 +14,8 @@ from experiments.split_learning import (
     run_protocol,
 )
 
-TRAIN, _ = dense.digits(1)
-DEVICES = dense.dealt(dense.Examples(TRAIN.x[:90], TRAIN.y[:90]), 2)
+TRAIN = digits(1).train
+DEVICES = in_turn(TRAIN.at(np.arange(90)), 2)
 AT = Split(epochs=2)
 
 
@@ -26,9 +26,9 @@ def made(request):
 
 
 def test_weights_are_those_of_the_same_steps_in_one_place(made):
-    at, layers, _ = made
-    assert dense.flat(layers) == pytest.approx(dense.flat(in_one_place(DEVICES, at)), abs=1e-6)
-    assert dense.flat(layers) != pytest.approx(dense.flat(at.layers()), abs=1e-3)
+    at, weights, _ = made
+    assert weights == pytest.approx(in_one_place(DEVICES, at), abs=1e-6)
+    assert weights != pytest.approx(at.start(), abs=1e-3)
 
 
 def test_bytes_are_those_of_the_formula(made):

@@ -8,15 +8,22 @@ from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
 from experiments.record import results
 from simulation.laboratory.command import Outcome
+from tests.pages import thesis
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
+
+LENGTHS = ("short", "long")
+"""Forms that are recorded; of a row that was made in both, the later is shown."""
 
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
 (`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
-experiments.curves` draws. *Delta*: measured and pooled apart. Smoke forms are never recorded.
+experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
+forms are never recorded.
+
+![error against simulated time, by family](images/communication.svg)
 """
 
 _CHAT = """
@@ -68,19 +75,26 @@ def page() -> str:
 
 
 def _section(name: str) -> str:
-    rows = [each for each in results() if each.page == name]
+    recorded = [each for each in results() if each.page == name]
+    longest = {each.name: each for each in sorted(recorded, key=lambda each: LENGTHS.index(each.form))}
+    rows = [each for each in recorded if longest[each.name] is each]
     if not rows:
         return ""
     lines = ["", f"## `{name}`", ""]
     if any(each.curves for each in rows):
         lines += [f"![curves of {name}](images/{name}.svg)", ""]
+    if name == "thesis":
+        return "\n".join([*lines, *thesis.tables(rows, _short)])
     lines += [
         "|result|measure|printed|measured|pooled|delta|more|form, seeds, code|",
         "|---|---|---|---|---|---|---|---|",
     ]
     for each in rows:
         more = ", ".join(f"{key} {_short(value)}" for key, value in each.figures.items())
-        cells = [each.name, each.measure, *map(_short, (each.printed, each.measured, each.pooled, each.delta_accuracy))]
+        spread = "" if each.spread is None else f"±{_short(each.spread)}"
+        measured = f"{'>' * each.bound}{_short(each.measured)}{spread}"
+        others = (_short(each.pooled), _short(each.delta_accuracy))
+        cells = [each.name, each.measure, _short(each.printed), measured, *others]
         made = f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}"
         lines.append("|" + "|".join([*cells, more, made]) + "|")
     which = (lambda each: f"{each.name}: {each.note}") if len(rows) > 1 else (lambda each: each.note)
