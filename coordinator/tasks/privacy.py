@@ -57,7 +57,7 @@ def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
     """
     dense, summed = LEARNED
     cost = f"from random weights the large model reached {summed} % top-1 in 60 rounds with sums, and {dense} % without"
-    if privacy is not Privacy.SECURE_SUM:
+    if not privacy.summed:
         return [
             f"The coordinator, and whoever reads its database or the broker's traffic during a round, reads each "
             f"device's report: {_in_words(REPORT)}.",
