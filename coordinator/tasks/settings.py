@@ -329,7 +329,7 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
     noise = noise_terms(task, "") if task.rounds else None
     if noise is not None and noise.multiplier > MOST_MULTIPLIER:
         faults.append(
-            f"dp.epsilon must be larger, or minimum_separation: a sum holds noise of {MOST_MULTIPLIER:.0f} times the clip "
-            f"norm at most, not {noise.multiplier:.0f}"
+            "dp.epsilon must be larger, or minimum_separation: a sum holds noise of at most "
+            f"{MOST_MULTIPLIER:.0f} times the clip norm, not of {noise.multiplier:.0f} times"
         )
     return faults
