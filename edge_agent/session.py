@@ -19,9 +19,10 @@ import structlog
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
-from edge_agent.core.privacy_ledger import LedgerEntry, faults
+from edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
+from edge_agent.shell.system_integers import SystemIntegers
 from host.files import replace_file
 from models.batches import Batches
 from models.source import Source
@@ -158,6 +159,7 @@ def prepare(
     if order is not None:
         layout = model.manifest.layout
         values = values_of(order, layout)
+        _refuse_any(noise_faults(assignment, values), trust)
         if limits.density < 1 and values > count_for(limits.density, layout.size):
             share = values / layout.size
             fault = f"secure_sum.rank: expected a share of at most {limits.density:g} of the model, got {share:.2g}"
@@ -301,7 +303,8 @@ def _contributed(
     """A contribution to a secure sum, and the report that it goes into, whose figures say nothing."""
     bases, spread = _bases(order, task.model)
     layout = task.model.manifest.layout
-    words = contribution(trained.delta, trained.num_examples, order, layout, bases, spread, generator)
+    noise = SystemIntegers()
+    words = contribution(trained.delta, trained.num_examples, order, layout, bases, spread, generator, noise)
     report = _new_report(task, MASKED_UPDATE)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, words=words)
 

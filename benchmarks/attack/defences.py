@@ -3,29 +3,47 @@
 ``default`` is what the product does. ``none`` averages without clipping. An aggregation of the coordinator, such as
 ``multi-krum``, takes the place of the mean; ``median@dense-f32`` also takes another codec.
 
-``secure-sum`` is a secure aggregation as it looks from outside, modelled without its cryptography: a single report is
-uniformly random to everybody, so the attack sees nothing of it; the coordinator learns the exact sum of the cohort's
-dense updates, and can check and clip none.
+``secure-sum`` is the product's sum of low rank without its cryptography: a single report is uniformly random to
+everybody, so the attack sees nothing of it; the coordinator learns the exact sum of what the devices encode, and can
+check none of it. Honest devices clip; malicious ones give whatever the grid holds. ``secure-dp`` is the same with
+noise: epsilon 10, and each device in four rounds.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import replace
 
 from coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
+from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import Aggregation, optimizer_for
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, strategy_faults
+from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
+from coordinator.tasks.settings import (
+    CodecConfig,
+    PlanConfig,
+    StrategyConfig,
+    TaskSettings,
+    noise_terms,
+    strategy_faults,
+)
 from simulation.laboratory.clients import Reported, as_read
 from wire.codec import NAMES, Sparse, codec_for
 from wire.errors import ConfigError
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum.low_rank import from_bytes
+from wire.secure_sum.order import FURTHER_VALUES, contribution, values_of
+
+NOISED = TaskSettings(privacy=Privacy.SECURE_DP, rounds=200, minimum_separation=50)
+UNCLIPPED = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,42 +54,97 @@ class Defence:
         name: its name in the output.
         codec: how updates are encoded.
         strategy: how they are combined.
-        clips: whether the coordinator clips each update.
-        reports_readable: whether the coordinator or the broker can read a single report.
+        clips: whether updates are clipped.
+        privacy: whether and how they are summed.
     """
 
     name: str
     codec: CodecChoice
     strategy: StrategyConfig
     clips: bool = True
-    reports_readable: bool = True
+    privacy: Privacy = Privacy.NONE
 
-    @property
-    def first_clip_norm(self) -> float | None:
-        """Clip norm of the first round: None is learned from its cohort."""
-        return None if self.clips else math.inf
+    def first_state(self, layout: ParameterLayout) -> RoundState:
+        """The state before the first round."""
+        if not self.privacy.summed:
+            return RoundState(None if self.clips else math.inf)
+        return RoundState(PlanConfig().first_norm, _first_bases(layout), np.zeros(layout.size, np.float32))
 
     def average(
         self,
         reports: Sequence[SentUpdate],
         weights: Vector,
         layout: ParameterLayout,
-        clip_norm: float | None,
+        state: RoundState,
         number: int,
-    ) -> Averaged:
-        """The product's averaging in the round of a number."""
+    ) -> tuple[Averaged, RoundState]:
+        """The product's averaging in the round of a number, and the state after it."""
         choice = self.strategy.choice()
         optimizer = optimizer_for(choice)
-        return federated_average(
+        if self.privacy.summed:
+            found = self._sum(reports, weights, layout, state, number)
+            return found.averaged, RoundState(found.averaged.clip_norm, found.bases, found.average)
+        averaged = federated_average(
             weights,
             optimizer.init(layout.size),
             [ClientUpdate(each.device, each.num_examples, each.device.encode) for each in reports],
             as_read({each.device.encode(): each.update for each in reports}, codec_for(self.codec)),
             layout,
             optimizer,
-            clip_norm,
+            state.clip_norm,
             aggregate=aggregate_for(choice, np.random.default_rng(number)),
         )
+        return averaged, RoundState(averaged.clip_norm)
+
+    def _sum(
+        self, reports: Sequence[SentUpdate], weights: Vector, layout: ParameterLayout, state: RoundState, number: int
+    ) -> SumAveraged:
+        cohort, optimizer = len(reports), optimizer_for(self.strategy.choice())
+        # Another cohort in the round of the same number has other noise.
+        rng = np.random.default_rng([zlib.crc32(f"{number} {[each.device for each in reports]}".encode())])
+        clip_norm, noise = state.clip_norm or PlanConfig().first_norm, None
+        if self.privacy.noised:
+            noise = noise_terms(replace(NOISED, minimum=cohort), "")
+        order = sum_order(number, cohort, cohort, layout, clip_norm, noise)
+        bases, spread = from_bytes(state.bases, layout, order.rank)
+        total = np.zeros(values_of(order, layout) + FURTHER_VALUES, np.uint32)
+        for each in reports:
+            update = each.update.dense() if isinstance(each.update, Sparse) else each.update
+            obeyed = order if each.honest else replace(order, clip_norm=UNCLIPPED)
+            total += contribution(update, each.num_examples, obeyed, layout, bases, spread, rng, rng)
+        total &= np.uint32(2**order.bits - 1)
+        return average_of_sum(
+            weights,
+            optimizer.init(layout.size),
+            state.average,
+            total,
+            cohort,
+            order,
+            layout,
+            state.bases,
+            optimizer,
+            rng,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundState:
+    """What a defence keeps from round to round.
+
+    Attributes:
+        clip_norm: None is learned from the cohort.
+        bases: of sums.
+        average: (n,) float32, of the sums so far.
+    """
+
+    clip_norm: float | None
+    bases: bytes = b""
+    average: Vector = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+@lru_cache(1)
+def _first_bases(layout: ParameterLayout) -> bytes:
+    return first_bases(layout, np.random.default_rng(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +155,13 @@ class SentUpdate:
         device: its sender.
         num_examples: as the sender says.
         update: as it will be read.
+        honest: whether it clips its update.
     """
 
     device: DeviceId
     num_examples: int
     update: Sparse | Vector
+    honest: bool = True
 
 
 def sent(reported: Reported) -> SentUpdate:
@@ -98,7 +173,7 @@ def defence(name: str, cohort: int) -> Defence:
     """The defence of a name.
 
     Args:
-        name: default, none, secure-sum, or AGGREGATION, or AGGREGATION@CODEC.
+        name: default, none, secure-sum, secure-dp, or AGGREGATION, or AGGREGATION@CODEC.
         cohort: devices in a round.
 
     Raises:
@@ -107,12 +182,13 @@ def defence(name: str, cohort: int) -> Defence:
     usual, dense, mean = CodecConfig(), CodecConfig(name="dense-f32"), StrategyConfig()
     if name in {"default", "none"}:
         return Defence(name, usual.choice(), mean, clips=name == "default")
-    if name == "secure-sum":
-        return Defence(name, dense.choice(), mean, clips=False, reports_readable=False)
+    if name in {Privacy.SECURE_SUM.value, Privacy.SECURE_DP.value}:
+        return Defence(name, dense.choice(), mean, privacy=Privacy(name))
     rule, _, coded = name.partition("@")
     possible = [each.value for each in Aggregation]
     if rule not in possible or (coded and coded not in NAMES):
-        msg = f"--defences: expected default, none, secure-sum, or {', '.join(possible)} with @CODEC, got {name!r}"
+        known = ", ".join(("default", "none", "secure-sum", "secure-dp", *possible))
+        msg = f"--defences: expected one of {known}, rules also with @CODEC, got {name!r}"
         raise ConfigError(msg)
     codec = CodecConfig(name=coded) if coded else usual
     strategy = StrategyConfig(aggregation=Aggregation(rule))

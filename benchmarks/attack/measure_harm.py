@@ -74,7 +74,7 @@ class Battle:
     def harm(self, attack: Attack, share: float, defence: Defence, ended: Callable[[], None]) -> Harm:
         """Train, and measure the last version; ``ended`` is called after each round."""
         scene = self.scene
-        weights, clip_norm = scene.weights, defence.first_clip_norm
+        weights, state = scene.weights, defence.first_state(scene.layout)
         device = replace(scene.device, codec=defence.codec)
         kept: dict[int, Kept] = {}
         refused = honest = 0
@@ -92,8 +92,8 @@ class Battle:
                 reports.append(sent(reported))
             names = {report.device for report in reports}
             reports += self._malicious(attack, malicious, number, weights, defence)
-            averaged = defence.average(reports, weights, scene.layout, clip_norm, number)
-            weights, clip_norm = averaged.weights, averaged.clip_norm
+            averaged, state = defence.average(reports, weights, scene.layout, state, number)
+            weights = averaged.weights
             honest += len(names)
             refused += len(names.intersection(averaged.left_out))
             ended()
@@ -126,7 +126,7 @@ class Battle:
                     update, _ = self._trained(attack, person, number, weights)
                 read = codec.write(forged(attack, update, there, generator), scene.layout, generator).sent
             name = f"sybil-{number}-{person:06d}" if attack is Attack.SYBILS else f"person-{person:06d}"
-            reports.append(SentUpdate(DeviceId(name), num_examples, read))
+            reports.append(SentUpdate(DeviceId(name), num_examples, read, honest=False))
         return reports
 
     def _trained(self, attack: Attack, person: int, number: int, weights: Vector) -> tuple[Vector, int]:

@@ -1,7 +1,8 @@
 """Measures what one report, or the difference of two versions, gives away.
 
 The devices train one round from the warm start, with the product's program, codec and averaging. Whoever holds a
-report, or both versions, then attacks; shadows show the attacker how words look in an update.
+report, or both versions, then attacks; shadows show the attacker how words look in an update. Sums need bases, which
+follow the updates of earlier rounds: here those of shadows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from benchmarks.attack import canary, membership, recover_words
-from benchmarks.attack.defences import Defence, sent
+from benchmarks.attack.defences import Defence, RoundState, sent
 from benchmarks.attack.recover_words import Flags, Floats
 from benchmarks.attack.scene import Scene, disjoint
 from edge_agent.core.prediction import score, weights_of
@@ -29,6 +30,7 @@ from wire.parameters import Vector
 
 COHORTS = (2, 5, 20, 100)
 ROUND = 1
+EARLIER_SUMS = 10
 TRIALS = 10
 """Cohorts of each size whose members are looked for; the words of more are recovered."""
 WORD_TRIALS = 50
@@ -70,11 +72,13 @@ class LeakMeter:
         scene: the scene.
         trained: reports by codec and person; filled as needed, and shared by defences.
         losses: each person's loss before the round; filled as needed.
+        states: of the defences before the round, by name and cohort; filled as needed.
     """
 
     scene: Scene
     trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)
     losses: dict[int, float] = field(default_factory=dict)
+    states: dict[tuple[str, int], RoundState] = field(default_factory=dict)
 
     def leaks(self, defence: Defence, got: Callable[[Leak], None]) -> list[Leak]:
         """All attacks on one defence; ``got`` is told each as it ends."""
@@ -159,12 +163,25 @@ class LeakMeter:
         """(n,) float32: the change that the attacker sees; zero where a single report is masked."""
         layout, weights = self.scene.layout, self.scene.weights
         if len(reports) > 1:
-            averaged = defence.average(list(map(sent, reports)), weights, layout, defence.first_clip_norm, ROUND)
+            state = self._state(defence, len(reports))
+            averaged, _ = defence.average(list(map(sent, reports)), weights, layout, state, ROUND)
             return averaged.weights - weights
-        if not defence.reports_readable:
+        if defence.privacy.summed:
             return np.zeros_like(weights)
         update = reports[0].update
         return update.dense() if isinstance(update, Sparse) else update
+
+    def _state(self, defence: Defence, cohort: int) -> RoundState:
+        """The state before the round: of a sum, after rounds of shadows without a step of the model."""
+        scene, key = self.scene, (defence.name, cohort)
+        if key not in self.states:
+            state = defence.first_state(scene.layout)
+            for number in range(EARLIER_SUMS if defence.privacy.summed else 0):
+                people = seeded(scene.seed, "earlier", number).choice(scene.group, cohort, replace=False).tolist()
+                reports = self._reports(defence, [scene.shadows[i] for i in people])
+                _, state = defence.average(list(map(sent, reports)), scene.weights, scene.layout, state, -number)
+            self.states[key] = state
+        return self.states[key]
 
     def _features(self, defence: Defence, people: Sequence[int]) -> Floats:
         embedding, start, stop = self.scene.layout.spans()[0]

@@ -47,7 +47,9 @@ def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
     settings = config.task.settings() if record is None else record.settings
     ledger = planned(settings) if record is None else record.ledger()
     revealed = explained(settings.privacy, settings.minimum, threshold_for(settings.minimum))
-    lines = revealed if ledger is None else explain(ledger)
+    lines = [] if ledger is None else explain(ledger)
+    if ledger is None or settings.privacy.summed:
+        lines += revealed
     show(
         {"task": wanted, "ledger": ledger, "explained": lines}, (wanted,), [(line,) for line in lines], as_json=as_json
     )

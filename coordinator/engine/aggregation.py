@@ -184,7 +184,7 @@ def _masked(job: AggregationJob, private: PrivateStore) -> Iterator[bytes]:
 
 def with_bases(manifest: Manifest, privacy: Privacy, seed: int, artifacts: BlobStore) -> Manifest:
     """The manifest with random bases, if the task needs some and the manifest has none of the right rank."""
-    if privacy is not Privacy.SECURE_SUM:
+    if not privacy.summed:
         return manifest
     if manifest.bases is not None:
         try:

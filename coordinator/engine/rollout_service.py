@@ -21,7 +21,6 @@ from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.jobs import AggregationDone, VersionMetrics
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.device_metrics import Tally, merged, tried_in
-from coordinator.learning.privacy.ledger import Privacy
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
@@ -120,7 +119,7 @@ class RolloutService:
             unit: the unit of work.
         """
         former = unit.snapshot.versions[made.task]
-        readable = unit.snapshot.tasks[made.task].settings.privacy is not Privacy.SECURE_SUM
+        readable = not unit.snapshot.tasks[made.task].settings.privacy.summed
         event = judge_new(
             self._trial if readable else replace(self._trial, share=0.0),
             figures(made),

@@ -166,6 +166,7 @@ class SecureSums:
                 state.rules.cohort,
                 layout,
                 record.settings.plan.first_norm if base.clip_norm is None else base.clip_norm,
+                record.state.noise,
             )
             terms = terms_of(order, layout, state.rules.minimum, self._population, state.task, state.number)
             session = open_session(terms, devices)

@@ -47,7 +47,8 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
     state = Task(name=settings.name, number=_next(tx), created_s=now_s) if held is None else held.state
     if held is not None and promise(held.settings) != promise(settings):
         msg = (
-            "task: what differential privacy rests on (privacy, dp, rounds, goal, minimum_separation) never changes; "
+            "task: what differential privacy rests on (privacy, dp, rounds, goal, minimum_separation; with secure-dp "
+            "minimum for goal) never changes; "
             "give the task a new name"
         )
         raise ConfigError(msg)

@@ -14,7 +14,6 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.learning.privacy.ledger import Privacy
 from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
 from coordinator.rounds import buffer
 from coordinator.rounds import lease as leases
@@ -297,7 +296,7 @@ class UnitOfWork:
         if record is None or closing is None:
             return
         state, settings = record.state, record.settings
-        readable = settings.privacy is not Privacy.SECURE_SUM  # a trial reads each device's report
+        readable = not settings.privacy.summed  # a trial reads each device's report
         canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
         if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
             return  # its privacy is spent, though an operator decided about a trial and not all rounds were counted

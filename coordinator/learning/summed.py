@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.learning.fedavg import Averaged, next_clip_norm
+from coordinator.learning.privacy.distributed import noised_grid
+from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import ServerOptimizer, State
 from wire.parameters import ParameterLayout, Vector
 from wire.secure_sum.grid import FIRST_SPREAD, Grid
@@ -56,7 +58,9 @@ def rank_for(layout: ParameterLayout) -> Rank:
     return next((rank for rank in RANKS if BITS * sum(group_sizes(layout, rank)) <= 8 * MOST_BYTES), RANKS[-1])
 
 
-def sum_order(number: int, minimum: int, cohort: int, layout: ParameterLayout, clip_norm: float) -> SumOrder:
+def sum_order(
+    number: int, minimum: int, cohort: int, layout: ParameterLayout, clip_norm: float, noise: NoiseTerms | None = None
+) -> SumOrder:
     """What the devices of a round are asked to give.
 
     Args:
@@ -64,16 +68,24 @@ def sum_order(number: int, minimum: int, cohort: int, layout: ParameterLayout, c
         minimum: fewest reports in the sum.
         cohort: most devices.
         layout: layout of the model.
-        clip_norm: C.
+        clip_norm: C; with noise, that of the noise counts.
+        noise: what the devices add; None for nothing.
     """
+    rank, variance = rank_for(layout), 0
+    if noise is None:
+        grid = Grid.of(max(BITS, (2 * LEAST_LEVELS * cohort).bit_length()), cohort)
+    else:
+        clip_norm, size = noise.clip_norm, sum(group_sizes(layout, rank))
+        grid, variance = noised_grid(clip_norm, noise.multiplier, noise.honest, size)
     return SumOrder(
         number=number,
         threshold=threshold_for(minimum),
         cohort=cohort,
-        rank=rank_for(layout),
-        grid=Grid.of(max(BITS, (2 * LEAST_LEVELS * cohort).bit_length()), cohort),
+        rank=rank,
+        grid=grid,
         clip_norm=clip_norm,
         most_examples=MOST_EXAMPLES,
+        noise_variance=variance,
     )
 
 
@@ -115,10 +127,12 @@ def average_of_sum(
     """
     found = read_sum(total, order, layout, *from_bytes(bases, layout, order.rank))
     following, state = optimizer.apply(weights, found.mean.astype(np.float64), state)
-    within = min(found.within / devices, 1.0)
+    clip_norm = order.clip_norm
+    if not order.noise_variance:  # with noise, it stays
+        clip_norm = next_clip_norm(clip_norm, min(found.within / devices, 1.0))
     average = next_average(average, found.mean)
     return SumAveraged(
-        Averaged(following, state, next_clip_norm(order.clip_norm, within), unreadable=()),
+        Averaged(following, state, clip_norm, unreadable=()),
         average,
         to_bytes(bases_of(average, layout, order.rank, rng), found.spread),
     )

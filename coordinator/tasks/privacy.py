@@ -57,7 +57,7 @@ def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
     """
     dense, summed = LEARNED
     cost = f"from random weights the large model reached {summed} % top-1 in 60 rounds with sums, and {dense} % without"
-    if privacy is not Privacy.SECURE_SUM:
+    if not privacy.summed:
         return [
             f"The coordinator, and whoever reads its database or the broker's traffic during a round, reads each "
             f"device's report: {_in_words(REPORT)}.",
@@ -66,12 +66,24 @@ def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
             "Nobody gets typed text; how much was typed, and how well words were predicted, is in each report.",
             *([f'privacy = "secure-sum" would hide single reports; {cost}.'] if minimum >= MINIMUM_OF_SUMS else []),
         ]
+    whole = f"The coordinator, even together with {threshold - 1} of the devices, learns the sum of {minimum} or more "
+    if privacy.noised:
+        found = (
+            "reports with the noise that the devices add, and nothing else about one; so does whoever holds versions."
+        )
+    else:
+        found = f"reports and nothing else about one: {_of_cohort(SUMS, minimum)}."
     return [
-        f"The coordinator, even together with {threshold - 1} of the devices, learns the sum of {minimum} or more "
-        f"reports and nothing else about one: {_of_cohort(SUMS, minimum)}.",
+        whole + found,
         f"A single report, as the coordinator, its database and the broker have it: {_in_words(MASKED_REPORT)}, "
         "no more than a guess.",
-        "Whoever holds two published versions knows that sum, too. It says which words were typed, not by whom.",
+        *(
+            []
+            if privacy.noised
+            else [
+                "Whoever holds two published versions knows that sum, too. It says which words were typed, not by whom."
+            ]
+        ),
         "The coordinator knows which devices take part, and when. It certifies their keys, so one that invents devices "
         "of its own is not covered. Nobody can check a single report, so one device can spoil a round.",
         f"Sums are of low rank, which learns more slowly: {cost}.",

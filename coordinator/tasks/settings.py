@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
@@ -31,7 +32,7 @@ from wire.codec.codecs import NAMES, usable
 from wire.errors import ConfigError
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
-from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
+from wire.secure_sum.terms import MOST_MEMBERS, honest_devices, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -138,7 +139,7 @@ class Mode(enum.Enum):
 
 
 class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"``.
+    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"`` or ``"secure-dp"``.
 
     Attributes:
         epsilon: after all rounds.
@@ -166,16 +167,14 @@ def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> l
     """Why differential privacy would not hold with these settings."""
     faults = []
     if not rounds:
-        faults.append("rounds: an endless task spends privacy without end; give a number for privacy = 'dp'")
+        faults.append("rounds: an endless task spends privacy without end; give a number")
     if strategy.aggregation is not Aggregation.MEAN:
         faults.append(
             f"strategy.aggregation: one device can change {strategy.aggregation.value} by more than clip_norm, for "
-            "which the noise is made; take mean for privacy = 'dp'"
+            "which the noise is made; take mean"
         )
     if plan.evaluation_share:
-        faults.append(
-            "plan.evaluation_share: what devices measure is published without noise; take 0 for privacy = 'dp'"
-        )
+        faults.append("plan.evaluation_share: what devices measure is published without noise; take 0")
     return faults
 
 
@@ -196,12 +195,12 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: under another name the file's task starts anew.
-        privacy: none, dp for differential privacy, or secure-sum: the coordinator learns only sums.
+        privacy: none, dp (differential privacy), secure-sum (the coordinator learns only sums), or secure-dp (both).
         kind: train or evaluate.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
         selection_window_s: shortest selection.
-        minimum_separation: rounds until a phone may report again; with ``privacy = "dp"``, committed ones.
+        minimum_separation: rounds until a phone may report again; with differential privacy, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
         mode: synchronous, or buffered: each ``goal`` reports make a version, whenever their phones began.
@@ -248,7 +247,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             return
         if self.plan.evaluation_share == PlanConfig().evaluation_share:
             force_setattr(self, "plan", replace(self.plan, evaluation_share=0.0))
-        if self.privacy is Privacy.SECURE_SUM and self.minimum == MINIMUM:
+        if self.privacy.summed and self.minimum == MINIMUM:
             force_setattr(self, "minimum", max(MINIMUM, least_minimum(min(self.rules().cohort, MOST_MEMBERS))))
 
     def rules(self, *, trial: bool = False) -> RoundRules:
@@ -260,7 +259,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             selection_deadline_s=self.selection_deadline_s,
             report_deadline_s=self.report_deadline_s,
             selection_window_s=self.selection_window_s,
-            summed=self.privacy is Privacy.SECURE_SUM and not trial,
+            summed=self.privacy.summed and not trial,
         )
         if self.mode is Mode.SYNCHRONOUS or trial:
             return rules
@@ -283,29 +282,30 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
     """The settings of a task that ``[limits]`` of the configuration forbid."""
-    epsilon = task.dp.epsilon if task.privacy is Privacy.DP else None
-    threshold = threshold_for(task.minimum) if task.privacy is Privacy.SECURE_SUM else None
+    epsilon = task.dp.epsilon if task.privacy.noised else None
+    threshold = threshold_for(task.minimum) if task.privacy.summed else None
     return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, epsilon, threshold)
 
 
 def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
     """How the sums of a task are noised, with a secret key in hex; None if they are not."""
-    if task.privacy is not Privacy.DP:
+    if not task.privacy.noised:
         return None
-    dp = task.dp
-    multiplier = calibrated(dp.epsilon, dp.delta, task.rounds, task.minimum_separation)
+    dp, summed, separation = task.dp, task.privacy.summed, task.minimum_separation
     return NoiseTerms(
         clip_norm=dp.clip_norm,
-        devices=task.goal,
-        multiplier=multiplier,
-        separation=task.minimum_separation,
-        key=key,
+        devices=task.minimum if summed else task.goal,
+        multiplier=(calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, task.rounds, separation),
+        separation=separation,
+        key="" if summed else key,
+        honest=honest_devices(task.minimum, threshold_for(task.minimum)) if summed else 0,
     )
 
 
 def promise(task: TaskSettings) -> tuple[object, ...] | None:
     """The settings that a promise of differential privacy rests on; None without one."""
-    return (task.dp, task.rounds, task.goal, task.minimum_separation) if task.privacy is Privacy.DP else None
+    devices = task.minimum if task.privacy.summed else task.goal
+    return (task.privacy, task.dp, task.rounds, devices, task.minimum_separation) if task.privacy.noised else None
 
 
 def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled: bool) -> list[str]:
@@ -331,10 +331,10 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
     if task.strategy.name not in strategies():
         faults.append(f"strategy.name: expected one of {', '.join(strategies())}, got {task.strategy.name!r}")
     faults.extend(strategy_faults(task.strategy, task.plan, task.codec, task.minimum))
-    if task.privacy is Privacy.DP:
+    if task.privacy.noised:
         faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
         if task.kind is not Work.TRAIN:
-            faults.append("kind: what devices measure is published without noise; take train for privacy = 'dp'")
+            faults.append("kind: what devices measure is published without noise; take train")
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0
@@ -345,8 +345,8 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
         )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
-    if task.privacy is Privacy.SECURE_SUM:
-        faults.extend(f"privacy: with secure-sum, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
+    if task.privacy.summed:
+        faults.extend(f"privacy: with {task.privacy.value}, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
     if task.mode is Mode.BUFFERED:
         faults.extend(f"mode: with buffered, {fault}" for fault in _buffer_faults(task))
     return faults
@@ -357,9 +357,9 @@ def _buffer_faults(task: TaskSettings) -> list[str]:
     faults = []
     if task.kind is not Work.TRAIN:
         faults.append("kind must be train, because an evaluation makes no versions")
-    if task.privacy is Privacy.SECURE_SUM:
-        faults.append("privacy must not be secure-sum, because the devices of a sum start together")
-    if task.privacy is Privacy.DP:
+    if task.privacy.summed:
+        faults.append(f"privacy must not be {task.privacy.value}, because the devices of a sum start together")
+    elif task.privacy.noised:
         faults.append("privacy must not be dp, because its noise counts on synchronous rounds")
     if task.schedule.pause_s:
         faults.append("schedule.pause_s must be 0, because devices are always at work")
@@ -385,4 +385,10 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
         faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:
         faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")
+    noise = noise_terms(task, "") if task.rounds else None
+    if noise is not None and noise.multiplier > MOST_MULTIPLIER:
+        faults.append(
+            "dp.epsilon must be larger, or minimum_separation: a sum holds noise of at most "
+            f"{MOST_MULTIPLIER:.0f} times the clip norm, not of {noise.multiplier:.0f} times"
+        )
     return faults

@@ -2,17 +2,21 @@
 
 A task's whole epsilon is charged when the device first takes part, because each report may be followed by all the
 others that the task allows. Several tasks add up (basic composition). The figures are those of the coordinator's signed
-terms; a coordinator that lies about them sees the reports anyway.
+terms. Where the coordinator adds the noise, one that lies about them sees the reports anyway; where the device adds it,
+inside a secure sum, the device checks that the noise suits them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 
 from wire.limits import Limits
 from wire.messages import Assignment, PrivacyTerms, Work
+from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, rounded_norm
+from wire.secure_sum.terms import honest_devices
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
@@ -78,6 +82,42 @@ def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limit
             f"{terms.epsilon:g}"
         )
     return found
+
+
+def noise_faults(assignment: Assignment, values: int) -> list[str]:
+    """Why the noise that a device is to add in a secure sum would not keep the promise.
+
+    With D as the sensitivity, n as the honest devices of a sum and s^2 as the variance, P reports are
+    ``P D^2 / (2 n s^2)``-zCDP (:mod:`coordinator.learning.privacy.distributed`). From that epsilon follows as in
+    dp-accounting, which is too heavy for a device.
+
+    Args:
+        assignment: with a secure sum.
+        values: length of the update in the sum.
+
+    Source: Canonne, Kamath and Steinke 2020, proposition 12, for epsilon.
+    """
+    order, terms = assignment.secure_sum, assignment.privacy
+    if order is None or (terms is None and not order.noise_variance):
+        return []
+    if terms is None or not order.noise_variance:
+        return ["privacy: expected noise in the secure sum and a promise of epsilon, got one without the other"]
+    honest = honest_devices(assignment.minimum, order.threshold)
+    if honest < 1 or order.noise_variance < LEAST_VARIANCE:
+        return [f"privacy: expected a noise_variance of at least {LEAST_VARIANCE}, got {order.noise_variance}"]
+    sensitivity = rounded_norm(order.clip_norm / order.grid.step, values)
+    reports = -(-terms.rounds // terms.separation)
+    rho = reports * sensitivity**2 / (2 * honest * order.noise_variance)
+    epsilon = min(
+        rho * alpha + math.log1p(-1 / alpha) - math.log(terms.delta * alpha) / (alpha - 1) for alpha in _ORDERS
+    )
+    if epsilon <= terms.epsilon * (1 + _ROUNDING):
+        return []
+    return [f"privacy: the noise in the secure sum gives epsilon {epsilon:.3g}, and {terms.epsilon:g} was promised"]
+
+
+_ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *range(11, 64), 128, 256, 512, 1024)
+_ROUNDING = 1e-6
 
 
 def _entry(entries: Sequence[LedgerEntry], task: str) -> LedgerEntry | None:

@@ -120,8 +120,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         model: name of a model configuration.
         rounds: how many rounds are trained.
         downlink: form in which new weights are published: f32 or topk-8.
-        minimum_separation: with ``privacy = "dp"``, rounds of a tree; the same people may take part more often here.
-        people: with ``privacy = "dp"``, simulated number of people: noise and its accounting are those of rounds in
+        minimum_separation: with differential privacy, as in a task; the same people may take part more often here.
+        people: with differential privacy, simulated number of people: noise and its accounting are those of rounds in
             which ``people / minimum_separation`` devices report, though ``cohort.size`` do; 0 simulates nobody.
     """
 
@@ -144,8 +144,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
     def sent_as(self) -> CodecChoice:
         """How devices hand over their updates: for a secure sum whole, because the sum has its own compressor."""
-        summed = self.privacy is Privacy.SECURE_SUM
-        return CodecChoice(name="dense-f32") if summed else self.codec.choice()
+        return CodecChoice(name="dense-f32") if self.privacy.summed else self.codec.choice()
 
     def training_plan(self) -> TrainingPlan:
         """The plan that a coordinator with these settings would send."""
@@ -207,10 +206,10 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
     if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
         faults.append("cohort.candidates: expected at least as many as cohort.size")
-    if experiment.privacy is Privacy.DP:
+    if experiment.privacy.noised:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
         if experiment.cohort.candidates is not None:
             faults.append("cohort.candidates: who takes part may not follow from losses, which are not noised")
-    if experiment.privacy is Privacy.SECURE_SUM and experiment.strategy.aggregation is not Aggregation.MEAN:
-        faults.append("strategy.aggregation: a secure sum gives the mean only; take mean for privacy = 'secure-sum'")
+    if experiment.privacy.summed and experiment.strategy.aggregation is not Aggregation.MEAN:
+        faults.append("strategy.aggregation: a secure sum gives the mean only; take mean")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)

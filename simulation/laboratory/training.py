@@ -20,6 +20,7 @@ import numpy as np
 from coordinator.learning.downlink import Base, publish, ways_to
 from coordinator.learning.fedavg import Aggregate, Averaged, ClientUpdate, federated_average
 from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.distributed import calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
@@ -53,7 +54,7 @@ from wire.secure_sum.masks import packed_bytes
 from wire.secure_sum.messages import MaskedUpdate, encode
 from wire.secure_sum.order import SumOrder, contribution, terms_of
 from wire.secure_sum.primitives import SIGNATURE_BYTES
-from wire.secure_sum.terms import Terms
+from wire.secure_sum.terms import Terms, honest_devices, threshold_for
 
 ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _PERSON = "person-"
@@ -173,7 +174,7 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
-    private, summed = experiment.privacy is Privacy.DP, experiment.privacy is Privacy.SECURE_SUM
+    private, summed = experiment.privacy.noised, experiment.privacy.summed
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
@@ -261,12 +262,12 @@ def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], nu
     for each in reports:
         rounding = seeded(seed, "rounding", number, each.person)
         update = each.update.dense() if isinstance(each.update, Sparse) else each.update
-        total += contribution(update, each.num_examples, order, layout, bases, spread, rounding)
+        total += contribution(update, each.num_examples, order, layout, bases, spread, rounding, rounding)
     found = average_of_sum(
         state.weights,
         state.optimizer,
         state.summed,
-        total & np.uint32(2 ** order.grid.bits(order.cohort) - 1),
+        total & np.uint32(2**order.bits - 1),
         len(reports),
         order,
         layout,
@@ -279,7 +280,8 @@ def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], nu
 
 def _order(prepared: Prepared, number: int, clip_norm: float | None = None) -> SumOrder:
     size, first = prepared.experiment.cohort.size, prepared.experiment.plan.first_norm
-    return sum_order(number, size, size, prepared.layout, first if clip_norm is None else clip_norm)
+    noise = _noise(prepared) if prepared.experiment.privacy.noised else None
+    return sum_order(number, size, size, prepared.layout, first if clip_norm is None else clip_norm, noise)
 
 
 def _terms(prepared: Prepared, order: SumOrder) -> Terms:
@@ -291,14 +293,27 @@ def _aggregate(prepared: Prepared, number: int) -> Aggregate:
     experiment, generator = prepared.experiment, seeded(prepared.seed, "aggregation", number)
     if experiment.privacy is not Privacy.DP:
         return aggregate_for(experiment.strategy.choice(), generator)
-    dp, size, separation = experiment.dp, experiment.cohort.size, experiment.minimum_separation
-    multiplier = calibrated(dp.epsilon, dp.delta, experiment.rounds, separation)
+    return noised_mean(_noise(prepared), number - 1)
+
+
+def _noise(prepared: Prepared) -> NoiseTerms:
+    experiment = prepared.experiment
+    dp, size, separation, summed = (
+        experiment.dp,
+        experiment.cohort.size,
+        experiment.minimum_separation,
+        experiment.privacy.summed,
+    )
+    multiplier = (calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, experiment.rounds, separation)
     if experiment.people:
         multiplier *= size * separation / experiment.people
-    key = f"{prepared.seed:016x}"
-    return noised_mean(
-        NoiseTerms(clip_norm=dp.clip_norm, devices=size, multiplier=multiplier, separation=separation, key=key),
-        number - 1,
+    return NoiseTerms(
+        clip_norm=dp.clip_norm,
+        devices=size,
+        multiplier=multiplier,
+        separation=separation,
+        key=f"{prepared.seed:016x}",
+        honest=honest_devices(size, threshold_for(size)) if summed else 0,
     )
 
 
@@ -439,7 +454,7 @@ def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
 def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     assert each.payload is not None, "the round is measured"
     codec, payload = codec_for(prepared.experiment.codec.choice()).wire_id, each.payload
-    if prepared.experiment.privacy is Privacy.SECURE_SUM:
+    if prepared.experiment.privacy.summed:
         terms = _terms(prepared, _order(prepared, number))
         masked = MaskedUpdate(terms.session, bytes(SIGNATURE_BYTES), bytes(packed_bytes(terms)))
         codec, payload = MASKED_UPDATE, encode(masked)

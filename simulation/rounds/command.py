@@ -59,7 +59,7 @@ INTERRUPTED = 130
     default=Privacy.NONE.value,
     show_default=True,
     type=click.Choice([each.value for each in Privacy]),
-    help="With secure-sum the coordinator learns only sums.",
+    help="With secure-sum and secure-dp the coordinator learns only sums.",
 )
 @click.option(
     "--mode",

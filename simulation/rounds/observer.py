@@ -272,7 +272,7 @@ class Observer:
     def _in_the_sum(self, keys: list[Key], order: SumOrder, base: Manifest) -> Wide:
         """The mean in the sum of what the phones gave, (n,) float64."""
         total = np.sum([self._contributed[key] for key in keys], axis=0, dtype=np.uint64)
-        words = (total % 2 ** order.grid.bits(order.cohort)).astype(np.uint32)
+        words = (total % 2**order.bits).astype(np.uint32)
         if base.bases is None:
             return np.zeros(LAYOUT.size)
         bases, spread = from_bytes(self._artifacts.get(base.bases.sha256), LAYOUT, order.rank)

@@ -45,6 +45,8 @@ MOST_GOAL = 200
 """Hard et al. 2018 and later Gboard papers average a few hundred phones per round; more help little."""
 SUMMED_GOAL = 8
 """Smallest goal with secure sums: fewer devices could not spare two."""
+NOISED_ROUNDS = 1000
+"""More than are simulated: a task with differential privacy must have an end."""
 SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
 """A session on a phone ends after 585 s."""
@@ -172,7 +174,8 @@ def task_for(devices: int, codec: str, tasks: int = 1, privacy: Privacy = Privac
     if privacy is Privacy.NONE:
         return task
     task = replace(task, privacy=privacy, goal=max(SUMMED_GOAL, goal), plan=replace(task.plan, evaluation_share=0.0))
-    return replace(task, minimum=least_minimum(task.rules().cohort), codec=CodecConfig())
+    task = replace(task, minimum=least_minimum(task.rules().cohort), codec=CodecConfig())
+    return replace(task, rounds=NOISED_ROUNDS) if privacy.noised else task
 
 
 def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:

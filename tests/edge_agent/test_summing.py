@@ -101,7 +101,7 @@ class SummedRound:
         self.states[number], sent = device_side.step(self.states[number], message, tools)
         if isinstance(message, Deliveries):
             update = np.full(LAYOUT.size, number / 10, np.float32)
-            words = contribution(update, 10, ORDER, LAYOUT, BASES, SPREAD, np.random.default_rng(number))
+            words = contribution(update, 10, ORDER, LAYOUT, BASES, SPREAD, *2 * [np.random.default_rng(number)])
             self.updates[number] = words
             self.states[number], sent = device_side.step(self.states[number], UpdateEncoded(words), tools)
         self.hear(number, sent)

@@ -2,12 +2,12 @@
 
 Each device clips its update to a norm, rounds it to the grid and adds discrete Gaussian noise. A masked report tells
 nothing, and the sum of n reports has about the noise of one discrete Gaussian of n times the variance; accounted for in
-:mod:`coordinator.learning.privacy.distributed`. Nothing in the product uses it yet.
+:mod:`coordinator.learning.privacy.distributed`.
 
 Rounding lengthens a vector. It is repeated until the norm is at most :func:`rounded_norm`, which is then the
-sensitivity. Without the random rotation of the paper, large coordinates must fit the grid by themselves.
+sensitivity. In place of the random rotation of the paper, the modulus has room for any update.
 
-Sampling is exact, in whole numbers, for a generator whose integers are uniform: floating point would leave gaps in the
+Sampling is exact, in whole numbers, for a source whose integers are uniform: floating point would leave gaps in the
 tails that give values away. Its time depends on what is drawn.
 
 Sources: Kairouz, Liu and Steinke 2021, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
@@ -18,6 +18,7 @@ Privacy", algorithms 1 to 3.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +29,25 @@ from wire.secure_sum.grid import Grid
 from wire.secure_sum.masks import Words
 
 Integers = npt.NDArray[np.int64]
+LEAST_VARIANCE = 16
+"""From here on, a sum of discrete Gaussians is one but for less than 1e-50."""
 MOST_VARIANCE = 2**22
 """Larger ones would overflow 64 bits."""
+DEVIATIONS = 8
+"""Of the noise in a sum, that the modulus has room for: more come once in 10**14 values."""
 TAIL = math.exp(-0.5)
 """beta: a rounding is repeated with at most this probability."""
 
 
-def discrete_gaussian(variance: int, count: int, rng: np.random.Generator) -> Integers:
+class UniformIntegers(Protocol):
+    """A source of uniform integers, such as a generator of NumPy."""
+
+    def integers(self, low: int, high: int, size: int, /) -> Integers:
+        """Integers from ``low`` to below ``high``: (size,) int64."""
+        ...
+
+
+def discrete_gaussian(variance: int, count: int, rng: UniformIntegers) -> Integers:
     """Independent draws from N_Z(0, variance): probabilities proportional to ``exp(-x^2 / (2 variance))``.
 
     >>> discrete_gaussian(4, 3, np.random.default_rng(1)).dtype
@@ -68,17 +81,24 @@ def discrete_gaussian(variance: int, count: int, rng: np.random.Generator) -> In
 
 
 def private_words(
-    update: Vector, clip_norm: float, grid: Grid, variance: int, bits: int, rng: np.random.Generator
+    update: Vector,
+    clip_norm: float,
+    grid: Grid,
+    variance: int,
+    bits: int,
+    rng: np.random.Generator,
+    noise: UniformIntegers,
 ) -> Words:
     """What a device gives to a secure sum: clipped, rounded, with noise; all devices count the same.
 
     Args:
-        update: (k,) float32, at the round's coordinates.
+        update: (k,) float32, as it is summed.
         clip_norm: C.
-        grid: grid of the round; noise is not clipped to it, so ``bits`` needs room for some deviations more.
+        grid: grid of the round; noise is not clipped to it: see :func:`noised_bits`.
         variance: of the noise, in steps of the grid.
         bits: b, of the round.
-        rng: source of the rounding and the noise; secret.
+        rng: source of the rounding, on which privacy does not rest.
+        noise: source of the noise; secret.
 
     Returns:
         (k,) uint32 below 2**bits.
@@ -97,8 +117,17 @@ def private_words(
         levels = low + (rng.random(steps.size) < steps - low)
         if np.linalg.norm(levels) <= most:
             break
-    noisy = levels.astype(np.int64) + discrete_gaussian(variance, steps.size, rng)
+    noisy = levels.astype(np.int64) + discrete_gaussian(variance, steps.size, noise)
     return (noisy & (1 << bits) - 1).astype(np.uint32)
+
+
+def noised_bits(grid: Grid, cohort: int, variance: int) -> int:
+    """Bits of a number that holds the sum of a cohort, with its sign and its noise.
+
+    >>> noised_bits(Grid(step=0.01, most=300), 26, 31042)
+    15
+    """
+    return (2 * (grid.most * cohort + math.ceil(DEVIATIONS * math.sqrt(cohort * variance)))).bit_length()
 
 
 def rounded_norm(norm: float, size: int) -> float:
@@ -115,7 +144,7 @@ def rounded_norm(norm: float, size: int) -> float:
     return min(norm + math.sqrt(size), math.sqrt(longer))
 
 
-def _discrete_laplace(scale: int, count: int, rng: np.random.Generator) -> Integers:
+def _discrete_laplace(scale: int, count: int, rng: UniformIntegers) -> Integers:
     """Draws with probabilities proportional to ``exp(-|x| / scale)``."""
     drawn = np.zeros(count, np.int64)
     open_ = np.arange(count)
@@ -135,7 +164,7 @@ def _discrete_laplace(scale: int, count: int, rng: np.random.Generator) -> Integ
     return drawn
 
 
-def _bernoulli_exp(numerators: Integers, denominator: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def _bernoulli_exp(numerators: Integers, denominator: int, rng: UniformIntegers) -> npt.NDArray[np.bool_]:
     """True with probability ``exp(-numerator / denominator)``."""
     outcome = _bernoulli_exp_of_at_most_1(numerators % denominator, denominator, rng)
     left = numerators // denominator
@@ -148,9 +177,7 @@ def _bernoulli_exp(numerators: Integers, denominator: int, rng: np.random.Genera
     return outcome
 
 
-def _bernoulli_exp_of_at_most_1(
-    numerators: Integers, denominator: int, rng: np.random.Generator
-) -> npt.NDArray[np.bool_]:
+def _bernoulli_exp_of_at_most_1(numerators: Integers, denominator: int, rng: UniformIntegers) -> npt.NDArray[np.bool_]:
     """The same for exponents of at most 1: the parity of the first failure in a series of ever rarer draws."""
     odd = np.zeros(numerators.size, np.bool_)
     going, place = np.arange(numerators.size), 1

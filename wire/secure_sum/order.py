@@ -4,6 +4,9 @@ A contribution is the update as :mod:`wire.secure_sum.low_rank` encodes it, with
 its values, and the weight, on the round's grid (:mod:`wire.secure_sum.grid`); and one more number: whether the update
 was within the clip norm. From the sum of these the next clip norm follows, as it does from single reports
 (:mod:`coordinator.learning.fedavg`), and nobody need know any device's norm.
+
+With differential privacy all that a device gives has to be noised, so it gives less: the encoded update, clipped to a
+norm that stays, with noise (:mod:`wire.secure_sum.discrete_gaussian`). Weight and bit are the same for all devices.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from msgspec import Meta
 
 from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum.discrete_gaussian import MOST_VARIANCE, UniformIntegers, noised_bits, private_words
 from wire.secure_sum.grid import Grid, mean_of, spread_in, spread_out, to_words
 from wire.secure_sum.low_rank import Bases, Rank, decode, encode, group_sizes
 from wire.secure_sum.masks import Words
@@ -36,9 +40,10 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
         threshold: fewer devices than this and the coordinator together learn nothing but the sum.
         cohort: most devices in the sum; the grid has room for it.
         rank: how much of each matrix is summed; the bases are an artifact of the version.
-        grid: the common scale, in units of the spread of a value's group.
-        clip_norm: L2 norm that a device clips its update to.
+        grid: the common scale, in units of the spread of a value's group; with noise, in those of the update.
+        clip_norm: L2 norm that a device clips its update to; with noise, what it encodes.
         most_examples: a device with more examples weighs no more.
+        noise_variance: of the noise that a device adds to each value, in steps of the grid; 0 adds none.
     """
 
     number: Annotated[int, Meta(ge=0, le=2**53)]
@@ -48,6 +53,14 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
     grid: Grid
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)]
     most_examples: Annotated[int, Meta(ge=1, le=2**31)]
+    noise_variance: Annotated[int, Meta(ge=0, le=MOST_VARIANCE)] = 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of a number, which holds the sum of all devices."""
+        if self.noise_variance:
+            return noised_bits(self.grid, self.cohort, self.noise_variance)
+        return self.grid.bits(self.cohort)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +81,7 @@ class SummedUpdates:
 def values_of(order: SumOrder, layout: ParameterLayout) -> int:
     """How many values a device gives, but for the two that are no part of its update."""
     sizes = group_sizes(layout, order.rank)
-    return sum(sizes) + len(sizes)
+    return sum(sizes) + (0 if order.noise_variance else len(sizes))
 
 
 def terms_of(
@@ -86,7 +99,7 @@ def terms_of(
             threshold=order.threshold,
             minimum=minimum,
             values=values_of(order, layout) + FURTHER_VALUES,
-            bits=order.grid.bits(order.cohort),
+            bits=order.bits,
         )
     except ValueError as error:
         raise RemoteProtocolError(str(error), code="secure-sum") from error
@@ -100,6 +113,7 @@ def contribution(
     bases: tuple[Bases, ...],
     spread: Vector,
     rng: np.random.Generator,
+    noise: UniformIntegers,
 ) -> Words:
     """What a device gives to the sum.
 
@@ -111,16 +125,21 @@ def contribution(
         bases: of the round.
         spread: (g,) float32, of the round.
         rng: random generator for the rounding.
+        noise: source of the noise, if the round has any; secret.
 
     Returns:
         (values,) uint32; see :func:`values_of`.
     """
+    if order.noise_variance:
+        encoded, grid = encode(update, layout, bases), order.grid
+        words = private_words(encoded, order.clip_norm, grid, order.noise_variance, order.bits, rng, noise)
+        return np.append(words, np.array([grid.most, 0], np.uint32))
     norm = float(np.sqrt(np.square(update, dtype=np.float64).sum()))
     within = norm <= order.clip_norm
     clipped = update if within else (update * (order.clip_norm / norm)).astype(np.float32)
     weight = min(num_examples, order.most_examples) / order.most_examples
     values = spread_out(encode(clipped, layout, bases), group_sizes(layout, order.rank), spread)
-    return np.append(to_words(values, weight, order.grid, order.grid.bits(order.cohort), rng), np.uint32(within))
+    return np.append(to_words(values, weight, order.grid, order.bits, rng), np.uint32(within))
 
 
 def read_sum(
@@ -134,7 +153,7 @@ def read_sum(
     >>> order = SumOrder(number=0, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=5)
     >>> rng = np.random.default_rng(0)
     >>> updates = [np.array(each, np.float32) for each in ([1, -1], [2, -1])]
-    >>> given = [contribution(update, 5, order, layout, (), spread, rng) for update in updates]
+    >>> given = [contribution(update, 5, order, layout, (), spread, rng, rng) for update in updates]
     >>> found = read_sum((given[0] + given[1]) % 64, order, layout, (), spread)
     >>> found.mean.tolist(), found.within
     ([1.5, -1.0], 2)
@@ -146,6 +165,8 @@ def read_sum(
         bases: of the round.
         spread: (g,) float32, of the round.
     """
-    mean = mean_of(total[:-1], order.grid, order.grid.bits(order.cohort))
+    mean = mean_of(total[:-1], order.grid, order.bits)
+    if order.noise_variance:
+        return SummedUpdates(decode(mean, layout, bases), 0, spread)
     values, following = spread_in(mean, group_sizes(layout, order.rank), spread)
     return SummedUpdates(decode(values, layout, bases), int(total[-1]), following)

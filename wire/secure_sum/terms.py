@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 MOST_MEMBERS = 1000
+MOST_VALUES = 2**24
 SESSION_BYTES = 32
 
 _VERSION = b"nightjar secure sum 1\n"
@@ -33,6 +34,11 @@ def least_minimum(cohort: int) -> int:
     return next(minimum for minimum in itertools.count(3) if 2 * minimum - threshold_for(minimum) >= cohort)
 
 
+def honest_devices(minimum: int, threshold: int) -> int:
+    """Fewest devices of a sum that do not collude."""
+    return minimum - threshold + 1
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the devices of a session agree on.
 
@@ -47,7 +53,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     session: Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
     threshold: Annotated[int, Meta(ge=2, le=MOST_MEMBERS)]
     minimum: Annotated[int, Meta(ge=3, le=MOST_MEMBERS)]
-    values: Annotated[int, Meta(ge=1, le=2**24)]
+    values: Annotated[int, Meta(ge=1, le=MOST_VALUES)]
     bits: Annotated[int, Meta(ge=1, le=32)]
 
     def __post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""Epsilon of the noise that devices add inside secure sums (:mod:`wire.secure_sum.discrete_gaussian`).
+"""The noise that devices add inside secure sums (:mod:`wire.secure_sum.discrete_gaussian`): how much, and its epsilon.
 
-A sum of discrete Gaussians is only nearly one. With n as the honest devices of a sum, s^2 as the variance that each
-adds, d as the length and D as the sensitivity, both in steps of the grid::
+Each round has noise of its own, so what a device spends grows with the number of its reports. A sum of discrete
+Gaussians is only nearly one. With n as the devices whose noise is counted on, s^2 as the variance that each adds, d as
+the length and D as the sensitivity, both in steps of the grid, the sum is::
 
-    tau = 10 sum over k < n of exp(-2 (pi s)^2 k / (k + 1))
-    (alpha, min(alpha D^2 / (2 n s^2) + tau d, alpha / 2 (D / (sqrt(n) s) + tau sqrt(d))^2))-RDP
+    (alpha, alpha D^2 / (2 n s^2) + tau d)-RDP,    tau = 10 sum over k < n of exp(-2 (pi s)^2 k / (k + 1))
 
-dp-accounting composes the rounds. What counts is the number of devices whose noise is really in the sum: plan with the
-minimum of a round, less those that may collude.
+The noise multiplier is ``sqrt(n) s / D``. s^2 is at least 16, with which tau d is less than 1e-50
+for all that a sum may hold. dp-accounting composes the rounds.
 
 Source: Kairouz, Liu and Steinke 2021, "The Distributed Discrete Gaussian Mechanism", proposition 14.
 """
@@ -15,29 +15,84 @@ Source: Kairouz, Liu and Steinke 2021, "The Distributed Discrete Gaussian Mechan
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from coordinator.learning.privacy.accounting import participations
+from wire.errors import LocalProtocolError
+from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
+from wire.secure_sum.grid import Grid
+from wire.secure_sum.terms import MOST_MEMBERS, MOST_VALUES
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+OFF = 10 * MOST_MEMBERS * math.exp(-(math.pi**2) * LEAST_VARIANCE) * MOST_VALUES
+"""Bound of tau d."""
+LEVELS = 3.0
+"""Steps of the grid in the clip norm, over the root of the length: rounding adds a fiftieth to the sensitivity."""
+MOST_MULTIPLIER = 50.0
+"""The largest for which the grid of a usual model has room."""
 
 
-def epsilon_of_sums(
-    variance: int, devices: int, size: int, sensitivity: float, participations: int, delta: float
-) -> float:
-    """Epsilon of a device after taking part in some secure sums.
+@lru_cache(256)
+def epsilon_of_sums(multiplier: float, rounds: int, separation: int, delta: float) -> float:
+    """Epsilon after a number of rounds.
 
     Args:
-        variance: s^2, in steps of the grid, at least 1.
-        devices: n.
-        size: d.
-        sensitivity: D, :func:`wire.secure_sum.discrete_gaussian.rounded_norm`.
-        participations: number of sums that the device is in.
+        multiplier: deviation of the noise that is counted on over the sensitivity.
+        rounds: committed rounds.
+        separation: a device is at most once in so many rounds in a row.
         delta: delta.
     """
-    from dp_accounting import SelfComposedDpEvent, ZCDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    tau = 10 * sum(math.exp(-2 * math.pi**2 * variance * k / (k + 1)) for k in range(1, devices))
-    scaled = sensitivity / math.sqrt(devices * variance)
-    found = []
-    for event in (ZCDpEvent(scaled**2 / 2, tau * size), ZCDpEvent((scaled + tau * math.sqrt(size)) ** 2 / 2)):
-        accountant = RdpAccountant()
-        accountant.compose(SelfComposedDpEvent(event, participations))
-        found.append(float(accountant.get_epsilon(delta)))
-    return min(found)
+    if not rounds:
+        return 0.0
+    accountant = RdpAccountant()
+    accountant.compose(_event(multiplier, participations(rounds, separation)))
+    return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(256)
+def calibrated_sums(epsilon: float, delta: float, rounds: int, separation: int) -> float:
+    """The smallest noise multiplier with which all the rounds together stay within epsilon."""
+    from dp_accounting import calibrate_dp_mechanism
+    from dp_accounting.rdp import RdpAccountant
+
+    def event(multiplier: float) -> DpEvent:
+        return _event(multiplier, participations(rounds, separation))
+
+    return float(calibrate_dp_mechanism(RdpAccountant, event, epsilon, delta))
+
+
+def _event(multiplier: float, times: int) -> DpEvent:
+    from dp_accounting import NonPrivateDpEvent, SelfComposedDpEvent, ZCDpEvent
+
+    if not multiplier:
+        return NonPrivateDpEvent()
+    return SelfComposedDpEvent(ZCDpEvent(1 / (2 * multiplier**2), OFF), times)
+
+
+def noised_grid(clip_norm: float, multiplier: float, honest: int, size: int) -> tuple[Grid, int]:
+    """The grid of a sum with noise, and the variance that each device adds, in its steps.
+
+    >>> noised_grid(1.0, 2.0, 12, 10_000)
+    (Grid(step=0.0033333333333333335, most=300), 31042)
+
+    Args:
+        clip_norm: C, the largest norm of what a device gives.
+        multiplier: of the noise of the devices that are counted on.
+        honest: number of these devices.
+        size: number of values.
+
+    Raises:
+        LocalProtocolError: no grid holds so much noise.
+    """
+    levels = math.ceil(LEVELS * math.sqrt(size))
+    while (variance := math.ceil((multiplier * rounded_norm(levels, size)) ** 2 / honest)) > MOST_VARIANCE:
+        levels //= 2
+        if not levels:
+            msg = f"expected a noise multiplier for which a grid of {size} values has room, got {multiplier:g}"
+            raise LocalProtocolError(msg)
+    return Grid(step=clip_norm / levels, most=levels), max(variance, LEAST_VARIANCE)

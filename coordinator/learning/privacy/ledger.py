@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 
 import msgspec
 
 from coordinator.learning.privacy.accounting import epsilon_after, participations
+from coordinator.learning.privacy.distributed import epsilon_of_sums
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 
 
@@ -18,17 +20,39 @@ class Privacy(enum.Enum):
     """Differential privacy of each device: clipped updates, and noise in each mean."""
     SECURE_SUM = "secure-sum"
     """The coordinator learns only the sum of the reports (docs/adr/0038)."""
+    SECURE_DP = "secure-dp"
+    """Both: devices add the noise, so that the coordinator learns only a noised sum (docs/adr/0050)."""
+
+    @property
+    def noised(self) -> bool:
+        """Whether there is differential privacy."""
+        return self in {Privacy.DP, Privacy.SECURE_DP}
+
+    @property
+    def summed(self) -> bool:
+        """Whether the reports are masked."""
+        return self in {Privacy.SECURE_SUM, Privacy.SECURE_DP}
 
 
+_ALWAYS = (
+    "a device is one person's; with two devices a person has up to twice the epsilon",
+    "several tasks add up, and a task without differential privacy promises nothing",
+    "it does not rely on chance in the selection of devices, nor on how many there are",
+)
 ASSUMPTIONS = (
     "the coordinator sees each report, adds the noise and keeps its key to itself: whoever has its database can take "
     "the noise off the versions",
     "the promise is about published versions, not about the losses, counts and dropouts that operators see",
-    "a device is one person's; with two devices a person has up to twice the epsilon",
-    "several tasks add up, and a task without differential privacy promises nothing",
-    "it does not rely on chance in the selection of devices, nor on how many there are",
+    *_ALWAYS,
     "noise is drawn in floating point from a keyed generator",
 )
+IN_SUMS = (
+    "of the devices in a sum, those beyond a third of the minimum add their noise and keep it to themselves",
+    "the coordinator certifies the devices' keys, so one that invents devices is not covered; nor is who takes part",
+    *_ALWAYS,
+    "noise is drawn in whole numbers from the operating system's generator",
+)
+"""Assumptions where devices add the noise."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,18 +96,19 @@ def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledg
         rounds: committed rounds that the task ends after.
         noised: rounds so far.
     """
-    influence = terms.clip_norm / terms.devices
+    influence, epsilon = terms.clip_norm / terms.devices, epsilon_of_sums if terms.honest else epsilon_after
     return Ledger(
-        epsilon=epsilon_after(terms.multiplier, rounds, terms.separation, delta),
+        epsilon=epsilon(terms.multiplier, rounds, terms.separation, delta),
         delta=delta,
         rounds=rounds,
-        spent=epsilon_after(terms.multiplier, noised, terms.separation, delta),
+        spent=epsilon(terms.multiplier, noised, terms.separation, delta),
         noised=noised,
         participations=participations(rounds, terms.separation),
         separation=terms.separation,
         multiplier=terms.multiplier,
-        noise=terms.multiplier * influence,
+        noise=terms.multiplier * influence * (math.sqrt(terms.devices / terms.honest) if terms.honest else 1.0),
         influence=influence,
+        assumptions=IN_SUMS if terms.honest else ASSUMPTIONS,
     )
 
 

@@ -27,6 +27,8 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
         multiplier: z.
         separation: S, rounds of a tree.
         key: the secret of the noise, in hex.
+        honest: how many devices' noise is counted on, where devices add it inside secure sums
+            (:mod:`coordinator.learning.privacy.distributed`); 0 where the coordinator adds it.
     """
 
     clip_norm: float
@@ -34,6 +36,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
     multiplier: float
     separation: int
     key: str
+    honest: int = 0
 
 
 def noised_mean(terms: NoiseTerms, step: int) -> Aggregate:

@@ -3,14 +3,16 @@
 import io
 import itertools
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from benchmarks.attack.__main__ import harms, leaks
-from benchmarks.attack.defences import defence
+from benchmarks.attack.defences import SentUpdate, defence
 from benchmarks.attack.malicious import Attack
 from benchmarks.attack.measure_harm import Battle
 from benchmarks.attack.scene import make_scene
+from wire.identifiers import DeviceId
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 QUIET = Console(file=io.StringIO())
@@ -36,13 +38,14 @@ def test_a_corpus_with_few_people_makes_smaller_groups(scene):
 def test_a_report_gives_its_author_away_and_a_masked_one_nothing(scene):
     found = {
         (each.defence, each.attack): each
-        for each in leaks(scene, [defence("default", 2), defence("secure-sum", 2)], QUIET)
+        for each in leaks(scene, [defence(name, 2) for name in ("default", "secure-sum", "secure-dp")], QUIET)
     }
     assert found["default", "canary-one-report"].exposure > 6
     assert found["secure-sum", "canary-one-report"].exposure == pytest.approx(1, abs=0.01), "all candidates tie"
     assert found["secure-sum", "membership-one-report"].auc == 0.5
     masked = found["secure-sum", "words-one-report"]
     assert masked.recall == masked.guess_recall
+    assert found["secure-sum", "membership-two-versions"].auc > 0.8, "the sum of two hides nobody"
     assert {name for _, name in found} == {
         f"{what}-{seen}"
         for what, seen in itertools.product(("words", "membership", "canary"), ("one-report", "two-versions"))
@@ -55,3 +58,32 @@ def test_every_attack_is_run_and_repeats_itself(scene):
     assert first == second
     assert [each.attack for each in first] == [each.value for each in Attack]
     assert all(0 <= each.top1 <= 1 and not each.honest_refused for each in first)
+
+
+def test_a_device_that_does_not_clip_moves_a_secure_sum_by_no_more_than_its_grid_holds(scene):
+    summed = defence("secure-sum", 3)
+    state = summed.first_state(scene.layout)
+    rng = np.random.default_rng(0)
+    update = rng.standard_normal(scene.layout.size).astype(np.float32)
+
+    def moved(size, *, honest):
+        sent = [SentUpdate(DeviceId(f"d{i}"), 100, np.zeros_like(update)) for i in range(2)]
+        sent.append(SentUpdate(DeviceId("d2"), 100, update * np.float32(size), honest=honest))
+        averaged, _ = summed.average(sent, scene.weights, scene.layout, state, 1)
+        return np.linalg.norm(averaged.weights - scene.weights)
+
+    assert moved(1e3, honest=True) == pytest.approx(moved(1.0, honest=True), rel=0.2)
+    assert moved(1e6, honest=False) > 2 * moved(1.0, honest=True)
+    assert moved(1e6, honest=False) == pytest.approx(moved(1e3, honest=False), rel=0.2)
+
+
+def test_noise_is_much_longer_than_a_small_sum_and_other_for_another_cohort(scene):
+    update, changes = np.full(scene.layout.size, 1e-3, np.float32), []
+    for name, people in (("secure-sum", "ab"), ("secure-dp", "ab"), ("secure-dp", "ac")):
+        made = defence(name, 2)
+        sent = [SentUpdate(DeviceId(person), 100, update) for person in people]
+        averaged, _ = made.average(sent, scene.weights, scene.layout, made.first_state(scene.layout), 1)
+        changes.append((averaged.weights - scene.weights).astype(np.float64))
+    lengths = [float(np.linalg.norm(change)) for change in changes]
+    assert lengths[1] > 20 * lengths[0]
+    assert abs(changes[1] @ changes[2]) < 0.1 * lengths[1] * lengths[2]

@@ -70,7 +70,11 @@ def test_half_of_the_backdoor_follows_own_words():
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("magic", "expected default"), ("median", "zero almost everywhere"), ("mean@mask-4", "expected default")],
+    [
+        ("magic", "expected one of default"),
+        ("median", "zero almost everywhere"),
+        ("mean@mask-4", "expected one of default"),
+    ],
 )
 def test_a_defence_that_cannot_work_is_refused(name, why):
     with pytest.raises(ConfigError, match=why):
@@ -79,4 +83,4 @@ def test_a_defence_that_cannot_work_is_refused(name, why):
 
 def test_a_defence_may_name_a_rule_and_a_codec():
     found = defence("median@dense-f32", cohort=20)
-    assert (found.codec.name, found.strategy.aggregation.value, found.first_clip_norm) == ("dense-f32", "median", None)
+    assert (found.codec.name, found.strategy.aggregation.value, found.clips) == ("dense-f32", "median", True)

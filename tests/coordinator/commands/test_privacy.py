@@ -46,6 +46,16 @@ def test_it_says_that_only_sums_are_learned_and_what_they_reveal(asked):
     assert "of 5 devices, an attack names 98 %" in first, "the largest cohort that was measured and is not larger"
 
 
+def test_it_says_of_noised_sums_what_they_promise_and_who_sees_what(asked):
+    noised = SUMMED.replace("secure-sum", "secure-dp") + "rounds = 500\nminimum_separation = 100\n"
+    answer = json.loads(asked(noised, "--json").output)
+    assert answer["ledger"]["epsilon"] == pytest.approx(10, abs=0.01)
+    words = " ".join(answer["explained"])
+    assert "after 500 rounds: epsilon 10.0" in words
+    assert "the sum of 16 or more reports with the noise that the devices add" in words
+    assert "says which words were typed" not in words
+
+
 def test_a_task_that_is_not_there_is_named(asked):
     said = asked(READ, "nothing")
     assert said.exit_code != 0
@@ -55,4 +65,4 @@ def test_a_task_that_is_not_there_is_named(asked):
 def test_every_kind_of_privacy_is_explained(privacy):
     said = " ".join(explained(privacy, 2, 2))
     assert len(explained(privacy, 2, 2)) >= 3
-    assert ("4.0 % top-1" in said) == (privacy is Privacy.SECURE_SUM), "a household is not told of sums"
+    assert ("4.0 % top-1" in said) == privacy.summed, "a household is not told of sums"

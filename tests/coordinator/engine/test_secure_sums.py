@@ -11,8 +11,9 @@ from coordinator.engine.jobs import AggregationJob
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import state_from_bytes
 from coordinator.rounds.round import Phase
-from coordinator.tasks.settings import PlanConfig
+from coordinator.tasks.settings import DpConfig, PlanConfig
 from edge_agent.core import secure_sum as device_side
+from edge_agent.core.privacy_ledger import noise_faults
 from edge_agent.core.secure_sum import Tools, UpdateEncoded
 from models.manifest import Manifest
 from simulation.rounds.ports import enrolled_key
@@ -20,11 +21,11 @@ from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.secure_sums import PRIMITIVES
 from wire import frame, topics
-from wire.messages import Assignment, DropoutCause, Receipt, Status, Verdict
+from wire.messages import Assignment, DropoutCause, Receipt, Rejection, RejectionReason, Status, Verdict
 from wire.parameters import weights_from_bytes
 from wire.secure_sum.low_rank import Rank, from_bytes
 from wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
-from wire.secure_sum.order import contribution, read_sum, terms_of
+from wire.secure_sum.order import contribution, read_sum, terms_of, values_of
 
 NAMES = ("d0", "d1", "d2", "d3", "d4")
 SUMMED = {
@@ -54,7 +55,7 @@ class SummedDevice:
         self.terms = terms_of(order, LAYOUT, assignment.minimum, "demo", assignment.task, assignment.round)
         update = np.full(LAYOUT.size, (self.number + 1) / 100, np.float32)
         asked = asked_of(self.world, assignment.version, order)
-        self.words = contribution(update, 100, order, LAYOUT, *asked, np.random.default_rng(self.number))
+        self.words = contribution(update, 100, order, LAYOUT, *asked, *2 * [np.random.default_rng(self.number)])
         self.state, sent = device_side.join(self.terms, bytes([self.number] * 32), self.key.public, self.tools)
         self.send(sent)
 
@@ -385,3 +386,38 @@ def test_each_session_has_a_higher_number_than_all_before(world):
     world.work()
     world.check_in(*NAMES)
     assert world.assignment("d0").secure_sum.number > first
+
+
+NOISED = {
+    "privacy": Privacy.SECURE_DP,
+    "rounds": 4,
+    "minimum_separation": 2,
+    "dp": DpConfig(epsilon=5.0, clip_norm=0.5),
+}
+
+
+def test_with_differential_privacy_devices_are_told_to_add_the_noise_that_keeps_the_promise(tmp_path):
+    world = SummedWorld(tmp_path, **NOISED)
+    world.begin()
+    assignment = world.assignment("d0")
+    order, terms = assignment.secure_sum, assignment.privacy
+    assert (order.clip_norm, terms.epsilon, terms.step) == (0.5, 5.0, 0)
+    assert noise_faults(assignment, values_of(order, LAYOUT)) == []
+    less = msgspec.structs.replace(order, noise_variance=int(0.98 * order.noise_variance))
+    assert noise_faults(msgspec.structs.replace(assignment, secure_sum=less), values_of(order, LAYOUT)) != []
+
+
+def test_a_round_with_noise_commits_the_mean_counts_itself_and_keeps_the_clip_norm(tmp_path):
+    world = SummedWorld(tmp_path, **NOISED)
+    world.begin()
+    world.talk()
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert_is_the_mean(world, *NAMES)
+    with world.repository.transaction() as tx:
+        record, version = tx.task("keyboard"), tx.version(1)
+    assert (record.state.noised, record.state.noise.key) == ((1,), "")
+    assert 0 < record.ledger().spent < record.ledger().epsilon <= 5.0
+    assert version.clip_norm == 0.5
+    world.check_in("d0")
+    assert world.transport.to("d0", Rejection)[-1].reason is RejectionReason.TOOK_PART_LATELY

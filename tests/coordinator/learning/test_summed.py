@@ -23,7 +23,7 @@ def test_rounds_of_low_rank_come_to_where_the_devices_want_to_be():
     for number in range(40):
         order = sum_order(number, 16, 26, LAYOUT, clip_norm)
         asked = from_bytes(bases, LAYOUT, order.rank)
-        words = [contribution(goal - weights, 100, order, LAYOUT, *asked, rng) for _ in range(20)]
+        words = [contribution(goal - weights, 100, order, LAYOUT, *asked, rng, rng) for _ in range(20)]
         total = np.sum(words, axis=0, dtype=np.uint32) % np.uint32(2 ** order.grid.bits(26))
         found = average_of_sum(weights, state, average, total, 20, order, LAYOUT, bases, FED_AVG, rng)
         weights, clip_norm = found.averaged.weights, found.averaged.clip_norm

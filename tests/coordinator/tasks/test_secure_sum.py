@@ -5,7 +5,16 @@ from msgspec.structs import replace
 
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import Aggregation
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, task_faults
+from coordinator.tasks.settings import (
+    CodecConfig,
+    DpConfig,
+    PlanConfig,
+    StrategyConfig,
+    TaskSettings,
+    noise_terms,
+    promise,
+    task_faults,
+)
 from wire.limits import Limits
 from wire.messages import Work
 
@@ -46,3 +55,32 @@ def test_devices_without_enrolled_keys_cannot_be_summed():
     assert faults(SUMMED, enrolled=False) == [
         "privacy: with secure-sum, transport must be tls, because devices sign with their enrolled keys"
     ]
+
+
+NOISED = TaskSettings(privacy=Privacy.SECURE_DP, rounds=500, minimum_separation=100)
+
+
+def test_sums_with_differential_privacy_can_be_made_and_count_on_the_noise_of_the_fewest_honest_devices():
+    assert faults(NOISED) == []
+    noise = noise_terms(NOISED, "ab")
+    assert (NOISED.minimum, noise.devices, noise.honest, noise.key) == (16, 16, 12, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rounds": 0}, "rounds: an endless task spends privacy without end"),
+        ({"strategy": StrategyConfig(aggregation=Aggregation.MEDIAN)}, "compares single reports"),
+        ({"plan": PlanConfig(evaluation_share=0.2)}, "what devices measure is published without noise"),
+        ({"codec": CodecConfig(name="dense-f32")}, "codec must be left out"),
+        ({"dp": DpConfig(epsilon=0.1)}, "dp.epsilon must be larger"),
+    ],
+)
+def test_what_contradicts_sums_or_their_noise_is_refused_with_the_reason(changes, reason):
+    assert any(reason in fault for fault in faults(replace(NOISED, **changes)))
+
+
+def test_the_promise_rests_on_the_minimum():
+    assert promise(NOISED) == promise(replace(NOISED, goal=25))
+    for changes in ({"minimum": 17}, {"privacy": Privacy.DP}):
+        assert promise(NOISED) != promise(replace(NOISED, **changes))

@@ -1,9 +1,17 @@
+import math
+
+import pytest
 from msgspec.structs import replace
 
-from edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, spent
+from coordinator.learning.privacy.distributed import calibrated_sums
+from edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, noise_faults, spent
 from wire.identifiers import Sha256
 from wire.limits import Limits
 from wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
+from wire.secure_sum.discrete_gaussian import rounded_norm
+from wire.secure_sum.grid import Grid
+from wire.secure_sum.low_rank import Rank
+from wire.secure_sum.order import SumOrder
 
 TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
 
@@ -60,3 +68,44 @@ def test_tasks_add_up_to_the_limit_of_the_device():
     assert faults([entry], order(terms=replace(TERMS, step=14)), limits) == []
     (fault,) = faults([entry], order(task="another"), limits)
     assert fault == "privacy: expected an epsilon of at most 10 in all, 8 is spent and the task has 8"
+
+
+GRID = Grid(step=0.01, most=100)
+RANK = Rank(rows=10, right=1, left=1)
+
+
+def noised(variance, **changes):
+    summed = SumOrder(
+        number=1,
+        threshold=5,
+        cohort=26,
+        rank=RANK,
+        grid=GRID,
+        clip_norm=1.0,
+        most_examples=100,
+        noise_variance=variance,
+    )
+    return order(minimum=16, secure_sum=summed, **changes)
+
+
+def variance_for(epsilon):
+    multiplier = calibrated_sums(epsilon, TERMS.delta, TERMS.rounds, TERMS.separation)
+    return math.ceil((multiplier * rounded_norm(100.0, 1000)) ** 2 / 12)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, 50.0])
+def test_a_device_takes_the_noise_that_the_accountant_says_and_no_less(epsilon):
+    terms, enough = replace(TERMS, epsilon=epsilon), variance_for(epsilon)
+    assert noise_faults(noised(enough, terms=terms), 1000) == []
+    (fault,) = noise_faults(noised(math.floor(0.99 * enough), terms=terms), 1000)
+    assert fault.endswith(f"and {epsilon:g} was promised")
+    (fault,) = noise_faults(noised(enough, terms=terms, work=Work.TRAIN), 3000)
+    assert "gives epsilon" in fault, "a longer update gains more by rounding"
+
+
+def test_noise_without_a_promise_and_a_promise_without_noise_are_refused():
+    assert noise_faults(order(), 1000) == [], "the coordinator adds the noise"
+    assert noise_faults(noised(0, terms=None), 1000) == []
+    for given in (noised(0), noised(400, terms=None)):
+        assert "one without the other" in noise_faults(given, 1000)[0]
+    assert "noise_variance of at least 16" in noise_faults(noised(15, terms=replace(TERMS, epsilon=1e6)), 1000)[0]

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from wire.errors import LocalProtocolError
-from wire.secure_sum.discrete_gaussian import MOST_VARIANCE, discrete_gaussian, private_words, rounded_norm
+from wire.secure_sum.discrete_gaussian import (
+    MOST_VARIANCE,
+    discrete_gaussian,
+    noised_bits,
+    private_words,
+    rounded_norm,
+)
 from wire.secure_sum.grid import Grid
 
 MANY = 60_000
@@ -52,7 +58,7 @@ def signed(words, bits):
 def test_the_sum_of_private_words_is_the_sum_of_the_updates_with_the_noise_of_all_devices():
     rng, devices, bits = np.random.default_rng(5), 16, 24
     updates = rng.normal(0, 0.01, (devices, 5000)).astype(np.float32)
-    words = sum(private_words(each, 10.0, GRID, 25, bits, rng).astype(np.int64) for each in updates)
+    words = sum(private_words(each, 10.0, GRID, 25, bits, rng, rng).astype(np.int64) for each in updates)
     off = signed((words % (1 << bits)).astype(np.uint32), bits) - updates.sum(axis=0) / GRID.step
     assert abs(off.mean()) < 5 * math.sqrt(devices * 25 / off.size)
     # noise 25 of each device, and at most a quarter of rounding
@@ -62,7 +68,7 @@ def test_the_sum_of_private_words_is_the_sum_of_the_updates_with_the_noise_of_al
 def test_a_long_update_moves_the_sum_by_no_more_than_the_sensitivity():
     rng = np.random.default_rng(6)
     update = np.full(2000, 100.0, np.float32)
-    with_noise = [signed(private_words(update, 1.0, GRID, 1, 24, rng), 24) for _ in range(5)]
+    with_noise = [signed(private_words(update, 1.0, GRID, 1, 24, rng, rng), 24) for _ in range(5)]
     norm = np.linalg.norm(np.mean(with_noise, axis=0))
     assert norm < rounded_norm(1.0 / GRID.step, 2000) + math.sqrt(2000 / 5) * 1.2
 
@@ -74,4 +80,16 @@ def test_the_norm_after_rounding_is_bounded_and_hardly_longer():
 
 def test_what_is_not_finite_is_refused():
     with pytest.raises(LocalProtocolError, match="finite"):
-        private_words(np.array([np.inf], np.float32), 1.0, GRID, 1, 16, np.random.default_rng(0))
+        private_words(np.array([np.inf], np.float32), 1.0, GRID, 1, 16, *2 * [np.random.default_rng(0)])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("variance", "cohort"), [(16, 26), (30_000, 26), (1000, 1000)])
+def test_the_modulus_holds_the_largest_sum_with_its_noise(sign, variance, cohort):
+    grid, rng = Grid(step=0.01, most=100), np.random.default_rng(7)
+    bits = noised_bits(grid, cohort, variance)
+    update = np.zeros(50, np.float32)
+    update[0] = sign  # all of every device's norm in one value
+    words = sum(private_words(update, 1.0, grid, variance, bits, rng, rng).astype(np.int64) for _ in range(cohort))
+    first = signed((words % (1 << bits)).astype(np.uint32), bits)[0]
+    assert abs(first - sign * 100 * cohort) < 6 * math.sqrt(cohort * variance)

@@ -8,7 +8,7 @@ from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout, ParameterSpec
 from wire.secure_sum.grid import Grid
 from wire.secure_sum.low_rank import Rank, bases_of, group_sizes
-from wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
+from wire.secure_sum.order import FURTHER_VALUES, SumOrder, contribution, read_sum, terms_of, values_of
 
 LAYOUT = ParameterLayout((ParameterSpec("bias", (50,)), ParameterSpec("kernel", (8, 4))))
 RANK = Rank(rows=8, right=2, left=2)
@@ -29,7 +29,7 @@ TERMS = terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 4)
 def summed(*given):
     rng = np.random.default_rng(0)
     total = sum(
-        contribution(update, count, ORDER, LAYOUT, BASES, SPREAD, rng).astype(np.uint64) for update, count in given
+        contribution(update, count, ORDER, LAYOUT, BASES, SPREAD, rng, rng).astype(np.uint64) for update, count in given
     )
     return read_sum((total % 2**TERMS.bits).astype(np.uint32), ORDER, LAYOUT, BASES, SPREAD)
 
@@ -65,3 +65,33 @@ def test_a_session_is_another_for_every_population_task_round_and_number():
 def test_terms_that_contradict_each_other_are_the_senders_fault():
     with pytest.raises(RemoteProtocolError, match="below the minimum"):
         terms_of(ORDER, LAYOUT, 3, "demo", "keyboard", 4)
+
+
+NOISED = msgspec.structs.replace(ORDER, grid=Grid(step=0.002, most=1000), noise_variance=400)
+
+
+def test_with_noise_the_sum_is_the_mean_of_equal_clipped_updates_and_their_noise():
+    rng = np.random.default_rng(3)
+    updates = rng.uniform(-0.2, 0.2, (12, LAYOUT.size)).astype(np.float32)
+    updates[0] *= 1000
+    bits = terms_of(NOISED, LAYOUT, 9, "demo", "keyboard", 4).bits
+    given = [
+        contribution(each, 10 * number + 1, NOISED, LAYOUT, BASES, SPREAD, rng, rng)
+        for number, each in enumerate(updates)
+    ]
+    assert {each.size for each in given} == {values_of(NOISED, LAYOUT) + FURTHER_VALUES}
+    total = (np.sum(given, axis=0, dtype=np.uint64) % 2**bits).astype(np.uint32)
+    found = read_sum(total, NOISED, LAYOUT, BASES, SPREAD)
+    off = found.mean[:50] - np.mean([u[:50] for u in updates[1:]] + [np.zeros(50)], axis=0)
+    deviation = 0.002 * (400 / 12) ** 0.5
+    assert np.abs(off).max() < 2.0 / 12 + 5 * deviation, "the long one moves the mean by its norm at most"
+    assert found.spread is SPREAD
+
+
+def test_with_noise_weight_and_bit_say_nothing():
+    rng = np.random.default_rng(4)
+    ends = [
+        contribution(np.full(LAYOUT.size, value, np.float32), count, NOISED, LAYOUT, BASES, SPREAD, rng, rng)[-2:]
+        for value, count in ((0.001, 1), (9.0, 1000))
+    ]
+    assert ends[0].tolist() == ends[1].tolist() == [NOISED.grid.most, 0]

@@ -5,7 +5,6 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 
 from coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
-from coordinator.learning.privacy.distributed import epsilon_of_sums
 from coordinator.learning.privacy.ledger import explain, ledger_of
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 
@@ -62,15 +61,3 @@ def test_the_ledger_says_what_is_promised_spent_and_assumed():
     assert ledger.participations == participations(500, 100) == 5
     assert ledger.spent < ledger.epsilon / 2
     assert (ledger.noise, ledger.influence) == (multiplier / 20, 0.05)
-
-
-@pytest.mark.parametrize(("variance", "devices"), [(4, 10), (100, 100)])
-def test_noise_inside_sums_costs_what_a_central_gaussian_of_the_same_variance_does(variance, devices):
-    central = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent((variance * devices) ** 0.5 / 30.0), 4)
-    assert epsilon_of_sums(variance, devices, 185_728, 30.0, 4, 1e-6) == pytest.approx(said(central), rel=1e-6)
-
-
-def test_noise_inside_sums_costs_more_with_little_noise_or_few_devices():
-    usual = epsilon_of_sums(4, 100, 185_728, 30.0, 4, 1e-6)
-    assert epsilon_of_sums(4, 50, 185_728, 30.0, 4, 1e-6) > usual, "half of the devices are gone"
-    assert epsilon_of_sums(1, 400, 185_728, 30.0, 4, 1e-6) > usual + 0.1, "the sum is no discrete Gaussian any more"
