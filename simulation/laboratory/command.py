@@ -21,13 +21,14 @@ from rich.table import Table
 from host.files import replace_file
 from models import corpora
 from simulation.laboratory import references
+from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.personalisation import Personalised
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import Point, Prepared, prepare, run
+from simulation.laboratory.training import Prepared, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 from wire.errors import ConfigError

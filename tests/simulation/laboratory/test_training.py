@@ -15,6 +15,7 @@ from coordinator.learning.strategies.rate_schedule import Decay
 from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
 from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
+from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
 from simulation.laboratory.clients import kept
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
@@ -27,7 +28,7 @@ from simulation.laboratory.experiment import (
 )
 from simulation.laboratory.personalisation import METHODS
 from simulation.laboratory.references import personalised
-from simulation.laboratory.training import ABOUT, CURVE, prepare, restored_weights, run, start_weights
+from simulation.laboratory.training import prepare, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
 
