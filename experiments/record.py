@@ -18,7 +18,7 @@ from experiments.frame import Row
 from host.files import replace_file
 from simulation.demo.replay import RESULTS, Reached
 from simulation.laboratory.checkpoint import CURVE, Point
-from simulation.laboratory.command import Outcome
+from simulation.laboratory.outcome import Outcome
 from wire.errors import ConfigError
 
 

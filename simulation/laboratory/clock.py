@@ -2,7 +2,7 @@
 
 Nothing here depends on what is learned, so a run that goes on plans the same versions again.
 
-Sources: Bonawitz et al. 2019, "Towards Federated Learning at Scale", for rounds that select more devices than they need;
+Sources: Bonawitz et al. 2019, "Towards Federated Learning at Scale", for rounds that select more than they need;
 Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation", algorithm 1.
 """
 

@@ -295,7 +295,7 @@ def _aggregate(prepared: Prepared, planned: PlannedVersion, number: int) -> Aggr
     if experiment.mode == "buffered":
         staleness = parse_staleness(experiment.staleness)
         factors = {device_of(each.person): staleness.weight(number - 1 - each.base) for each in planned.work}
-        return _discounted(aggregate_for(experiment.strategy.choice(), generator), factors)
+        return discounted(aggregate_for(experiment.strategy.choice(), generator), factors)
     if experiment.privacy is not Privacy.DP:
         return aggregate_for(experiment.strategy.choice(), generator)
     dp, size, separation = experiment.dp, experiment.cohort.size, experiment.minimum_separation
@@ -309,7 +309,7 @@ def _aggregate(prepared: Prepared, planned: PlannedVersion, number: int) -> Aggr
     )
 
 
-def _discounted(aggregate: Aggregate, factors: Mapping[DeviceId, float]) -> Aggregate:
+def discounted(aggregate: Aggregate, factors: Mapping[DeviceId, float]) -> Aggregate:
     """Multiplies each update, but not its weight in the divisor, by its factor."""
 
     def combined(contributions: Iterable[Contribution], size: int) -> Combined:
