@@ -3,9 +3,10 @@
 With weights x, and the update u_k of device k, which reports n_k training examples::
 
     u_k = decode(payload_k)
-    d   = sum(w_k s_k u_k) / sum(w_k)
+    d   = sum(w_k f_k s_k u_k) / sum(w_k)
     w_k = min(n_k, median of all n)            weight: its number of examples, capped at the median of the cohort
     s_k = min(1, C / |u_k|)                    scale: clips the update to the norm C
+    f_k = 1, or less for a late update         coordinator.learning.staleness
     x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.strategies has the others
 
 This is the default way to combine the clipped updates; coordinator.learning.robust has others.
@@ -55,11 +56,13 @@ class ClientUpdate:
         device: id of the device.
         num_examples: n_k, positive.
         payload: returns the encoded update; called once, or twice for a task's first cohort.
+        factor: f_k, 0 to 1: below 1 if the update is late (:mod:`coordinator.learning.staleness`).
     """
 
     device: DeviceId
     num_examples: int
     payload: Callable[[], bytes]
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +73,7 @@ class Contribution:
         device: id of the device.
         weight: w_k, positive.
         update: u_k.
-        scale: s_k; below 1 if the update was clipped.
+        scale: f_k s_k; below 1 if the update is late or was clipped.
     """
 
     device: DeviceId
@@ -173,7 +176,7 @@ def federated_average(
             norms.append(norm := norm_of(update))
             scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
             weight = 1.0 if equal else weight_of(each.num_examples, most)
-            yield Contribution(each.device, weight, update, scale)
+            yield Contribution(each.device, weight, update, each.factor * scale)
         if unreadable and len(norms) < minimum:
             raise TooFewReadableError(tuple(unreadable))
 

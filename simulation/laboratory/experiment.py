@@ -148,7 +148,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         rounds: how many rounds are trained.
         downlink: form in which new weights are published: f32 or topk-8.
         mode: synchronous, where a version is a round's, or buffered, where reports make versions as they come.
-        buffer: with ``mode = "buffered"``, reports that make a version.
+        buffer: with ``mode = "buffered"``, reports that make a version; the goal of a task.
         concurrency: devices that work at any time.
         staleness: how the weight of a report falls with the versions that came out since its own.
         max_staleness: most such versions; the report of older work is wasted.
@@ -165,9 +165,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     cohort: CohortSettings = CohortSettings()
     mode: Literal["synchronous", "buffered"] = "synchronous"
     buffer: Count = 20
-    concurrency: Count = 100
+    concurrency: Count = 26
     staleness: str = "polynomial:0.5"
-    max_staleness: Annotated[int, Meta(ge=0, le=2**31)] = 100
+    max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10
     time: TimeSettings = TimeSettings()
     strategy: StrategyConfig = StrategyConfig()
     codec: CodecConfig = CodecConfig()

@@ -10,7 +10,7 @@ whether or not the run was interrupted.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,15 +22,13 @@ from coordinator.learning.fedavg import (
     Aggregate,
     Averaged,
     ClientUpdate,
-    Combined,
-    Contribution,
     federated_average,
 )
 from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
-from coordinator.learning.staleness import parse_staleness
+from coordinator.learning.staleness import Staleness, parse_staleness
 from coordinator.learning.strategies import last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
 from edge_agent.ports import Program
@@ -55,7 +53,6 @@ from simulation.warm_start import evaluate, seeded
 from wire.codec import Sparse, codec_for
 from wire.errors import UnavailableError
 from wire.frame import MASKED_UPDATE, Report, encode_report
-from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 from wire.secure_sum.low_rank import from_bytes
 from wire.secure_sum.masks import packed_bytes
@@ -153,7 +150,7 @@ def run(
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
     private, summed = experiment.privacy is Privacy.DP, experiment.privacy is Privacy.SECURE_SUM
-    timed = experiment.time.training_s > 0
+    timed, staleness = experiment.time.training_s > 0, parse_staleness(experiment.staleness)
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = restored(folder)
     if state is None:
@@ -193,12 +190,12 @@ def run(
             averaged = federated_average(
                 state.weights,
                 state.optimizer,
-                [ClientUpdate(device_of(each.person), each.num_examples, _key(each)) for each in reports],
+                _updates(reports, planned, number, staleness),
                 as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
                 layout,
                 optimizer_for(choice, number - 1),
                 state.clip_norm,
-                aggregate=aggregate(number) if aggregate else _aggregate(prepared, planned, number),
+                aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
                 equal=private,
             )
         rounding = seeded(prepared.seed, "downlink", number)
@@ -255,6 +252,15 @@ def _trained(
     return sorted(reports, key=lambda each: each.person)
 
 
+def _updates(
+    reports: Sequence[Reported], planned: PlannedVersion, number: int, staleness: Staleness
+) -> list[ClientUpdate]:
+    factors = {each.person: staleness.weight(number - 1 - each.base) for each in planned.work}
+    return [
+        ClientUpdate(device_of(each.person), each.num_examples, _key(each), factors[each.person]) for each in reports
+    ]
+
+
 def _from_sum(prepared: Prepared, state: State, reports: Sequence[Reported], number: int) -> tuple[Averaged, State]:
     """Average what the devices would give to a secure sum."""
     experiment, seed, layout = prepared.experiment, prepared.seed, prepared.layout
@@ -289,13 +295,9 @@ def _terms(prepared: Prepared, order: SumOrder) -> Terms:
     return terms_of(order, prepared.layout, order.cohort, "laboratory", prepared.experiment.corpus, order.number)
 
 
-def _aggregate(prepared: Prepared, planned: PlannedVersion, number: int) -> Aggregate:
+def _aggregate(prepared: Prepared, number: int) -> Aggregate:
     """How the updates of a round are combined; with differential privacy, the noise is that of the simulated people."""
     experiment, generator = prepared.experiment, seeded(prepared.seed, "aggregation", number)
-    if experiment.mode == "buffered":
-        staleness = parse_staleness(experiment.staleness)
-        factors = {device_of(each.person): staleness.weight(number - 1 - each.base) for each in planned.work}
-        return discounted(aggregate_for(experiment.strategy.choice(), generator), factors)
     if experiment.privacy is not Privacy.DP:
         return aggregate_for(experiment.strategy.choice(), generator)
     dp, size, separation = experiment.dp, experiment.cohort.size, experiment.minimum_separation
@@ -307,15 +309,6 @@ def _aggregate(prepared: Prepared, planned: PlannedVersion, number: int) -> Aggr
         NoiseTerms(clip_norm=dp.clip_norm, devices=size, multiplier=multiplier, separation=separation, key=key),
         number - 1,
     )
-
-
-def discounted(aggregate: Aggregate, factors: Mapping[DeviceId, float]) -> Aggregate:
-    """Multiplies each update, but not its weight in the divisor, by its factor."""
-
-    def combined(contributions: Iterable[Contribution], size: int) -> Combined:
-        return aggregate((replace(each, scale=each.scale * factors[each.device]) for each in contributions), size)
-
-    return combined
 
 
 def start_weights(prepared: Prepared, device: Program) -> Vector:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from coordinator.learning.fedavg import Contribution, streamed_mean
 from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import RateSchedule, StrategyName
@@ -18,7 +17,7 @@ from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
 from simulation.laboratory.clients import kept
-from simulation.laboratory.cohorts import device_of, plan_of
+from simulation.laboratory.cohorts import plan_of
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import (
@@ -31,7 +30,7 @@ from simulation.laboratory.experiment import (
 )
 from simulation.laboratory.personalisation import METHODS
 from simulation.laboratory.references import personalised
-from simulation.laboratory.training import discounted, prepare, run, start_weights
+from simulation.laboratory.training import prepare, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
 
@@ -220,6 +219,10 @@ def test_by_buffers_a_run_that_was_killed_gives_the_same_curve(buffered_curve, p
     assert trained(BUFFERED, tmp_path, programs) == buffered_curve
 
 
+def test_a_late_update_counts_less(buffered_curve, programs, tmp_path):
+    assert trained(msgspec.structs.replace(BUFFERED, staleness="constant"), tmp_path, programs) != buffered_curve
+
+
 def test_each_device_trains_the_weights_that_it_fetched(programs, tmp_path):
     seen, bases = [], []
 
@@ -238,14 +241,6 @@ def test_each_device_trains_the_weights_that_it_fetched(programs, tmp_path):
     of_base = {base: weights for (_, base), (_, weights) in zip(bases, seen, strict=True)}
     assert all(of_base[base] == weights for (_, base), (_, weights) in zip(bases, seen, strict=True))
     assert len(set(of_base.values())) == len(of_base) > 1
-
-
-def test_a_late_update_counts_less_but_divides_as_much():
-    contributions = [
-        Contribution(device_of(person), 1.0, Sparse(1, np.array([0]), np.array([8.0], np.float32))) for person in (0, 1)
-    ]
-    late = discounted(streamed_mean, {device_of(0): 1.0, device_of(1): 0.25})(contributions, 1)
-    assert late.mean.tolist() == [(8.0 + 2.0) / 2]
 
 
 def test_nobody_takes_part_outside_a_window(programs, tmp_path):
