@@ -55,7 +55,8 @@ from models.ngram import TrigramScores, train_scores
 from models.source import Source
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
-from simulation.laboratory.training import about, prepare, restored_weights
+from simulation.laboratory.checkpoint import about, restored_weights
+from simulation.laboratory.training import prepare
 from simulation.warm_start import PROGRAMS
 from wire.errors import LocalProtocolError, NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan

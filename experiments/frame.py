@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from simulation.demo.replay import Reached
-from simulation.laboratory.command import Outcome
+from simulation.laboratory.outcome import Outcome
 
 Value = TypeVar("Value")
 Curve = Sequence[tuple[float, float]]

@@ -17,8 +17,8 @@ import msgspec
 from experiments.frame import Row
 from host.files import replace_file
 from simulation.demo.replay import RESULTS, Reached
-from simulation.laboratory.command import Outcome
-from simulation.laboratory.training import CURVE, Point
+from simulation.laboratory.checkpoint import CURVE, Point
+from simulation.laboratory.outcome import Outcome
 from wire.errors import ConfigError
 
 

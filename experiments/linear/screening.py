@@ -20,7 +20,8 @@ from coordinator.learning.fedavg import Aggregate, Combined, Contribution, weigh
 from experiments.linear.training import Sums, executor_of
 from experiments.linear.variants import CompressorVariant
 from host.files import replace_file
-from simulation.laboratory.training import CURVE, STATE, Point, Prepared, run
+from simulation.laboratory.checkpoint import CURVE, STATE, Point
+from simulation.laboratory.training import Prepared, run
 from wire.parameters import Vector
 
 SCREENED = Path(__file__).parent / "screened.json"

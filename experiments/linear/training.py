@@ -11,8 +11,9 @@ import numpy as np
 from coordinator.learning.fedavg import Aggregate, Combined, Contribution
 from experiments.linear.contract import Compressor, State
 from experiments.linear.variants import COHORT, CompressorVariant
+from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.executor import InProcess, load
-from simulation.laboratory.training import Point, Prepared, run
+from simulation.laboratory.training import Prepared, run
 from simulation.warm_start import seeded
 from wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
 from wire.secure_sum.masks import Words

@@ -16,53 +16,21 @@ import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from host.files import replace_file
 from models import corpora
 from simulation.laboratory import references
+from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
-from simulation.laboratory.personalisation import Personalised
+from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import Point, Prepared, prepare, run
+from simulation.laboratory.training import Prepared, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 from wire.errors import ConfigError
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an experiment: means over its seeds; recall from 0 to 1, of the part that was measured.
-
-    The references are None unless they were asked for, and ``personalisation`` is empty; else it has a list for each
-    seed. ``bytes_down_median`` is for a device that holds the version before.
-    """
-
-    experiment: str
-    model: str
-    parameters: int
-    rounds: int
-    seeds: list[int]
-    part: str
-    top1_start: float
-    top1: float
-    top3: float
-    top1_spread: float
-    held_out_top1: float | None
-    held_out_top3: float | None
-    perplexity: float
-    trigram_top1: float | None
-    trigram_top3: float | None
-    central_top1: float | None
-    central_top3: float | None
-    personalisation: list[list[Personalised]] = []
-    report_bytes_median: int
-    bytes_down_median: int
-    executor: str
-    workers: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +90,17 @@ def learn(
         name = " ".join(variant) or file.stem
         folder = out / "-".join(variant).replace("/", "_") if variant else out
         outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, beyond, console)
-        outcomes.append(outcome)
         curves[name] = found
+        outcomes.append(msgspec.structs.replace(outcome, time=time_taken(found, next(iter(curves.values())))))
         lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
         lines |= {} if outcome.trigram_top1 is None else {"trigram": outcome.trigram_top1}
     plot(out / "curve", curves, lines)
     replace_file(out / "outcome.json", msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
-    console.print(_table(outcomes))
+    console.print(outcome_table(outcomes))
     if personalise:
-        console.print(_personal_table(outcomes))
+        console.print(personal_table(outcomes))
+    if any(outcome.time for outcome in outcomes):
+        console.print(time_table(outcomes))
     say(console, f"{out / 'curve.svg'} shows the curves")
     if as_json:
         for outcome in outcomes:
@@ -250,40 +220,6 @@ def _numbers(seeds: str) -> list[int]:
         msg = f"--seeds: expected different numbers from 0, such as 1,2,3, got {seeds!r}"
         raise ConfigError(msg)
     return found
-
-
-def _table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table("experiment", "top-1 start", "top-1", "top-3", "held out", "perplexity", "report", "seconds")
-    for each in outcomes:
-        table.add_row(
-            each.experiment,
-            f"{100 * each.top1_start:.2f}",
-            f"{100 * each.top1:.2f}" + (f" ± {50 * each.top1_spread:.2f}" if len(each.seeds) > 1 else ""),
-            f"{100 * each.top3:.2f}",
-            "-" if each.held_out_top1 is None else f"{100 * each.held_out_top1:.2f}",
-            f"{each.perplexity:.1f}",
-            f"{each.report_bytes_median:,} B",
-            f"{each.seconds:.0f}",
-        )
-    return table
-
-
-def _personal_table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table("experiment", "method", "people", "top-1 before", "top-1", "mean gain", "worse by a point", "kept")
-    for outcome in outcomes:
-        for seed, methods in zip(outcome.seeds, outcome.personalisation, strict=True):
-            for each in methods:
-                table.add_row(
-                    f"{outcome.experiment}, seed {seed}",
-                    each.method,
-                    f"{each.people}",
-                    f"{100 * each.top1_before:.2f}",
-                    f"{100 * each.top1:.2f}",
-                    f"{100 * each.mean_gain:+.2f} ± {100 * each.gain_error:.2f}",
-                    f"{100 * each.worse_share:.0f} %",
-                    f"{100 * each.kept_share:.0f} %",
-                )
-    return table
 
 
 def _mean(values: Iterator[float]) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from models.child_environment import child_environment
-from simulation.laboratory.training import Point
+from simulation.laboratory.checkpoint import Point
 
 FILES = "events.out.tfevents.*"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import Aggregation
 from coordinator.tasks.settings import (
     CodecConfig,
@@ -25,6 +27,7 @@ from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
 from models.warm_start import RATE
 from wire.codec import NAMES
+from wire.errors import NightjarError
 from wire.messages import CodecChoice, TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
@@ -71,12 +74,36 @@ class CohortSettings(msgspec.Struct, frozen=True, kw_only=True):
             means all devices drawn.
         availability: CSV file with the windows in which phones are free, or ``generated``; empty means always.
         round_s: time from one round to the next, seconds; it matters only with availability.
+        over_selection: devices selected per report that counts; what reports after these is wasted.
     """
 
     size: Count = TaskSettings().goal
     candidates: Count | None = None
     availability: str = ""
     round_s: Annotated[float, Meta(gt=0, le=86400)] = 600.0
+    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.0
+
+    def selected(self) -> int:
+        """The devices that a round selects."""
+        return math.ceil(round(self.size * self.over_selection, 9))  # in floats, 100 x 1.1 is slightly above 110
+
+
+class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[time]``: how long a device works for one report; it is the device's own and does not change.
+
+    Attributes:
+        training_s: median time to train, seconds; 0 means that nothing takes time.
+        transfer_s: time to download a version and upload a report, seconds.
+        spread: standard deviation of the logarithm of the training time, over people.
+        slow_share: share of the people whose devices are slow beside that.
+        slow_factor: how many times longer these train.
+    """
+
+    training_s: Annotated[float, Meta(ge=0, le=86400)] = 0.0
+    transfer_s: Annotated[float, Meta(ge=0, le=86400)] = 10.0
+    spread: Annotated[float, Meta(ge=0, le=3)] = 0.5
+    slow_share: Share = 0.0
+    slow_factor: Annotated[float, Meta(ge=1, le=1000)] = 10.0
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +147,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         model: name of a model configuration.
         rounds: how many rounds are trained.
         downlink: form in which new weights are published: f32 or topk-8.
+        mode: synchronous, where a version is a round's, or buffered, where reports make versions as they come.
+        buffer: with ``mode = "buffered"``, reports that make a version; the goal of a task.
+        concurrency: devices that work at any time.
+        staleness: how the weight of a report falls with the versions that came out since its own.
+        max_staleness: most such versions; the report of older work is wasted.
         minimum_separation: with differential privacy, as in a task; the same people may take part more often here.
         people: with differential privacy, simulated number of people: noise and its accounting are those of rounds in
             which ``people / minimum_separation`` devices report, though ``cohort.size`` do; 0 simulates nobody.
@@ -131,6 +163,12 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     split: SplitSettings = SplitSettings()
     start: StartSettings = StartSettings()
     cohort: CohortSettings = CohortSettings()
+    mode: Literal["synchronous", "buffered"] = "synchronous"
+    buffer: Count = 20
+    concurrency: Count = 26
+    staleness: str = "polynomial:0.5"
+    max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10
+    time: TimeSettings = TimeSettings()
     strategy: StrategyConfig = StrategyConfig()
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
@@ -145,6 +183,12 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def sent_as(self) -> CodecChoice:
         """How devices hand over their updates: for a secure sum whole, because the sum has its own compressor."""
         return CodecChoice(name="dense-f32") if self.privacy.summed else self.codec.choice()
+
+    def people_at_once(self) -> int:
+        """The people who are needed to train: selected for a round, or at work and in the buffer."""
+        if self.mode == "buffered":
+            return self.concurrency + self.buffer
+        return self.cohort.selected()
 
     def training_plan(self) -> TrainingPlan:
         """The plan that a coordinator with these settings would send."""
@@ -204,8 +248,15 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {experiment.codec.name!r}")
     if experiment.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
-    if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
-        faults.append("cohort.candidates: expected at least as many as cohort.size")
+    cohort = experiment.cohort
+    if cohort.candidates is not None and cohort.candidates < cohort.selected():
+        faults.append("cohort.candidates: expected at least as many as cohort.size, times cohort.over_selection")
+    if cohort.over_selection > 1 and not experiment.time.training_s:
+        faults.append("cohort.over_selection: who reports first needs time.training_s, which is 0")
+    if cohort.availability and experiment.time.training_s:
+        faults.append("time.training_s: expected 0 with cohort.availability, whose rounds are cohort.round_s apart")
+    if experiment.mode == "buffered":
+        faults.extend(_buffered_faults(experiment))
     if experiment.privacy.noised:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
         if experiment.cohort.candidates is not None:
@@ -213,3 +264,18 @@ def _faults(experiment: Experiment) -> list[str]:
     if experiment.privacy.summed and experiment.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation: a secure sum gives the mean only; take mean")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)
+
+
+def _buffered_faults(experiment: Experiment) -> list[str]:
+    faults = []
+    if not experiment.time.training_s:
+        faults.append("mode: buffered needs time.training_s, which is 0")
+    if experiment.privacy is not Privacy.NONE:
+        faults.append(f"privacy: expected none with mode = 'buffered', got {experiment.privacy.value}")
+    if experiment.cohort.candidates is not None:
+        faults.append("cohort.candidates: there is no cohort with mode = 'buffered'")
+    try:
+        parse_staleness(experiment.staleness)
+    except (ValueError, NightjarError) as error:
+        faults.append(f"staleness: {error}")
+    return faults

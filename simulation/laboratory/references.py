@@ -8,8 +8,9 @@ from edge_agent.shell.tflite import TfliteProgram
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import words
 from models.warm_start import RATE
+from simulation.laboratory.checkpoint import restored_weights
 from simulation.laboratory.personalisation import Personalised, personalise
-from simulation.laboratory.training import Prepared, restored_weights, start_weights, train_in_one_place
+from simulation.laboratory.training import Prepared, start_weights, train_in_one_place
 from simulation.warm_start import evaluate
 
 

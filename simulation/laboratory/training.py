@@ -10,7 +10,7 @@ whether or not the run was interrupted.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,15 +18,20 @@ import msgspec
 import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import Aggregate, Averaged, ClientUpdate, federated_average
+from coordinator.learning.fedavg import (
+    Aggregate,
+    Averaged,
+    ClientUpdate,
+    federated_average,
+)
 from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.distributed import calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
-from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
+from coordinator.learning.staleness import Staleness, parse_staleness
+from coordinator.learning.strategies import last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
-from coordinator.rounds.selection import sample
 from edge_agent.ports import Program
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
@@ -38,16 +43,17 @@ from models.initial import initial_weights
 from models.keyboard import batches_of, held_out
 from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
+from simulation.laboratory.checkpoint import Point, State, opened, restored, store
 from simulation.laboratory.clients import Reported, as_read, remove_old
+from simulation.laboratory.clock import PlannedVersion
+from simulation.laboratory.cohorts import device_of, plan_of
 from simulation.laboratory.executor import Executor
-from simulation.laboratory.experiment import CohortSettings, Experiment
+from simulation.laboratory.experiment import Experiment
 from simulation.laboratory.people import People, divide
-from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import evaluate, seeded
 from wire.codec import Sparse, codec_for
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import UnavailableError
 from wire.frame import MASKED_UPDATE, Report, encode_report
-from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 from wire.secure_sum.low_rank import from_bytes
 from wire.secure_sum.masks import packed_bytes
@@ -55,36 +61,6 @@ from wire.secure_sum.messages import MaskedUpdate, encode
 from wire.secure_sum.order import SumOrder, contribution, terms_of
 from wire.secure_sum.primitives import SIGNATURE_BYTES
 from wire.secure_sum.terms import Terms, honest_devices, threshold_for
-
-ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
-_PERSON = "person-"
-_MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
-
-
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The model after a round.
-
-    Attributes:
-        round: number of the round; 0 is the start.
-        loss: mean cross-entropy per target, nats.
-        top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three, 0 to 1.
-        held_out_top1: the same on people who never train; None if nobody is held out.
-        held_out_top3: the same.
-        train_loss: mean over the round's devices, nats; None at the start.
-        report_bytes: median length of the round's reports; None at the start.
-        bytes_down: what a device that holds the weights before the round downloads to have those after it.
-    """
-
-    round: int
-    loss: float
-    top1: float
-    top3: float
-    held_out_top1: float | None = None
-    held_out_top3: float | None = None
-    train_loss: float | None = None
-    report_bytes: int | None = None
-    bytes_down: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +107,7 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
         ConfigError: the folder holds another experiment.
         UnavailableError: the program or the folder could not be made.
     """
-    people = divide(corpus, experiment.split, experiment.evaluation, seed, experiment.cohort.size)
+    people = divide(corpus, experiment.split, experiment.evaluation, seed, experiment.people_at_once())
     shape = configuration(experiment.model)
     vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
     rows, length = shape.batch_rows, shape.sequence_length
@@ -139,7 +115,7 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
     return Prepared(
         experiment,
         seed,
-        _opened(folder, experiment, seed),
+        opened(folder, experiment, seed),
         people,
         vocabulary,
         shape.layout(vocabulary.size),
@@ -175,12 +151,15 @@ def run(
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
     private, summed = experiment.privacy.noised, experiment.privacy.summed
+    timed, staleness = experiment.time.training_s > 0, parse_staleness(experiment.staleness)
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
-    state = _restored(folder)
+    state = restored(folder)
     if state is None:
         start = start_weights(prepared, referee)
         point = _measured(prepared, referee, start)
-        state = _State(
+        if timed:
+            point = msgspec.structs.replace(point, hours=0.0, device_seconds=0.0, wasted_seconds=0.0)
+        state = State(
             weights=start,
             optimizer=optimizer_for(choice).init(layout.size),
             clip_norm=experiment.dp.clip_norm if private else None,
@@ -190,16 +169,21 @@ def run(
             bases=first_bases(layout, seeded(prepared.seed, "bases", 1)) if summed else b"",
             losses=np.full(len(prepared.batches), np.nan),
             curve=(point,),
+            older={},
         )
-        _store(folder, state)
-    population = _Population.of(prepared)
+        store(folder, state)
+    plan = plan_of(experiment, len(prepared.batches), prepared.seed)
     progress(state.curve[-1].round, state.curve[-1])
     measured_so_far(state.curve)
     took_part: set[int] = set()
+    hours, worked_s, wasted_s = (value or 0.0 for value in state.curve[-1].time_spent())
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
-        cohort = population.cohort(number, state.losses)
+        planned = plan.version(number, state.losses)
+        hours += planned.hours
+        worked_s, wasted_s = worked_s + planned.device_seconds, wasted_s + planned.wasted_seconds
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
-        reports = executor.train(cohort, number, state.weights, measured=measured)
+        held = {**state.older, number - 1: state.weights}
+        reports = _trained(executor, planned, number, held, measured=measured)
         sent_bases = state.bases
         if summed:
             averaged, state = _from_sum(prepared, state, reports, number)
@@ -207,7 +191,7 @@ def run(
             averaged = federated_average(
                 state.weights,
                 state.optimizer,
-                [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
+                _updates(reports, planned, number, staleness),
                 as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
                 layout,
                 optimizer_for(choice, number - 1),
@@ -222,7 +206,8 @@ def run(
             msg = f"the model is not finite after round {number}; {folder} keeps what was reached before"
             raise UnavailableError(msg)
         losses = state.losses.copy()
-        losses[cohort] = [each.loss for each in reports]
+        people = [each.person for each in reports]
+        losses[people] = [each.loss for each in reports]
         before = state.weights
         state = replace(
             state,
@@ -232,8 +217,9 @@ def run(
             residual=np.zeros(layout.size) if published.residual is None else published.residual,
             mean=last_average(state.mean, published.weights, number, experiment.evaluation.average_rounds),
             losses=losses,
+            older={base: held[base] for base in sorted(planned.in_use)},
         )
-        took_part.update(cohort)
+        took_part.update(people)
         if measured:
             ways = ways_to(published, Base("", before), (), layout)
             point = msgspec.structs.replace(
@@ -242,9 +228,12 @@ def run(
                 train_loss=statistics.fmean(each.loss for each in reports),
                 report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
                 bytes_down=min([4 * layout.size, *(len(data) for _, data in ways)]) + len(sent_bases),
+                hours=hours if timed else None,
+                device_seconds=worked_s if timed else None,
+                wasted_seconds=wasted_s if timed else None,
             )
             state = replace(state, curve=(*state.curve, point))
-            _store(folder, state)
+            store(folder, state)
             measured_so_far(state.curve)
             for person in took_part:
                 remove_old(folder, person, number)
@@ -253,7 +242,27 @@ def run(
     return list(state.curve)
 
 
-def _from_sum(prepared: Prepared, state: _State, reports: Sequence[Reported], number: int) -> tuple[Averaged, _State]:
+def _trained(
+    executor: Executor, planned: PlannedVersion, number: int, held: Mapping[int, Vector], *, measured: bool
+) -> list[Reported]:
+    """The reports that make a version; those that began from the same version are trained together."""
+    reports: list[Reported] = []
+    for base in sorted({each.base for each in planned.work}):
+        people = [each.person for each in planned.work if each.base == base]
+        reports += executor.train(people, number, held[base], measured=measured)
+    return sorted(reports, key=lambda each: each.person)
+
+
+def _updates(
+    reports: Sequence[Reported], planned: PlannedVersion, number: int, staleness: Staleness
+) -> list[ClientUpdate]:
+    factors = {each.person: staleness.weight(number - 1 - each.base) for each in planned.work}
+    return [
+        ClientUpdate(device_of(each.person), each.num_examples, _key(each), factors[each.person]) for each in reports
+    ]
+
+
+def _from_sum(prepared: Prepared, state: State, reports: Sequence[Reported], number: int) -> tuple[Averaged, State]:
     """Average what the devices would give to a secure sum."""
     experiment, seed, layout = prepared.experiment, prepared.seed, prepared.layout
     order = _order(prepared, number, state.clip_norm)
@@ -348,93 +357,8 @@ def train_in_one_place(
     return device.save()
 
 
-def restored_weights(folder: Path) -> Vector:
-    """The weights that the last measurement of a run is of.
-
-    Raises:
-        UnavailableError: the run has not ended a round.
-    """
-    state = _restored(folder)
-    if state is None or not state.curve[-1].round:
-        msg = f"{folder} has no trained weights: run the experiment first"
-        raise UnavailableError(msg)
-    return state.mean.astype(np.float32)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _State:
-    """What a run is between two rounds.
-
-    Weights, optimizer, clip norm, the downlink's residual, average weights, average and bases of the sums, and losses.
-    """
-
-    weights: Vector
-    optimizer: State
-    clip_norm: float | None
-    residual: Wide
-    mean: Wide
-    summed: Vector
-    bases: bytes
-    losses: Wide
-    curve: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Population:
-    """Who can take part in which round."""
-
-    settings: CohortSettings
-    seed: int
-    people: int
-    availability: Availability | None
-
-    @classmethod
-    def of(cls, prepared: Prepared) -> _Population:
-        settings, people = prepared.experiment.cohort, len(prepared.batches)
-        availability: Availability | None = None
-        if settings.availability == "generated":
-            availability = GeneratedAvailability(prepared.seed)
-        elif settings.availability:
-            generator = seeded(prepared.seed, "availability")
-            availability = TracedAvailability(Path(settings.availability), people, generator)
-        return cls(settings, prepared.seed, people, availability)
-
-    def cohort(self, number: int, losses: Wide) -> list[int]:
-        """The people who take part in a round, in ascending order.
-
-        If fewer are free than the cohort needs, these take part; if nobody is, the round waits for somebody.
-
-        Raises:
-            UnavailableError: nobody is free for a day.
-        """
-        begins_s = number * self.settings.round_s
-        for now_s in np.arange(begins_s, begins_s + _LONGEST_WAIT_S, _MINUTE_S).tolist():
-            free = [person for person in range(self.people) if self._is_free(person, now_s)]
-            if free:
-                break
-        else:
-            msg = f"nobody was free for a day before round {number}: give a trace with more windows"
-            raise UnavailableError(msg)
-        size, candidates = self.settings.size, self.settings.candidates
-        drawn = sample([_name(person) for person in free], candidates or size, self.seed, number)
-        if candidates is not None:
-            known = {_name(person): float(losses[person]) for person in free if np.isfinite(losses[person])}
-            drawn = highest_losses(drawn, known, size)
-        return [int(name.removeprefix(_PERSON)) for name in drawn]
-
-    def _is_free(self, person: int, now_s: float) -> bool:
-        if self.availability is None:
-            return True
-        window = self.availability.next_window(person, now_s)
-        return window is not None and window[0] <= now_s
-
-
-def _name(person: int) -> DeviceId:
-    return DeviceId(f"{_PERSON}{person:06d}")
-
-
 def _key(report: Reported) -> Callable[[], bytes]:
-    return _name(report.person).encode
+    return device_of(report.person).encode
 
 
 def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
@@ -473,92 +397,7 @@ def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     return len(encode_report(sent))
 
 
-class About(msgspec.Struct, frozen=True):
-    """What the folder of a run says of it: its seed and its experiment."""
-
-    seed: int
-    experiment: Experiment
-
-
-def about(folder: Path) -> About:
-    """What a run's folder says of it.
-
-    Raises:
-        ConfigError: it is not the folder of a run.
-    """
-    path = folder / ABOUT
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=About)
-    except (OSError, msgspec.DecodeError) as error:
-        msg = f"{folder} is not the folder of a run, such as build/learn/seed-1: {error}"
-        raise ConfigError(msg) from error
-
-
-def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
-    """The folder of a run, with the experiment in it; refuses to continue another experiment."""
-    said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
-    path = folder / ABOUT
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and about(folder) != About(seed, experiment):
-            msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
-            raise ConfigError(msg)
-        replace_file(path, said)
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error}; give a folder that can be written"
-        raise UnavailableError(msg) from error
-    return folder
-
-
 def _program(model: str, vocabulary_size: int, programs: Path, folder: Path) -> Path:
     path = folder / "program.tflite"
     replace_file(path, export_program(configuration(model), vocabulary_size, programs))
     return path
-
-
-def _store(folder: Path, state: _State) -> None:
-    """Write the checkpoint, then the curve; a run that is killed in between has the older of the two at worst."""
-    lines = b"".join(msgspec.json.encode(point) + b"\n" for point in state.curve)
-    new = folder / f"new-{STATE}"
-    try:
-        np.savez(
-            new,
-            weights=state.weights,
-            optimizer=state.optimizer,
-            clip_norm=np.array([np.nan if state.clip_norm is None else state.clip_norm]),
-            residual=state.residual,
-            mean=state.mean,
-            summed=state.summed,
-            bases=np.frombuffer(state.bases, np.uint8),
-            losses=state.losses,
-            curve=np.frombuffer(lines, np.uint8),
-        )
-        new.replace(folder / STATE)
-        replace_file(folder / CURVE, lines)
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error}; the last checkpoint is kept"
-        raise UnavailableError(msg) from error
-
-
-def _restored(folder: Path) -> _State | None:
-    path = folder / STATE
-    if not path.exists():
-        return None
-    try:
-        with np.load(path) as kept:
-            clip_norm = float(kept["clip_norm"][0])
-            lines = kept["curve"].tobytes().splitlines()
-            return _State(
-                weights=kept["weights"],
-                optimizer=kept["optimizer"],
-                clip_norm=None if np.isnan(clip_norm) else clip_norm,
-                residual=kept["residual"],
-                mean=kept["mean"],
-                summed=kept["summed"],
-                bases=kept["bases"].tobytes(),
-                losses=kept["losses"],
-                curve=tuple(msgspec.json.decode(line, type=Point) for line in lines),
-            )
-    except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
-        msg = f"{path} cannot be read ({error}): remove {folder} to begin anew"
-        raise ConfigError(msg) from error

@@ -7,7 +7,7 @@ from experiments.frame import Row
 from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
 from experiments.record import results
-from simulation.laboratory.command import Outcome
+from simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"

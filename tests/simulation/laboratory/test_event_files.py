@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import FILES, event_files
-from simulation.laboratory.training import Point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 

@@ -78,6 +78,25 @@ def test_what_differential_privacy_excludes_is_a_fault(tmp_path):
         assert part in str(refused.value)
 
 
+def test_what_needs_or_excludes_time_is_a_fault(tmp_path):
+    path = tmp_path / "buffered.toml"
+    path.write_text('mode = "buffered"\nstaleness = "linear"\nprivacy = "secure-sum"\n[cohort]\nover_selection = 1.3\n')
+    with pytest.raises(ConfigError) as refused:
+        read_experiment(path, ["cohort.candidates=26"])
+    for part in (
+        "mode: buffered needs time.training_s",
+        "privacy: expected none",
+        "cohort.candidates: there is no cohort",
+        "cohort.over_selection: who reports first",
+        "staleness: expected constant, or polynomial",
+        "5 fault(s)",
+    ):
+        assert part in str(refused.value)
+    path.write_text('[cohort]\navailability = "generated"\n')
+    with pytest.raises(ConfigError, match=r"time\.training_s: expected 0"):
+        read_experiment(path, ["time.training_s=30"])
+
+
 def test_the_experiment_has_the_parts_that_a_file_names():
     assert Experiment.__struct_fields__ == (
         "corpus",
@@ -86,6 +105,12 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "split",
         "start",
         "cohort",
+        "mode",
+        "buffer",
+        "concurrency",
+        "staleness",
+        "max_staleness",
+        "time",
         "strategy",
         "codec",
         "plan",

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from simulation.laboratory import ray_executor
+from simulation.laboratory.checkpoint import CURVE
 from simulation.laboratory.command import learn
 from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import CURVE, prepare
+from simulation.laboratory.training import prepare
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
 from wire.errors import ConfigError, UnavailableError
 

@@ -15,7 +15,9 @@ from coordinator.learning.strategies.rate_schedule import Decay
 from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
 from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
+from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
 from simulation.laboratory.clients import kept
+from simulation.laboratory.cohorts import plan_of
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import (
@@ -24,10 +26,11 @@ from simulation.laboratory.experiment import (
     EvaluationSettings,
     Experiment,
     PersonalSettings,
+    TimeSettings,
 )
 from simulation.laboratory.personalisation import METHODS
 from simulation.laboratory.references import personalised
-from simulation.laboratory.training import ABOUT, CURVE, prepare, restored_weights, run, start_weights
+from simulation.laboratory.training import prepare, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
 
@@ -179,6 +182,65 @@ def test_everything_that_a_run_carries_from_round_to_round_survives_a_kill(progr
         trained(rich, tmp_path / "killed", programs, progress=stop)
     assert trained(rich, tmp_path / "killed", programs) == whole
     assert whole[-1].bytes_down < 50_000, "a twentieth of the weights, in a byte each"
+
+
+BUFFERED = msgspec.structs.replace(
+    EXPERIMENT,
+    mode="buffered",
+    buffer=2,
+    concurrency=6,
+    max_staleness=3,
+    time=TimeSettings(training_s=30.0, slow_share=0.2),
+)
+
+
+@pytest.fixture(scope="module")
+def buffered_curve(programs, tmp_path_factory):
+    return trained(BUFFERED, tmp_path_factory.mktemp("buffered"), programs)
+
+
+def test_by_buffers_the_model_learns_and_each_point_says_when(buffered_curve):
+    assert buffered_curve[-1].loss < buffered_curve[0].loss
+    assert [point.hours for point in buffered_curve] == sorted(point.hours for point in buffered_curve)
+    assert buffered_curve[-1].device_seconds == pytest.approx(6 * 3600 * buffered_curve[-1].hours)
+
+
+def test_by_buffers_several_processes_give_the_same_curve(buffered_curve, programs, tmp_path):
+    assert trained(BUFFERED, tmp_path, programs, two_processes) == buffered_curve
+
+
+def test_by_buffers_a_run_that_was_killed_gives_the_same_curve(buffered_curve, programs, tmp_path):
+    def stop(number, _point):
+        if number == 3:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(BUFFERED, tmp_path, programs, progress=stop)
+    assert trained(BUFFERED, tmp_path, programs) == buffered_curve
+
+
+def test_a_late_update_counts_less(buffered_curve, programs, tmp_path):
+    assert trained(msgspec.structs.replace(BUFFERED, staleness="constant"), tmp_path, programs) != buffered_curve
+
+
+def test_each_device_trains_the_weights_that_it_fetched(programs, tmp_path):
+    seen, bases = [], []
+
+    class Watched(InProcess):
+        def train(self, people, round_number, weights, *, measured):
+            seen.append((round_number, weights.tobytes()))
+            return super().train(people, round_number, weights, measured=measured)
+
+    trained(BUFFERED, tmp_path, programs, lambda each: Watched(device(each)(each.program), each.folder))
+    people = len(prepare(BUFFERED, CORPUS, 1, tmp_path, programs).batches)
+    plan = plan_of(BUFFERED, people, 1)
+    for number in range(1, BUFFERED.rounds + 1):
+        work = plan.version(number, np.empty(0)).work
+        bases += [(number, base) for base in sorted({each.base for each in work})]
+    assert [number for number, _ in seen] == [number for number, _ in bases]
+    of_base = {base: weights for (_, base), (_, weights) in zip(bases, seen, strict=True)}
+    assert all(of_base[base] == weights for (_, base), (_, weights) in zip(bases, seen, strict=True))
+    assert len(set(of_base.values())) == len(of_base) > 1
 
 
 def test_nobody_takes_part_outside_a_window(programs, tmp_path):

@@ -1,0 +1,183 @@
+"""What the folder of a run holds: its experiment, its curve, and the checkpoint from which it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from coordinator.learning.strategies import State as OptimizerState
+from coordinator.learning.strategies import Wide
+from host.files import replace_file
+from simulation.laboratory.experiment import Experiment
+from wire.errors import ConfigError, UnavailableError
+from wire.parameters import Vector
+
+ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
+_OLDER = "version-"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The model after a round.
+
+    Attributes:
+        round: number of the round; 0 is the start.
+        loss: mean cross-entropy per target, nats.
+        top1: recall of the best suggestion, 0 to 1.
+        top3: recall of the best three, 0 to 1.
+        held_out_top1: the same on people who never train; None if nobody is held out.
+        held_out_top3: the same.
+        train_loss: mean over the round's devices, nats; None at the start.
+        report_bytes: median length of the round's reports; None at the start.
+        bytes_down: what a device that holds the weights before the round downloads to have those after it.
+        hours: from the start; None, as the next two, if nothing takes time.
+        device_seconds: time that devices have worked until then, seconds.
+        wasted_seconds: of these, the time of work whose report did not count.
+    """
+
+    round: int
+    loss: float
+    top1: float
+    top3: float
+    held_out_top1: float | None = None
+    held_out_top3: float | None = None
+    train_loss: float | None = None
+    report_bytes: int | None = None
+    bytes_down: int | None = None
+    hours: float | None = None
+    device_seconds: float | None = None
+    wasted_seconds: float | None = None
+
+    def time_spent(self) -> tuple[float | None, float | None, float | None]:
+        """Hours, device seconds and wasted seconds."""
+        return self.hours, self.device_seconds, self.wasted_seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What a run is between two rounds.
+
+    Weights, optimizer, clip norm, the downlink's residual, average weights, average and bases of the sums, losses, and
+    the weights of older versions that devices still work from, by number.
+    """
+
+    weights: Vector
+    optimizer: OptimizerState
+    clip_norm: float | None
+    residual: Wide
+    mean: Wide
+    summed: Vector
+    bases: bytes
+    losses: Wide
+    curve: tuple[Point, ...]
+    older: Mapping[int, Vector]
+
+
+def restored_weights(folder: Path) -> Vector:
+    """The weights that the last measurement of a run is of.
+
+    Raises:
+        UnavailableError: the run has not ended a round.
+    """
+    state = restored(folder)
+    if state is None or not state.curve[-1].round:
+        msg = f"{folder} has no trained weights: run the experiment first"
+        raise UnavailableError(msg)
+    return state.mean.astype(np.float32)
+
+
+class About(msgspec.Struct, frozen=True):
+    """What the folder of a run says of it: its seed and its experiment."""
+
+    seed: int
+    experiment: Experiment
+
+
+def about(folder: Path) -> About:
+    """What a run's folder says of it.
+
+    Raises:
+        ConfigError: it is not the folder of a run.
+    """
+    path = folder / ABOUT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=About)
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"{folder} is not the folder of a run, such as build/learn/seed-1: {error}"
+        raise ConfigError(msg) from error
+
+
+def opened(folder: Path, experiment: Experiment, seed: int) -> Path:
+    """The folder of a run, with the experiment in it; refuses to continue another experiment."""
+    said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
+    path = folder / ABOUT
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and about(folder) != About(seed, experiment):
+            msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
+            raise ConfigError(msg)
+        replace_file(path, said)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
+    return folder
+
+
+def store(folder: Path, state: State) -> None:
+    """Write the checkpoint, then the curve; a run that is killed in between has the older of the two at worst."""
+    older: dict[str, Any] = {f"{_OLDER}{number}": weights for number, weights in state.older.items()}
+    lines = b"".join(msgspec.json.encode(point) + b"\n" for point in state.curve)
+    new = folder / f"new-{STATE}"
+    try:
+        np.savez(
+            new,
+            weights=state.weights,
+            optimizer=state.optimizer,
+            clip_norm=np.array([np.nan if state.clip_norm is None else state.clip_norm]),
+            residual=state.residual,
+            mean=state.mean,
+            summed=state.summed,
+            bases=np.frombuffer(state.bases, np.uint8),
+            losses=state.losses,
+            curve=np.frombuffer(lines, np.uint8),
+            **older,
+        )
+        new.replace(folder / STATE)
+        replace_file(folder / CURVE, lines)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error}; the last checkpoint is kept"
+        raise UnavailableError(msg) from error
+
+
+def restored(folder: Path) -> State | None:
+    """The checkpoint in a run's folder; None if there is none yet.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with np.load(path) as kept:
+            clip_norm = float(kept["clip_norm"][0])
+            lines = kept["curve"].tobytes().splitlines()
+            return State(
+                weights=kept["weights"],
+                optimizer=kept["optimizer"],
+                clip_norm=None if np.isnan(clip_norm) else clip_norm,
+                residual=kept["residual"],
+                mean=kept["mean"],
+                summed=kept["summed"],
+                bases=kept["bases"].tobytes(),
+                losses=kept["losses"],
+                curve=tuple(msgspec.json.decode(line, type=Point) for line in lines),
+                older={int(name.removeprefix(_OLDER)): kept[name] for name in kept if name.startswith(_OLDER)},
+            )
+    except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+        msg = f"{path} cannot be read ({error}): remove {folder} to begin anew"
+        raise ConfigError(msg) from error

@@ -1,0 +1,145 @@
+"""Time in the laboratory: how long each person's device works, and whose reports make which version when. Pure.
+
+Nothing here depends on what is learned, so a run that goes on plans the same versions again.
+
+Sources: Bonawitz et al. 2019, "Towards Federated Learning at Scale", for rounds that select more than they need;
+Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation", algorithm 1.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.learning.strategies import Wide
+from simulation.laboratory.experiment import Experiment, TimeSettings
+from simulation.warm_start import seeded
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a person's device whose report counts.
+
+    Attributes:
+        person: number of the person.
+        base: number of the version whose weights it was trained from.
+    """
+
+    person: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVersion:
+    """A version before it is learned.
+
+    Attributes:
+        work: whose reports make it, each person once.
+        hours: from the version before to this one.
+        device_seconds: time that devices worked meanwhile, seconds; of a round, also what they work after its end.
+        wasted_seconds: of these, the time of work whose report does not count.
+        in_use: older versions that devices still work from.
+    """
+
+    work: tuple[Work, ...]
+    hours: float = 0.0
+    device_seconds: float = 0.0
+    wasted_seconds: float = 0.0
+    in_use: frozenset[int] = frozenset()
+
+
+def seconds_of_work(time: TimeSettings, people: int, seed: int) -> Wide:
+    """What each person's device needs to fetch a version, train it and report, seconds.
+
+    >>> slow = TimeSettings(training_s=60.0, transfer_s=10.0, spread=0.0, slow_share=0.25, slow_factor=10.0)
+    >>> sorted(seconds_of_work(slow, 4, seed=1).tolist())
+    [70.0, 70.0, 70.0, 610.0]
+
+    Args:
+        time: the settings.
+        people: number of people.
+        seed: root seed of the run.
+
+    Returns:
+        (people,) float64.
+    """
+    factors = np.exp(time.spread * seeded(seed, "speed").standard_normal(people))
+    slow = seeded(seed, "slow").permutation(people)[: round(time.slow_share * people)]
+    factors[slow] *= time.slow_factor
+    return time.transfer_s + time.training_s * factors
+
+
+def first_to_report(cohort: Sequence[int], seconds: Wide, size: int, number: int) -> PlannedVersion:
+    """A synchronous round: it ends when enough devices have reported; the others find out when they report, too late.
+
+    >>> planned = first_to_report([0, 1, 2], np.array([3600.0, 90.0, 1800.0]), size=2, number=1)
+    >>> [each.person for each in planned.work], planned.hours, planned.wasted_seconds
+    ([1, 2], 0.5, 3600.0)
+
+    Args:
+        cohort: the selected people.
+        seconds: (people,) of each person's work.
+        size: number of reports that count.
+        number: of the round.
+    """
+    order = sorted(cohort, key=lambda person: (seconds[person], person))
+    counted, late = order[:size], order[size:]
+    wasted_s = float(seconds[late].sum())
+    return PlannedVersion(
+        tuple(Work(person, number - 1) for person in sorted(counted)),
+        float(seconds[counted].max()) / 3600,
+        float(seconds[counted].sum()) + wasted_s,
+        wasted_s,
+    )
+
+
+def buffered_versions(experiment: Experiment, seconds: Wide, seed: int) -> Iterator[PlannedVersion]:
+    """Versions of buffered asynchronous aggregation: each device that reports makes room for another.
+
+    The next device is drawn uniformly from the people who neither work nor are in the buffer.
+
+    Args:
+        experiment: its buffer, concurrency and largest staleness.
+        seconds: (people,) of each person's work; more people than concurrency and buffer together.
+        seed: root seed of the run.
+    """
+    generator = seeded(seed, "arrivals")
+    working: list[tuple[float, int, int, int]] = []  # heap of (finish, sequence, person, base)
+    buffer: list[Work] = []
+    taken: set[int] = set()
+    version = sequence = 0
+    wasted_s = before_s = 0.0
+
+    def begin(now_s: float) -> None:
+        nonlocal sequence
+        while (person := int(generator.integers(len(seconds)))) in taken:
+            pass
+        taken.add(person)
+        heapq.heappush(working, (now_s + float(seconds[person]), sequence, person, version))
+        sequence += 1
+
+    for _ in range(experiment.concurrency):
+        begin(0.0)
+    while True:
+        now_s, _, person, base = heapq.heappop(working)
+        if version - base <= experiment.max_staleness:
+            buffer.append(Work(person, base))
+        else:
+            wasted_s += float(seconds[person])
+            taken.remove(person)
+        if len(buffer) == experiment.buffer:
+            version += 1
+            bases = {old for *_, old in working if version - old <= experiment.max_staleness}
+            yield PlannedVersion(
+                tuple(sorted(buffer, key=lambda each: each.person)),
+                (now_s - before_s) / 3600,
+                experiment.concurrency * (now_s - before_s),
+                wasted_s,
+                frozenset(bases),
+            )
+            taken -= {each.person for each in buffer}
+            buffer, before_s, wasted_s = [], now_s, 0.0
+        begin(now_s)

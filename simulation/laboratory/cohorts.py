@@ -1,0 +1,118 @@
+"""Who takes part in which version: a cohort drawn for each round, or the devices whose reports fill a buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from coordinator.learning.strategies import Wide, highest_losses
+from coordinator.rounds.selection import sample
+from simulation.laboratory.clock import PlannedVersion, Work, buffered_versions, first_to_report, seconds_of_work
+from simulation.laboratory.experiment import CohortSettings, Experiment
+from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
+from simulation.warm_start import seeded
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+_PERSON = "person-"
+_MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
+
+
+class Plan(Protocol):
+    """Says whose reports make each version."""
+
+    def version(self, number: int, losses: Wide) -> PlannedVersion:
+        """The reports that make a version.
+
+        Args:
+            number: of the version, from 1; asked for in ascending order.
+            losses: (people,) newest training loss of each person, nats; NaN if unknown.
+
+        Raises:
+            UnavailableError: nobody is free for a day.
+        """
+
+
+def plan_of(experiment: Experiment, people: int, seed: int) -> Plan:
+    """The plan of an experiment.
+
+    Args:
+        experiment: the experiment.
+        people: number of people who train.
+        seed: root seed of the run.
+    """
+    seconds = seconds_of_work(experiment.time, people, seed) if experiment.time.training_s else None
+    if experiment.mode == "buffered":
+        assert seconds is not None, "the experiment was checked"
+        return _Buffers(experiment, seconds, seed)
+    settings = experiment.cohort
+    availability: Availability | None = None
+    if settings.availability == "generated":
+        availability = GeneratedAvailability(seed)
+    elif settings.availability:
+        availability = TracedAvailability(Path(settings.availability), people, seeded(seed, "availability"))
+    return _Rounds(settings, seed, people, availability, seconds)
+
+
+def device_of(person: int) -> DeviceId:
+    """The device of a person."""
+    return DeviceId(f"{_PERSON}{person:06d}")
+
+
+class _Buffers:
+    """Implements :class:`Plan` with buffers that fill as devices report."""
+
+    def __init__(self, experiment: Experiment, seconds: Wide, seed: int) -> None:
+        self._versions = enumerate(buffered_versions(experiment, seconds, seed), 1)
+
+    def version(self, number: int, losses: Wide) -> PlannedVersion:  # noqa: ARG002 - who reports follows from time alone
+        return next(planned for planned_number, planned in self._versions if planned_number == number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounds:
+    """Implements :class:`Plan` with a cohort for each round; ``seconds`` is None if nothing takes time."""
+
+    settings: CohortSettings
+    seed: int
+    people: int
+    availability: Availability | None
+    seconds: Wide | None
+
+    def version(self, number: int, losses: Wide) -> PlannedVersion:
+        cohort = self.cohort(number, losses)
+        if self.seconds is None:
+            return PlannedVersion(tuple(Work(person, number - 1) for person in cohort))
+        return first_to_report(cohort, self.seconds, self.settings.size, number)
+
+    def cohort(self, number: int, losses: Wide) -> list[int]:
+        """The people who take part in a round, in ascending order.
+
+        If fewer are free than the cohort needs, these take part; if nobody is, the round waits for somebody.
+
+        Raises:
+            UnavailableError: nobody is free for a day.
+        """
+        begins_s = number * self.settings.round_s
+        for now_s in np.arange(begins_s, begins_s + _LONGEST_WAIT_S, _MINUTE_S).tolist():
+            free = [person for person in range(self.people) if self._is_free(person, now_s)]
+            if free:
+                break
+        else:
+            msg = f"nobody was free for a day before round {number}: give a trace with more windows"
+            raise UnavailableError(msg)
+        size, candidates = self.settings.selected(), self.settings.candidates
+        drawn = sample([device_of(person) for person in free], candidates or size, self.seed, number)
+        if candidates is not None:
+            known = {device_of(person): float(losses[person]) for person in free if np.isfinite(losses[person])}
+            drawn = highest_losses(drawn, known, size)
+        return [int(name.removeprefix(_PERSON)) for name in drawn]
+
+    def _is_free(self, person: int, now_s: float) -> bool:
+        if self.availability is None:
+            return True
+        window = self.availability.next_window(person, now_s)
+        return window is not None and window[0] <= now_s
