@@ -17,6 +17,7 @@ import yaml
 
 from tests.deploy import compose
 from tests.deploy.certificates import write_certificate
+from tests.deploy.network import Networks
 from tests.skips import NOT_ALLOWED
 
 ROOT = Path(__file__).parents[2]
@@ -174,6 +175,8 @@ def test_devices_enrol_train_a_round_and_people_read_of_it(site):
     finally:
         phones.terminate()
         phones.wait(60)
+    known = json.loads(site.coordinator("enrolment list --json"))
+    assert {each["address"] for each in known} == {Networks.HOST}, "named by nginx, and not nginx itself"
 
 
 def test_prometheus_reads_the_coordinator_and_evaluates_every_rule_and_panel(site):
