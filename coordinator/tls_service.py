@@ -118,7 +118,7 @@ class TlsService:
         config = self._config
         with socket.create_server((LOOPBACK, 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
             port: int = behind.getsockname()[1]
-            front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener)
+            front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener, config.trusted_proxy)
             stack.callback(front.close)
             stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
             stack.callback(front.stop_listening)  # runs first: new connections are for the next process

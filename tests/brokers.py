@@ -26,13 +26,14 @@ class HandMade:
         folder: for its state.
         names: devices that it knows.
         more_access: lines to add to the access list.
+        without: how the settings begin that are left out.
 
     Attributes:
         port: for devices.
         inside: for the coordinator.
     """
 
-    def __init__(self, folder: Path, names: list[str], more_access: str = "") -> None:
+    def __init__(self, folder: Path, names: list[str], more_access: str = "", without: str = "") -> None:
         self.port, self.inside = free_ports(2)
         page = (ROOT / "docs" / "brokers.md").read_text()
         _, text, _, access, *_ = page.split("## A configuration for your own mosquitto")[1].split("```")
@@ -45,6 +46,8 @@ class HandMade:
         for before, after in places.items():
             assert before in text
             text = text.replace(before, after)
+        if without:
+            text = "\n".join(line for line in text.splitlines() if not line.startswith(without)) + "\n"
         (folder / "acl").write_text(access + more_access)
         (folder / "passwords").write_text(
             "".join(mosquitto_password_line(name, name, bytes(12)) for name in ("coordinator", *names))

@@ -158,7 +158,7 @@ def _limits(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     def connected(
         _client: object, _data: object, _flags: object, _reason: object, properties: Properties | None
     ) -> None:
-        told.update(properties.json() if properties is not None else {})
+        told.update(vars(properties) if properties is not None else {})
 
     client = _service_client(config, "limits", paho.MQTTv5)
     client.on_connect = connected

@@ -29,8 +29,9 @@ from typing import Any
 import structlog
 
 from coordinator.enrolment.tls_files import AUTHORITIES, SERVER, SERVER_KEY
+from coordinator.web.proxy_protocol import client_behind
 from wire.addresses import network_of
-from wire.errors import ConfigError
+from wire.errors import ConfigError, RemoteProtocolError
 
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
@@ -71,6 +72,7 @@ class TlsFront:
         behind: port of the WSGI server on 127.0.0.1.
         most_connections: most simultaneous connections; further ones are closed.
         listener: socket that is listening already; closed at the end.
+        trusted_proxy: address of a proxy, or ``*`` for any, that may name the client by the PROXY protocol.
 
     Raises:
         ConfigError: cannot listen on this address and port.
@@ -84,7 +86,9 @@ class TlsFront:
         behind: int,
         most_connections: int,
         listener: socket.socket | None = None,
+        trusted_proxy: str = "",
     ) -> None:
+        self._trusted_proxy = trusted_proxy
         self._folder, self._behind, self._most_connections = folder, behind, most_connections
         self._most_strangers = max(1, 3 * most_connections // 4)
         self._most_of_a_stranger = min(PLACES_WITHOUT_CERTIFICATE, max(1, most_connections // 4))
@@ -192,7 +196,12 @@ class TlsFront:
     async def _connected(self, accepted: socket.socket, address: str) -> None:
         network = network_of(address)
         try:
-            with contextlib.suppress(OSError, TimeoutError):
+            with contextlib.suppress(OSError, TimeoutError, RemoteProtocolError):
+                if self._trusted_proxy in {"*", address}:
+                    address = await _named(accepted, address)
+                    self._forget(network, accepted)
+                    network = network_of(address)
+                    self._strangers.setdefault(network, {})[accepted] = False
                 reader, writer = await self._handshake(accepted)
                 try:
                     serial = client_serial(writer.get_extra_info("ssl_object"))
@@ -230,6 +239,15 @@ class TlsFront:
                 self._peers.pop(local_port, None)
         finally:
             del self._open[writer]
+
+
+async def _named(accepted: socket.socket, proxy: str) -> str:
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            return await client_behind(accepted, proxy)
+    except BaseException:
+        accepted.close()
+        raise
 
 
 async def _forward(

@@ -149,6 +149,15 @@ def test_pages_without_encryption_have_a_port_of_their_own(folder):
     assert load(folder, "page_port = 8090\n" + MINIMAL).page_url == "http://127.0.0.1:8090"
 
 
+@pytest.mark.parametrize(
+    ("proxy", "where"),
+    [("", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("192.0.2.7", "0.0.0.0"), ("*", "0.0.0.0")],
+)
+def test_pages_without_encryption_are_for_this_machine_or_for_a_proxy_elsewhere(folder, proxy, where):
+    lines = f'host = "0.0.0.0"\npage_port = 8090\ntrusted_proxy = "{proxy}"\n'
+    assert load(folder, lines + MINIMAL).page_host == where
+
+
 def test_the_environment_overrides_the_file(folder):
     config = load(
         folder,

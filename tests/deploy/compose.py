@@ -1,7 +1,7 @@
 """``docker compose`` of the tests, for where a kernel forbids containers: runs the services that a compose.yaml names.
 
-Read from the file, and so tested: services, commands, users, environments, volumes, networks, published ports, the order
-and the health checks. Replaced: images; their programs are this machine's, started as the images start them.
+Read from the file, and so tested: services, commands, users, environments, volumes, networks, published ports, order,
+health checks. Replaced: images; their programs are this machine's, started as the images start them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ NO_PROGRAM = {"grafana"}
 """Services whose program no package registry brings."""
 POSTGRES_START = """
 [ -s "$PGDATA/PG_VERSION" ] || {
-    chown postgres "$PGDATA"; chmod 700 "$PGDATA"; printf %s "$POSTGRES_PASSWORD" > /tmp/password; chmod 644 /tmp/password
+    chown postgres "$PGDATA"; chmod 700 "$PGDATA"
+    printf %s "$POSTGRES_PASSWORD" > /tmp/password; chmod 644 /tmp/password
     setpriv --reuid=postgres --regid=postgres --clear-groups initdb -U "$POSTGRES_USER" --pwfile=/tmp/password \\
         --auth-local=trust --auth-host=scram-sha-256 --no-sync -E UTF8
     echo "CREATE DATABASE $POSTGRES_USER" |

@@ -14,6 +14,7 @@ import paho.mqtt.client as paho
 import urllib3
 from paho.mqtt.enums import CallbackAPIVersion
 
+from coordinator.engine.clock import WallClock
 from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, tls_context
 
 PATIENCE_S = 60.0
@@ -42,7 +43,7 @@ def main(data_dir: Path) -> None:
     with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
         answer = pool.request("GET", f"{identity.coordinator_url}/api/v1/enrolment/self", timeout=30, retries=5)
     assert answer.status == 403, answer.status
-    sys.stdout.write(f"{time.time()}\n")
+    sys.stdout.write(f"{WallClock().now_s()}\n")
 
 
 if __name__ == "__main__":

@@ -64,16 +64,22 @@ def test_the_same_services_run_from_the_same_images_with_the_same_commands(conta
         assert "command" not in container
 
 
+def environment(container):
+    """Name -> value, with ``<KEY>`` for a value that is prepared."""
+    found: dict[str, str] = {}
+    for variable in container.get("env", []):
+        taken = variable.get("valueFrom", {"": {"key": ""}})
+        text = variable.get("value") or f"<{next(iter(taken.values()))['key']}>"
+        found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda named: found[named[1]], text)
+    return found
+
+
 def test_they_have_the_same_environment(containers):
     for name, service in SERVICES.items():
         wanted = {
             key: re.sub(r"\$\{(\w+).*?\}", r"<\1>", str(value)) for key, value in service.get("environment", {}).items()
         }
-        found: dict[str, str] = {}
-        for variable in containers[name][0].get("env", []):
-            taken = variable.get("valueFrom", {"": {"key": ""}})
-            text = variable.get("value") or f"<{next(iter(taken.values()))['key']}>"
-            found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda named: found[named[1]], text)
+        found = environment(containers[name][0])
         helpers = {key for key, value in found.items() if value == f"<{key}>"} - wanted.keys()
         assert {key: value for key, value in found.items() if key not in helpers | ELSEWHERE} == wanted, name
 

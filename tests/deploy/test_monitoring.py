@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -98,6 +101,25 @@ def test_panels_have_a_title_a_number_and_room_of_their_own():
         taken |= cells
         assert panel["title"]
         assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+
+
+def lost(given, read, where=""):
+    """Where a value is not in what was read of it."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for key, value in given.items():
+            yield from lost(value, read.get(key), f"{where}.{key}")
+    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        for number, pair in enumerate(zip(given, read, strict=True)):
+            yield from lost(*pair, f"{where}[{number}]")
+    elif given != read:
+        yield where
+
+
+def test_grafanas_types_know_everything_that_the_dashboard_says():
+    plugins.register_default_plugins()
+    read = json.loads(json.dumps(Dashboard.from_json(DASHBOARD), cls=JSONEncoder))
+    # Of annotations they know those of each data source; a title is Prometheus'.
+    assert set(lost(DASHBOARD, read)) <= {".annotations.list[0].titleFormat"}
 
 
 def test_prometheus_understands_the_dashboards_expressions(tmp_path):

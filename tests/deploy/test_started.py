@@ -17,6 +17,7 @@ import yaml
 
 from tests.deploy import compose
 from tests.deploy.certificates import write_certificate
+from tests.deploy.network import Networks
 from tests.skips import NOT_ALLOWED
 
 ROOT = Path(__file__).parents[2]
@@ -174,6 +175,8 @@ def test_devices_enrol_train_a_round_and_people_read_of_it(site):
     finally:
         phones.terminate()
         phones.wait(60)
+    known = json.loads(site.coordinator("enrolment list --json"))
+    assert {each["address"] for each in known} == {Networks.HOST}, "named by nginx, and not nginx itself"
 
 
 def test_prometheus_reads_the_coordinator_and_evaluates_every_rule_and_panel(site):
@@ -204,25 +207,27 @@ def test_who_is_outside_reaches_the_published_ports_alone(site):
     assert site.outside("python", "-c", script).split() == ["80", "443", "8443", "8883"]
 
 
+def seconds_until_out(site: Site, device: str) -> float:
+    """From when the revocation was recorded until the device is out, after the page's command."""
+    site.enrol(device)
+    probe, log = site.in_background("python", "-m", "tests.deploy.probe", device), site.state / "phones.log"
+    try:
+        wait_for(lambda: "connected" in log.read_text(), site)
+        site.run(_changed(blocks()[2], {"pi-kitchen": device}))
+        assert probe.wait(PATIENCE_S) == 0, log.read_text()
+    finally:
+        probe.kill()
+    audited = json.loads(site.coordinator("audit --json"))
+    recorded_s = next(each["at_s"] for each in audited if (each["action"], each["target"]) == ("revoke", device))
+    return float(log.read_text().split()[-1]) - recorded_s
+
+
 def test_a_device_that_is_forgotten_by_the_pages_command_is_out_within_five_seconds(site):
-    took_s = []
+    took_s: list[float] = []
     while len(took_s) < TRIES and min(took_s, default=WITHIN_S) >= WITHIN_S:
-        device = f"stolen-{len(took_s)}"
-        site.enrol(device)
-        probe = site.in_background("python", "-m", "tests.deploy.probe", device)
-        log = site.state / "phones.log"
-        try:
-            wait_for(lambda: "connected" in log.read_text(), site)
-            site.run(_changed(blocks()[2], {"pi-kitchen": device}))
-            assert probe.wait(PATIENCE_S) == 0, log.read_text()
-        finally:
-            probe.kill()
-        out_s = float(log.read_text().split()[-1])
-        audited = json.loads(site.coordinator("audit --json"))
-        forgotten_s = next(each["at_s"] for each in audited if (each["action"], each["target"]) == ("revoke", device))
-        took_s.append(out_s - forgotten_s)
+        took_s.append(seconds_until_out(site, f"stolen-{len(took_s)}"))
         print(f"out after {took_s[-1]:.1f} s")
-    assert took_s[-1] < WITHIN_S, took_s
+    assert min(took_s) < WITHIN_S, took_s
 
 
 def test_after_the_pages_backup_the_doctor_misses_none(site):

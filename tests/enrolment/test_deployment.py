@@ -54,6 +54,24 @@ def test_a_service_that_does_not_answer_is_a_fault(world):
     assert found.count(("certificates", "fault")) == 2
 
 
+def external(world, port: int, password: str = "coordinator"):
+    login = replace(world.config.broker, kind=BrokerKind.EXTERNAL, port=port, username="coordinator", password=password)
+    return replace(world.config, transport=TransportSecurity.PLAIN, broker=login)
+
+
+@pytest.mark.parametrize(("without", "level"), [("", "ok"), ("max_", "warning")])
+def test_limits_that_a_broker_does_not_have_are_told(world, tmp_path, without, level):
+    with contextlib.closing(HandMade(tmp_path, ["phone-01"], without=without)) as broker:
+        assert [each.level for each in deployment._limits(external(world, broker.inside))] == [level] * 2
+
+
+def test_an_address_for_devices_that_leads_nowhere_is_told(world):
+    away = replace(world.config, enrolment=replace(world.config.enrolment, names=("127.0.0.9",)))
+    found = next(each for each in deployment._front(replace(away, port=1), 0.0))
+    assert (found.category, found.level) == ("service", "warning")
+    assert "https://127.0.0.9:1" in found.found
+
+
 def test_a_broker_that_retains_messages_to_the_coordinator_is_told(world, tmp_path):
     with contextlib.closing(HandMade(tmp_path, ["phone-01"])) as broker:
         client = paho.Client(CallbackAPIVersion.VERSION2, "coordinator")
@@ -63,8 +81,5 @@ def test_a_broker_that_retains_messages_to_the_coordinator_is_told(world, tmp_pa
         topic = topics.up(Population("demo"), DeviceId("phone-01"), "check-in", 1)
         client.publish(topic, b"{}", qos=1, retain=True).wait_for_publish(10)
         hang_up(client)
-        login = replace(world.config.broker, kind=BrokerKind.EXTERNAL, port=broker.inside, username="coordinator")
-        config = replace(world.config, transport=TransportSecurity.PLAIN)
         for password, level in (("coordinator", "warning"), ("wrong", "fault")):
-            asked = replace(config, broker=replace(login, password=password))
-            assert deployment._retained(asked).level == level
+            assert deployment._retained(external(world, broker.inside, password)).level == level

@@ -32,10 +32,10 @@ class House:
         self.hold = threading.Event()
 
     @contextlib.contextmanager
-    def front(self, most: int = 100):
+    def front(self, most: int = 100, trusted_proxy: str = ""):
         with socket.create_server(("127.0.0.1", 0)) as behind:
             port = behind.getsockname()[1]
-            front = TlsFront("127.0.0.1", 0, self.folder / FOLDER, port, most)
+            front = TlsFront("127.0.0.1", 0, self.folder / FOLDER, port, most, trusted_proxy=trusted_proxy)
             try:
                 with serving(behind_front(self.answer, front.peer), "127.0.0.1", port, behind):
                     self.behind, self.port = port, front.port
@@ -232,6 +232,47 @@ def test_a_request_that_drips_is_ended(house, monkeypatch):
             except OSError:
                 ended = True
         assert ended
+
+
+def ask_with_a_line(house, line: bytes) -> bytes:
+    """The head of the answer to a request after a line of the PROXY protocol."""
+    with socket.create_connection(("127.0.0.1", house.port), timeout=20) as plain:
+        plain.sendall(line)
+        with house.bare().wrap_socket(plain) as secured:
+            secured.sendall(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            return secured.recv(12)
+
+
+def test_a_trusted_proxy_names_the_client(house):
+    with house.front(trusted_proxy="127.0.0.1"):
+        assert ask_with_a_line(house, b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8443\r\n") == b"HTTP/1.1 200"
+        assert ask_with_a_line(house, b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 8443\r\n") == b"HTTP/1.1 200"
+        assert house.get(house.bare()).status == 200
+    assert [each["REMOTE_ADDR"] for each in house.asked] == ["192.0.2.7", "2001:db8::7", "127.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "line"),
+    [
+        ("", b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8443\r\n"),
+        ("192.0.2.1", b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 8443\r\n"),
+        ("*", b"PROXY TCP4 example 198.51.100.1 56324 8443\r\n"),
+        ("*", b"PROXY \xff\r\n"),
+        ("*", b"P" * 200),
+    ],
+)
+def test_other_lines_end_the_connection_and_name_nobody(house, trusted, line):
+    with house.front(trusted_proxy=trusted):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            ask_with_a_line(house, line)
+        assert house.get(house.bare()).status == 200
+    assert [each["REMOTE_ADDR"] for each in house.asked] == ["127.0.0.1"]
+
+
+def test_a_proxys_client_that_says_nothing_is_ended(house, monkeypatch):
+    monkeypatch.setattr("coordinator.web.tls_front.HANDSHAKE_S", 0.2)
+    with house.front(trusted_proxy="*"), socket.create_connection(("127.0.0.1", house.port), timeout=20) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_a_taken_port_is_said(house):
