@@ -34,7 +34,7 @@ from coordinator.rounds.events import (
     SendReceipt,
 )
 from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
-from coordinator.rounds.machines import awaits_report, step
+from coordinator.rounds.machines import awaits_report, step_of
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
@@ -264,7 +264,8 @@ class MessageHandler:
             unit.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
         else:
             # The round's answer to the report; a query is not a report, so nothing is counted.
-            _, receipts = step(meant, ReportReceived(device, query.attempt, unit.now_s, given=query.round))
+            asked = ReportReceived(device, query.attempt, unit.now_s, given=query.round)
+            _, receipts = step_of(meant)(meant, asked)
             unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
     def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, unit: UnitOfWork) -> None:

@@ -31,7 +31,7 @@ from coordinator.rounds.events import (
     StartAggregation,
 )
 from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
-from coordinator.rounds.machines import step
+from coordinator.rounds.machines import step_of
 from coordinator.rounds.pace_steering import check_in_counted, round_timed
 from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round
 from coordinator.rounds.seats import SeatState, causes_of
@@ -147,7 +147,7 @@ class UnitOfWork:
         before = self.snapshot.rounds.get(task)
         if before is None:
             return
-        after, effects = step(before, event)
+        after, effects = step_of(before)(before, event)
         if after is not before:  # an equality test would visit every seat
             self.tx.save_round(after)
             self.snapshot.rounds[task] = after
@@ -229,7 +229,7 @@ class UnitOfWork:
         if current is not None and meant.number == current.number:
             self.step(meant.task, received, report)
         else:
-            _, effects = step(meant, received)
+            _, effects = step_of(meant)(meant, received)
             self._take_over(meant, effects, report)
 
     def answer(self, receipt: SendReceipt) -> None:

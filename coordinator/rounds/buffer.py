@@ -279,7 +279,11 @@ def _watch(state: Round, event: ClockTicked) -> Step:
             changed[device] = replace(seat, given=replace(seat.given, deadline_s=longest_s))
     if changed:
         state = reseated(state, {**state.seats, **changed})
-    return watch_committing(state, event) if state.phase is Phase.COMMITTING else _end_if_due(state, event.now_s)
+    if state.phase is Phase.COMMITTING:
+        return watch_committing(state, event)
+    if not event.now_s < state.deadline_s <= longest_s:  # nobody is at work: the buffer waits for devices
+        state = replace(state, deadline_s=longest_s)
+    return _end_if_due(state, event.now_s)
 
 
 def _close(state: Round, event: CalledOff) -> Step:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordinator.rounds import buffer, round
 from coordinator.rounds.events import Event
 from coordinator.rounds.round import Round, Step
 from wire.identifiers import DeviceId
 
 
-def step(state: Round, event: Event) -> Step:
-    """The round after an event, and the effects of the event.
-
-    Raises:
-        IllegalEvent: the round's table has no row for this event in this phase.
-    """
-    return buffer.step(state, event) if state.rules.concurrency else round.step(state, event)
+def step_of(state: Round) -> Callable[[Round, Event], Step]:
+    """The function that gives the round after an event, and the effects of the event."""
+    return buffer.step if state.rules.concurrency else round.step
 
 
 def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:

@@ -196,6 +196,13 @@ def test_a_seat_ends_at_its_own_deadline():
     assert dropouts(state) == {DropoutCause.SILENT: 1}
 
 
+def test_a_buffer_without_devices_waits_for_them_and_is_never_overdue():
+    state = after(buffer(), ClockTicked(99.0))
+    assert state.deadline_s == 100.0
+    state = after(state, ClockTicked(100.0), ClockTicked(500.0))
+    assert (state.phase, state.deadline_s) == (Phase.REPORTING, 600.0)
+
+
 def test_a_clock_that_is_set_back_does_not_prolong_a_seat():
     state = after(buffer(now_s=1000.0), DeviceCheckedIn(A, 1000.0), ClockTicked(0.0), ClockTicked(100.0))
     assert state.devices(SeatState.DROPPED) == [A]

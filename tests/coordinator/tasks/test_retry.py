@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
+from coordinator.rounds import buffer
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import open_round
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.retry import NO_TASK_RETRY_S, REFUSED_RETRY_S, recall, retry_after_s, steering_of
 from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.settings import Mode, TaskSettings
 from coordinator.tasks.task import Task, TaskStatus
 from wire.messages import RejectionReason
 
@@ -51,6 +52,29 @@ def test_a_device_that_may_come_again_in_three_rounds_waits_for_as_many():
 @pytest.mark.parametrize("reason", [RejectionReason.NO_TASK, RejectionReason.TOO_FEW_EXAMPLES])
 def test_a_device_that_does_not_fit_an_open_round_waits_longer(reason):
     assert told_s(record("a"), opened=["a"], task="a", reason=reason)[0] == REFUSED_RETRY_S
+
+
+def test_a_device_waits_for_the_end_of_a_buffer_that_it_has_reported_into_but_not_for_a_free_seat():
+    task = record("a", mode=Mode.BUFFERED, concurrency=30, goal=10)
+    opened = buffer.opened(open_round(1, 0, task.settings.rules(), 1, NOW_S, task="a"), NOW_S)
+    steering = {"a": steering_of(task.settings, 10, Rhythm(usual_round_s=100.0), NOW_S)}
+
+    def seconds(**rejection):
+        generator = np.random.default_rng(1)
+        return retry_after_s({"a": task}, {"a": opened}, steering, NOW_S, generator, **rejection)
+
+    assert seconds() == pytest.approx(100.0, rel=0.11)
+    assert seconds(task="a", reason=RejectionReason.ROUND_IN_PROGRESS) == pytest.approx(5.0, rel=0.11)
+    assert seconds(task="a", reason=RejectionReason.ROUND_IN_PROGRESS, rounds_later=1) == pytest.approx(100.0, rel=0.11)
+
+
+def test_a_large_population_arrives_as_fast_as_seats_of_a_buffer_become_free():
+    task = record("a", mode=Mode.BUFFERED, concurrency=30, goal=10, selection_deadline_s=600.0)
+    spans = [
+        steering_of(task.settings, 10**6, Rhythm(usual_round_s=usual_s), NOW_S).selection_deadline_s
+        for usual_s in (0.0, 20.0, 1000.0)
+    ]
+    assert spans == [600.0, 60.0, 600.0]
 
 
 def test_devices_are_recalled_for_the_newest_task_if_its_round_needs_all_of_them():

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from coordinator.rounds.round import Phase
+from coordinator.tasks.settings import Mode
 from simulation.rounds.faults import PHASES, STATES, Fault, dangers
 from simulation.rounds.hunt import complaints
 from simulation.rounds.result import MEASURED, result_of
@@ -52,6 +53,19 @@ def test_all_faults_together_cost_no_report(seed):
     assert complaints(outcome) == []
     assert result_of(outcome)["rounds_committed"] >= 4
     assert len(outcome.thrown) > 10
+
+
+@pytest.mark.parametrize(("tasks", "seed"), [(1, 1), (1, 2), (3, 3)])
+def test_buffered_rounds_with_all_faults_cost_no_report(tasks, seed):
+    settings = Settings(300, 15, seed, dangers("all"), 4.0, tasks=tasks, mode=Mode.BUFFERED, concurrency=40)
+    outcome = simulate(settings, settle=True)
+    assert complaints(outcome) == []
+    assert sum(count for versions, count in outcome.observer.stale.items() if versions) > 0, "nobody was late"
+
+
+def test_buffered_rounds_are_the_same_with_the_same_seed():
+    settings = Settings(100, 5, 1, dangers("all"), 5.0, mode=Mode.BUFFERED)
+    assert same_every_time(simulate(settings)) == same_every_time(simulate(settings))
 
 
 @pytest.mark.parametrize(("tasks", "seed"), [(2, 1), (4, 2), (4, 3)])
