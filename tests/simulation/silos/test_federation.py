@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulation.silos.hosts import Loopback, plug
-from simulation.silos.study import HALVES, LABELS, Images, Recipe, run_seed
+from simulation.silos.study import HALVES, Images, Recipe, run_seed
 from tests.hosts.network import hosts
 
 pytestmark = [pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
@@ -32,15 +32,15 @@ def counted(folder):
 
 
 @pytest.mark.slow
-def test_silos_that_hold_half_of_the_labels_each_learn_all_of_them_together(tmp_path):
+def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     said = []
-    recipe = Recipe("logistic", 0.05, epochs=4, label_steps=10)
-    run = run_seed(generated(320), recipe, LABELS, 0, tmp_path / "run", [Loopback()] * 3, said.append)
-    assert run.rounds == 4
-    assert max(run.alone) <= 0.5 < min(run.federated, run.pooled)
-    assert said[-1] == "federated: 4 of 4 rounds"
+    recipe = Recipe("logistic", 0.05, epochs=3)
+    run = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "run", [Loopback()] * 3, said.append)
+    assert run.rounds == 3
+    assert said[-1] == "federated: 3 of 3 rounds"
+    assert run.federated > run.pooled - 0.05
     assert run.bytes_up > 2 * run.rounds * 4 * (64 * 10 + 10)
-    assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 4)
+    assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 3)
 
 
 @pytest.mark.long
