@@ -12,6 +12,7 @@ from typing import Any
 import urllib3
 
 from models.manifest import Manifest
+from models.task_types import task_type
 from wire.errors import RemoteProtocolError, UnavailableError
 
 State = dict[str, Any]
@@ -56,6 +57,7 @@ def state_from(fetch: Callable[[str], bytes | None]) -> State | None:
                 "version": task["version"],
                 "parameters": manifest.layout.size,
                 "dense_bytes": 4 * manifest.layout.size,
+                "figures": task_type(manifest.task_type).figures,
                 "baseline": next(iter(_read(fetch, "/baselines")["items"]), None),
             },
             "round": None if task["round"] is None else _round(_read(fetch, f"/rounds/{task['round']}")),

@@ -74,6 +74,7 @@ def result_of(
         "picture": str(prepared.folder / PICTURE),
         "versions_refused": sum(v["stage"] == REFUSED for v in versions),
         "parameters": task["parameters"],
+        "figures": task["figures"],
         "model": prepared.settings.model,
         "corpus": prepared.corpus_name,
         "phones": prepared.settings.phones,
@@ -103,8 +104,8 @@ def summary_table(result: Result) -> Table:
         ("dropouts", dropouts),
         ("report size", f"{median:,} bytes (median) against {result['dense_bytes']:,} dense{ratio}"),
         ("total bytes", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
-        ("top-1", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
-        ("top-3", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
+        (result["figures"][0], f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
+        (result["figures"][1], f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
         *_keyboards(result),
         *_long_run(result["long_run"]),
         ("what this shows", result["shows"]),
@@ -150,5 +151,9 @@ def _long_run(run: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 def _versions(result: Result) -> str:
     refused = result["versions_refused"]
-    what = f"{refused} refused by the quality gate: recall fell" if refused else "none refused by the quality gate"
+    what = (
+        f"{refused} refused by the quality gate: {result['figures'][0]} fell"
+        if refused
+        else "none refused by the quality gate"
+    )
     return f"{what}; phones have version {result['version']}"

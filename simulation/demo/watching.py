@@ -101,13 +101,13 @@ class Story:
 
 def _events(state: State) -> list[tuple[tuple[object, ...], str]]:
     events: list[tuple[tuple[object, ...], str]] = [
-        (("v", 0), f"version 0: top-1 recall {percent(version['top1'])}")
+        (("v", 0), f"version 0: {state['task']['figures'][0]} {percent(version['top1'])}")
         for version in state["versions"]
         if version["version"] == 0 and version["top1"] is not None
     ]
     for done in state["rounds"]:
         if done["phase"] == "committed":
-            events.append((("r", done["number"]), _committed_line(done)))
+            events.append((("r", done["number"]), _committed_line(done, state["task"]["figures"][0])))
         elif done["phase"] == "abandoned":
             events.append((("r", done["number"]), f"round {done['number']} abandoned: {done['reason']}"))
     current = state["round"]
@@ -132,11 +132,11 @@ def _until_now(state: State, run: LongRun) -> list[Reached]:
     return run.until(state["counters"]["rounds_committed"], state["task"]["rounds_wanted"])
 
 
-def _committed_line(done: State) -> str:
+def _committed_line(done: State, figure: str) -> str:
     dropped = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(done["dropped"].items())) or "none"
     return (
         f"round {done['number']} committed: {done['accepted']} of {done['selected']} reports, dropouts {dropped}, "
-        f"top-1 recall {percent(done['top1'])}, {done['seconds']:.1f} s"
+        f"{figure} {percent(done['top1'])}, {done['seconds']:.1f} s"
     )
 
 
@@ -196,8 +196,9 @@ def _phones(state: State) -> RenderableType:
 
 
 def _rounds(state: State) -> RenderableType:
-    table = Table(title="top-1 recall by round", expand=True, title_justify="left", box=None, padding=(0, 1))
-    for heading in ("round", "recall", "", "reports", "dropouts"):
+    task = state["task"]
+    table = Table(title=f"{task['figures'][0]} by round", expand=True, title_justify="left", box=None, padding=(0, 1))
+    for heading in ("round", "share", "", "reports", "dropouts"):
         table.add_column(heading, width=_BAR if heading == "" else None, no_wrap=heading != "dropouts")
     initial = next((v for v in state["versions"] if v["version"] == 0), None)
     shown = [("start", initial["top1"] if initial else None, "", "")]
@@ -219,7 +220,7 @@ def _rounds(state: State) -> RenderableType:
     refused = [v["version"] for v in state["versions"] if v["stage"] == "refused"]
     if refused:
         reasons.append(
-            f"versions refused because recall fell: {len(refused)}; phones keep version {state['task']['version']}"
+            f"versions refused because {task['figures'][0]} fell: {len(refused)}; phones keep version {task['version']}"
         )
     explained = [Text(REFERENCE, style="dim")] if baseline else []
     return Group(table, *explained, *(Text(reason, style="yellow") for reason in reasons[-3:]))

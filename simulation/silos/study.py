@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,6 @@ from wire.parameters import Vector
 HALVES, LABELS = "random halves", "by label"
 NAMES = ("silo-a", "silo-b")
 CLASSES = 10
-BATCH_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +44,36 @@ class Images:
 class Recipe:
     """How a model is trained.
 
+    Random halves take FedAvg and an epoch a round. Split by label, a silo forgets the other's digits within an epoch:
+    a round has few steps, and FedAdam makes up for their number.
+
     Attributes:
         model: name of the model.
-        learning_rate: of every arm.
-        epochs: passes over the examples, in every arm.
-        label_steps: steps of a silo in a round with the split by label, where an epoch would forget the other's labels.
+        learning_rate: of all arms.
+        epochs: passes over the examples, in all arms.
+        label_steps: steps of a silo in a round with the split by label.
+        clip_norm: of a batch's gradient.
     """
 
     model: str
     learning_rate: float
-    epochs: int
-    label_steps: int
+    epochs: int = 20
+    label_steps: int = 10
     clip_norm: float = 5.0
 
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
-        steps = min(silo_steps, self.label_steps) if split == LABELS else silo_steps
-        return FederatedPlan(max(1, round(self.epochs * silo_steps / steps)), steps, self.learning_rate, self.clip_norm)
+        plan = FederatedPlan(self.epochs, silo_steps, self.learning_rate, self.clip_norm)
+        if split == HALVES:
+            return plan
+        steps = min(silo_steps, self.label_steps)
+        rounds = max(1, round(self.epochs * silo_steps / steps))
+        schedule = {"decay": "cosine", "decay_rounds": rounds}
+        adam = {"name": "fedadam", "server_learning_rate": 0.01, "adaptivity": 0.001, "schedule": schedule}
+        return replace(plan, rounds=rounds, steps=steps, strategy=adam)
 
 
-RECIPES = (Recipe("lenet-5", 0.05, 10, 50), Recipe("logistic", 0.05, 10, 50))
+RECIPES = (Recipe("lenet-5", 0.1), Recipe("logistic", 0.05))
 
 
 @dataclass(frozen=True, slots=True)

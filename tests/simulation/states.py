@@ -10,6 +10,7 @@ EARLY = {
         "version": 0,
         "parameters": 1000,
         "dense_bytes": 4000,
+        "figures": ("top-1 recall", "top-3 recall"),
         "baseline": {"label": "trigram", "top1": 0.2, "top3": 0.3},
     },
     "round": None,

@@ -62,7 +62,7 @@ def test_bars_stay_as_long_as_they_are_and_reasons_have_a_line_of_their_own(colu
     assert len(bars) > 1, "bars of unequal recall are equal"
     assert not any("█" in line and "…" in line for line in lines)
     assert any(line.startswith("round 2: waiting: 0 of 2 phones eligible; 5 unplugged") for line in lines)
-    assert any("versions refused because recall fell: 1; phones keep version 1" in line for line in lines)
+    assert any("versions refused because top-1 recall fell: 1; phones keep version 1" in line for line in lines)
 
 
 def test_the_long_run_is_in_step_with_the_rounds():

@@ -44,6 +44,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             last=last,
             census=site.census.now(),
             on_devices=recall_on_devices(tallies),
+            figures=site.figures(records[-1].manifest) if records else ("top-1", "top-3"),
             evaluated=ports.config.task.evaluation_text is not None,
         )
 
@@ -70,6 +71,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             evaluated=ports.config.task.evaluation_text is not None,
             detail=detail,
             manifest=site.manifest(record.manifest),
+            figures=site.figures(record.manifest),
             round=rounds[0] if rounds else None,
             census=site.census.now(),
             baselines=compared(ports.config.task, kept) if record.task in {"", ports.config.task.name} else [],

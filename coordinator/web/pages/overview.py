@@ -109,7 +109,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             canary=canary,
             taken_back=next((each for each in reversed(newest) if each.rollout.stage in TAKEN_BACK), None),
             measured=measured,
-            recall=recall(measured, baselines),
+            recall=recall(measured, baselines, figures := site.figures(current.manifest)),
+            figures=figures,
             baselines=baselines,
             recent=recent,
             made=made,
@@ -137,19 +138,21 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
         )
 
 
-def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str:
-    """The plot of recall by version; empty with fewer than two measured versions."""
+def recall(measured: list[VersionMeasurement], baselines: list[Compared], names: tuple[str, str]) -> str:
+    """The plot of the two shares, called ``names``, by version; empty with fewer than two measured versions."""
     if len(measured) < 2:
         return ""
     drawn = [measured[at] for at in charts.thinned(len(measured))]
     figures = [version.metrics for version in drawn]
     series: list[charts.Series] = [
-        ("top-1", tuple(round(100 * each.top1, 2) for each in figures)),
-        ("top-3", tuple(round(100 * each.top3, 2) for each in figures)),
+        (names[0], tuple(round(100 * each.top1, 2) for each in figures)),
+        (names[1], tuple(round(100 * each.top3, 2) for each in figures)),
     ]
     series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
     labels = tuple(str(version.version) for version in drawn)
-    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), "%")
+    return charts.lines(
+        f"{names[0]} by version, in percent; the table below has the figures", labels, tuple(series), "%"
+    )
 
 
 def day(samples: list[Sample]) -> str:

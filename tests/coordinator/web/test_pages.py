@@ -53,7 +53,7 @@ def test_without_held_out_text_the_pages_show_what_devices_measured(service):
         tx.save_federated(0, one)
     assert "20.0 %</b></a> top-1 recall on devices" in service.ask("GET", "/", token).text
     assert '<td class="number">20.0 %</td>' in service.ask("GET", "/models", token).text
-    assert "Devices measured a top-1 recall of <b>20.0 %</b>" in service.ask("GET", "/models/0", token).text
+    assert "Devices measured <b>20.0 %</b> top-1 recall" in service.ask("GET", "/models/0", token).text
 
 
 @pytest.mark.parametrize("path", ["/", "/rounds", "/rounds/2", "/devices", "/devices/a", "/tasks", "/models"])

