@@ -42,21 +42,29 @@ def main(folder: Path = IMAGES) -> None:
 
 
 def _page(path: Path, rows: Sequence[Row]) -> None:
-    across = min(3, len(rows))
-    down = -(-len(rows) // across)
+    panels: dict[str, list[Row]] = {}
+    for each in rows:
+        panels.setdefault(_panel(each), []).append(each)
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
     figure = Figure(figsize=(4 * across, 3.2 * down), layout="constrained")
     parts = figure.subplots(down, across, squeeze=False).flat
-    for part, each in zip(parts, rows, strict=False):
-        for line, points in each.curves.items():
+    for part, (title, mine) in zip(parts, panels.items(), strict=False):
+        for line, points in (line for each in mine for line in each.curves.items()):
             part.plot([x for x, _ in points], [y for _, y in points], label=line, linewidth=1)
-        part.set_title(each.name, fontsize="small")
-        part.set_xlabel(each.axes[0])
-        part.set_ylabel(each.axes[1])
+        part.set_title(title, fontsize="small")
+        part.set_xlabel(mine[0].axes[0])
+        part.set_ylabel(mine[0].axes[1])
         part.grid(visible=True, alpha=0.3)
         part.legend(fontsize="x-small")
-    for part in list(figure.axes)[len(rows) :]:
+    for part in list(figure.axes)[len(panels) :]:
         part.set_axis_off()
     figure.savefig(path, metadata={"Date": None})
+
+
+def _panel(row: Row) -> str:
+    """Rows of the same panel are drawn together: of the thesis, a table and a network."""
+    return " ".join(row.name.split()[:2]) if row.page == "thesis" else row.name
 
 
 def _communication(path: Path, rows: Sequence[Row]) -> None:

@@ -19,7 +19,9 @@ Kept = npt.NDArray[np.bool_]
 
 
 def largest(values: Vector, count: int) -> Kept:
-    """Where the ``count`` (1 to n) values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
+    """Where the ``count`` values of largest magnitude are, (n,) bool; of equal ones those with the smallest index.
+
+    The count is 1 to n.
 
     >>> largest(np.array([1.0, -3.0, 2.0, 2.0], np.float32), 2).tolist()
     [False, True, True, False]
