@@ -140,7 +140,7 @@ def rounded_norm(norm: float, size: int) -> float:
         norm: largest norm before.
         size: k.
     """
-    longer = norm**2 + size / 4 + math.sqrt(2 * math.log(1 / TAIL)) * (norm + math.sqrt(size) / 2)
+    longer = norm * norm + size / 4 + math.sqrt(2 * math.log(1 / TAIL)) * (norm + math.sqrt(size) / 2)
     return min(norm + math.sqrt(size), math.sqrt(longer))
 
 
