@@ -5,8 +5,8 @@
 
 ``secure-sum`` is the product's sum of low rank without its cryptography: a single report is uniformly random to
 everybody, so the attack sees nothing of it; the coordinator learns the exact sum of what the devices encode, and can
-check none of it. Honest devices clip; malicious ones give whatever the grid holds. ``secure-dp`` is the same with
-noise: epsilon 10, and each device in four rounds.
+check none of it. Honest devices clip; malicious ones give whatever the modulus holds, at full weight. ``secure-dp`` is
+the same with noise: epsilon 10, and each device in four rounds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wire.secure_sum.low_rank import from_bytes
 from wire.secure_sum.order import FURTHER_VALUES, contribution, values_of
 
 NOISED = TaskSettings(privacy=Privacy.SECURE_DP, rounds=200, minimum_separation=50)
-UNCLIPPED = 1e9
+UNCLIPPED, MOST_LEVELS = 1e9, 2**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,18 @@ class Defence:
             noise = noise_terms(replace(NOISED, minimum=cohort), "")
         order = sum_order(number, cohort, cohort, layout, clip_norm, noise)
         bases, spread = from_bytes(state.bases, layout, order.rank)
+        malicious = sum(not each.honest for each in reports)
+        room = min(2 ** (order.bits - 2) // max(1, malicious), MOST_LEVELS)  # together, half of what the sum holds
+        free = replace(order, clip_norm=UNCLIPPED, grid=replace(order.grid, most=max(room, order.grid.most)))
         total = np.zeros(values_of(order, layout) + FURTHER_VALUES, np.uint32)
         for each in reports:
             update = each.update.dense() if isinstance(each.update, Sparse) else each.update
-            obeyed = order if each.honest else replace(order, clip_norm=UNCLIPPED)
-            total += contribution(update, each.num_examples, obeyed, layout, bases, spread, rng, rng)
+            if each.honest:
+                total += contribution(update, each.num_examples, order, layout, bases, spread, rng, rng)
+            else:
+                words = contribution(update, order.most_examples, free, layout, bases, spread, rng, rng)
+                words[-FURTHER_VALUES:] = order.grid.most, 1
+                total += words
         total &= np.uint32(2**order.bits - 1)
         return average_of_sum(
             weights,

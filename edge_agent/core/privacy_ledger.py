@@ -107,7 +107,7 @@ def noise_faults(assignment: Assignment, values: int) -> list[str]:
         return [f"privacy: expected a noise_variance of at least {LEAST_VARIANCE}, got {order.noise_variance}"]
     sensitivity = rounded_norm(order.clip_norm / order.grid.step, values)
     reports = -(-terms.rounds // terms.separation)
-    rho = reports * sensitivity**2 / (2 * honest * order.noise_variance)
+    rho = reports * sensitivity * sensitivity / (2 * honest * order.noise_variance)
     epsilon = min(
         rho * alpha + math.log1p(-1 / alpha) - math.log(terms.delta * alpha) / (alpha - 1) for alpha in _ORDERS
     )

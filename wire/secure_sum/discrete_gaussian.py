@@ -124,7 +124,7 @@ def private_words(
 def noised_bits(grid: Grid, cohort: int, variance: int) -> int:
     """Bits of a number that holds the sum of a cohort, with its sign and its noise.
 
-    >>> noised_bits(Grid(step=0.01, most=300), 26, 31042)
+    >>> noised_bits(Grid(step=0.01, most=300), 26, 30951)
     15
     """
     return (2 * (grid.most * cohort + math.ceil(DEVIATIONS * math.sqrt(cohort * variance)))).bit_length()
@@ -140,7 +140,7 @@ def rounded_norm(norm: float, size: int) -> float:
         norm: largest norm before.
         size: k.
     """
-    longer = norm**2 + size / 4 + math.sqrt(2 * math.log(1 / TAIL)) * (norm + math.sqrt(size) / 2)
+    longer = norm * norm + size / 4 + math.sqrt(2 * math.log(1 / TAIL)) * (norm + math.sqrt(size) / 2)
     return min(norm + math.sqrt(size), math.sqrt(longer))
 
 

@@ -78,7 +78,7 @@ def noised_grid(clip_norm: float, multiplier: float, honest: int, size: int) -> 
     """The grid of a sum with noise, and the variance that each device adds, in its steps.
 
     >>> noised_grid(1.0, 2.0, 12, 10_000)
-    (Grid(step=0.0033333333333333335, most=300), 31042)
+    (Grid(step=0.0033333333333333335, most=300), 30951)
 
     Args:
         clip_norm: C, the largest norm of what a device gives.

@@ -60,7 +60,7 @@ def test_every_attack_is_run_and_repeats_itself(scene):
     assert all(0 <= each.top1 <= 1 and not each.honest_refused for each in first)
 
 
-def test_a_device_that_does_not_clip_moves_a_secure_sum_by_no_more_than_its_grid_holds(scene):
+def test_a_device_that_does_not_clip_moves_a_secure_sum_by_no_more_than_the_modulus_holds(scene):
     summed = defence("secure-sum", 3)
     state = summed.first_state(scene.layout)
     rng = np.random.default_rng(0)
@@ -73,7 +73,7 @@ def test_a_device_that_does_not_clip_moves_a_secure_sum_by_no_more_than_its_grid
         return np.linalg.norm(averaged.weights - scene.weights)
 
     assert moved(1e3, honest=True) == pytest.approx(moved(1.0, honest=True), rel=0.2)
-    assert moved(1e6, honest=False) > 2 * moved(1.0, honest=True)
+    assert moved(1e6, honest=False) > 10 * moved(1.0, honest=True)
     assert moved(1e6, honest=False) == pytest.approx(moved(1e3, honest=False), rel=0.2)
 
 

@@ -103,6 +103,12 @@ def test_a_device_takes_the_noise_that_the_accountant_says_and_no_less(epsilon):
     assert "gives epsilon" in fault, "a longer update gains more by rounding"
 
 
+def test_a_grid_so_fine_that_its_steps_overflow_is_refused():
+    asked = noised(400)
+    asked = replace(asked, secure_sum=replace(asked.secure_sum, grid=Grid(step=1e-300, most=100)))
+    assert "gives epsilon" in noise_faults(asked, 1000)[0]
+
+
 def test_noise_without_a_promise_and_a_promise_without_noise_are_refused():
     assert noise_faults(order(), 1000) == [], "the coordinator adds the noise"
     assert noise_faults(noised(0, terms=None), 1000) == []

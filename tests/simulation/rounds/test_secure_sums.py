@@ -11,8 +11,8 @@ from simulation.rounds.world import Settings, simulate
 pytestmark = pytest.mark.slow
 
 
-def run(faults, severity, *, rounds=3, settle=False):
-    settings = Settings(300, rounds, 1, dangers(faults), severity, privacy=Privacy.SECURE_SUM)
+def run(faults, severity, *, rounds=3, settle=False, privacy=Privacy.SECURE_SUM):
+    settings = Settings(300, rounds, 1, dangers(faults), severity, privacy=privacy)
     return simulate(settings, settle=settle)
 
 
@@ -20,8 +20,9 @@ def committed(outcome):
     return sum(state.phase is Phase.COMMITTED for state in outcome.observer.rounds)
 
 
-def test_without_faults_every_round_commits_an_exact_sum():
-    outcome = run("none", 1)
+@pytest.mark.parametrize("privacy", [Privacy.SECURE_SUM, Privacy.SECURE_DP], ids=lambda privacy: privacy.value)
+def test_without_faults_every_round_commits_an_exact_sum(privacy):
+    outcome = run("none", 1, privacy=privacy)
     assert complaints(outcome) == []
     assert committed(outcome) == 3
 
@@ -38,7 +39,8 @@ def test_each_fault_alone_makes_no_sum_wrong(fault):
     assert committed(outcome) >= 2
 
 
-def test_all_faults_together_make_no_sum_wrong_and_leave_no_report_unanswered():
-    outcome = run("all", 2, rounds=5, settle=True)
+@pytest.mark.parametrize("privacy", [Privacy.SECURE_SUM, Privacy.SECURE_DP], ids=lambda privacy: privacy.value)
+def test_all_faults_together_make_no_sum_wrong_and_leave_no_report_unanswered(privacy):
+    outcome = run("all", 2, rounds=5, settle=True, privacy=privacy)
     assert complaints(outcome) == []
     assert committed(outcome) >= 3
