@@ -35,6 +35,8 @@ def client_named(line: bytes) -> str:
                 return str(ipaddress.IPv4Address(client))
             case ["PROXY", "TCP6", client, _, _, _]:
                 return str(ipaddress.IPv6Address(client))
+            case _:
+                pass
     except ValueError:
         pass
     msg = f"expected a line of the PROXY protocol, got {line!r}"
