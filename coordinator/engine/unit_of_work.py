@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
+from coordinator.engine.hand_over import HOURS_OVER, carry_seats, give_up_waiting, hand_on, why_closing
 from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
 from coordinator.rounds import buffer
 from coordinator.rounds import lease as leases
@@ -38,7 +39,7 @@ from coordinator.rounds.seats import SeatState, causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
 from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.schedule import wait_s, within_hours
+from coordinator.tasks.schedule import within_hours
 from coordinator.tasks.task import OVER, TaskStatus
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
@@ -163,7 +164,7 @@ class UnitOfWork:
             self._judge(after, self)
             undecided = on_trial and self.tx.canary_version(task) is not None
             self._end_round(after, on_trial=on_trial, decided=on_trial and not undecided)
-            self._hand_on(after)
+            hand_on(after, self)
 
     def tick(self) -> None:
         """Check the deadlines of every task; a selection that times out is told what the missing devices are doing."""
@@ -175,7 +176,7 @@ class UnitOfWork:
             elsewhere, busy = "", 0
             endless = state.rules.concurrency > 0
             if (endless or state.phase is Phase.SELECTION) and not within_hours(record.settings.schedule, self.now_s):
-                self.call_off(name, _HOURS_OVER)
+                self.call_off(name, HOURS_OVER)
                 if not endless:
                     continue
             if state.phase is Phase.SELECTION and self.now_s >= state.deadline_s:
@@ -276,7 +277,7 @@ class UnitOfWork:
         if record.state.status in OVER and record.name not in self.snapshot.rounds:
             self.snapshot.tasks.pop(record.name, None)
             if record.state.waiting:
-                record = self._give_up_waiting(record)
+                record = give_up_waiting(record, self)
         else:
             self.snapshot.tasks[record.name] = record
         self.tx.save_task(record)
@@ -292,7 +293,7 @@ class UnitOfWork:
             ended: the round that has just ended; None if there is none.
         """
         record = self.snapshot.tasks.get(name)
-        closing = None if record is None else self._why_closing(record, ended)
+        closing = None if record is None else why_closing(record, ended, self.now_s)
         if record is None or closing is None:
             return
         state, settings = record.state, record.settings
@@ -322,60 +323,9 @@ class UnitOfWork:
             minimum=settings.minimum,
         )
         if rules.concurrency:
-            self._carry(record, ended, opened)
+            carry_seats(record, ended, opened, self)
         elif state.waiting and not trial:
-            self.enlist(self._give_up_waiting(record))
-
-    def _why_closing(self, record: TaskRecord, ended: Round | None) -> str | None:
-        """Why the task's next round may not give seats; empty if it may, None if there is no next round."""
-        status = record.state.status
-        if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, self.now_s):
-            return ""
-        left = ended is not None and ended.rules.concurrency and (ended.working or ended.devices(SeatState.EARLY))
-        if not left or status in OVER:
-            return None
-        return _HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
-
-    def _carry(self, record: TaskRecord, ended: Round | None, opened: Round) -> None:
-        """Hand the open seats of the round that has just ended to the next, or the early reports of an older one."""
-        just_ended = ended is not None and ended.rules.concurrency > 0
-        source = ended if just_ended else self.tx.round(record.state.waiting) if record.state.waiting else None
-        if source is None:
-            return
-        before, after, devices = buffer.carry(source, opened, only_early=not just_ended)
-        self.tx.carry_reports(before.number, after.number, devices)
-        self.tx.save_round(before)
-        self.tx.save_round(after)
-        self.snapshot.rounds[record.name] = after
-        if record.state.waiting:
-            self.tx.drop_frames(record.state.waiting)
-            self.enlist(replace(record, state=replace(record.state, waiting=0)))
-
-    def _hand_on(self, ended: Round) -> None:
-        """Open the round after one that has ended, and delete what its devices sent."""
-        self.open_next(ended.task, ended)
-        self.tx.drop_chunks(ended.number)
-        early, following = ended.devices(SeatState.EARLY), self.snapshot.rounds.get(ended.task)
-        if early and (following is None or not following.rules.concurrency):
-            record = self.snapshot.tasks.get(ended.task)
-            if record is not None:
-                self.enlist(replace(record, state=replace(record.state, waiting=ended.number)))
-                return
-            self._count_unused(ended)
-        self.tx.drop_frames(ended.number)
-
-    def _give_up_waiting(self, record: TaskRecord) -> TaskRecord:
-        """The task without its waiting reports, which it will not use any more."""
-        ended = self.tx.round(record.state.waiting)
-        if ended is not None:
-            self._count_unused(ended)
-            self.tx.drop_frames(ended.number)
-        return replace(record, state=replace(record.state, waiting=0))
-
-    def _count_unused(self, ended: Round) -> None:
-        unused = len(ended.devices(SeatState.EARLY))
-        self.tx.count("reports_unused", unused)
-        self._say("reports_unused", round=ended.number, reports=unused)
+            self.enlist(give_up_waiting(record, self))
 
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
         """The base version of a task's next round; None if it does not exist, or no longer exists."""
@@ -462,9 +412,6 @@ class UnitOfWork:
 
     def _say(self, event: str, **fields: object) -> None:
         self.after_commit.append(lambda: _log.info(event, **fields))
-
-
-_HOURS_OVER = "the task's hours are over"
 
 
 def _tenths(state: Round) -> int:

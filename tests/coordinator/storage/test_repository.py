@@ -179,6 +179,22 @@ def test_reports_come_in_ascending_order_of_devices_and_each_only_once(started_d
         assert tx.accepted_reports() == 2
 
 
+def test_reports_and_chunks_of_some_devices_are_carried_to_another_round(started):
+    with started.transaction() as tx:
+        tx.add_report(stored(A), b"frame of a")
+        tx.add_report(stored(B), b"frame of b")
+        tx.add_chunk(chunk(A, 1), b"chunk of a")
+        tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.ABANDONED))
+        tx.save_round(msgspec.structs.replace(tx.round(1), number=2, phase=Phase.REPORTING))
+        tx.carry_reports(1, 2, [A])
+    with started.transaction() as tx:
+        assert [report.device for report in tx.reports(1)] == [B]
+        assert tx.reports(2) == [msgspec.structs.replace(stored(A), round=2)]
+        assert tx.chunks(1, A, 1) == []
+        assert tx.chunk_frames(2, A, 1) == [b"chunk of a"]
+        tx.carry_reports(1, 2, [])
+
+
 def test_chunks_are_there_until_they_are_dropped(started):
     with started.transaction() as tx:
         tx.drop_chunks(1)

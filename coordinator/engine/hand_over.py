@@ -1,0 +1,94 @@
+"""Hands the open seats and early reports of an ended buffered round over to the next one, in the same transaction.
+
+The next round of a task is usually the next buffer. If it is the trial of a canary, or opens later, the early reports
+of the ended round wait (:attr:`coordinator.tasks.task.Task.waiting`); its other devices are answered LATE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec.structs import replace
+
+from coordinator.rounds import buffer
+from coordinator.rounds.round import Round
+from coordinator.rounds.seats import SeatState
+from coordinator.tasks.record import TaskRecord
+from coordinator.tasks.schedule import wait_s
+from coordinator.tasks.task import OVER, TaskStatus
+
+if TYPE_CHECKING:
+    from coordinator.engine.unit_of_work import UnitOfWork
+
+HOURS_OVER = "the task's hours are over"
+_log = structlog.get_logger("coordinator")
+
+
+def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | None:
+    """Why the task's next round may not give seats; empty if it may, None if there is no next round.
+
+    Args:
+        record: the task.
+        ended: the round that has just ended; None if there is none.
+        now_s: wall-clock time.
+    """
+    status = record.state.status
+    if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, now_s):
+        return ""
+    left = ended is not None and ended.rules.concurrency and (ended.working or ended.devices(SeatState.EARLY))
+    if not left or status in OVER:
+        return None
+    return HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
+
+
+def hand_on(ended: Round, unit: UnitOfWork) -> None:
+    """Open the round after one that has ended, and delete what its devices sent."""
+    unit.open_next(ended.task, ended)
+    unit.tx.drop_chunks(ended.number)
+    early, following = ended.devices(SeatState.EARLY), unit.snapshot.rounds.get(ended.task)
+    if early and (following is None or not following.rules.concurrency):
+        record = unit.snapshot.tasks.get(ended.task)
+        if record is not None:
+            unit.enlist(replace(record, state=replace(record.state, waiting=ended.number)))
+            return
+        _count_unused(ended, unit)
+    unit.tx.drop_frames(ended.number)
+
+
+def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: UnitOfWork) -> None:
+    """Hand the open seats of the round that has just ended to the next, or the early reports of an older one.
+
+    Args:
+        record: the task.
+        ended: the round that has just ended; None if there is none.
+        opened: the next round, a buffered one, already saved.
+        unit: the unit of work.
+    """
+    just_ended = ended is not None and ended.rules.concurrency > 0
+    source = ended if just_ended else unit.tx.round(record.state.waiting) if record.state.waiting else None
+    if source is None:
+        return
+    before, after, devices = buffer.carry(source, opened, only_early=not just_ended)
+    unit.tx.carry_reports(before.number, after.number, devices)
+    unit.tx.save_round(before)
+    unit.tx.save_round(after)
+    unit.snapshot.rounds[record.name] = after
+    if record.state.waiting:
+        unit.tx.drop_frames(record.state.waiting)
+        unit.enlist(replace(record, state=replace(record.state, waiting=0)))
+
+
+def give_up_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:
+    """The task without its waiting reports, which it will not use any more."""
+    ended = unit.tx.round(record.state.waiting)
+    if ended is not None:
+        _count_unused(ended, unit)
+        unit.tx.drop_frames(ended.number)
+    return replace(record, state=replace(record.state, waiting=0))
+
+
+def _count_unused(ended: Round, unit: UnitOfWork) -> None:
+    unused = len(ended.devices(SeatState.EARLY))
+    unit.tx.count("reports_unused", unused)
+    unit.after_commit.append(lambda: _log.info("reports_unused", round=ended.number, reports=unused))
