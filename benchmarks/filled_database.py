@@ -13,8 +13,9 @@ from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
 from coordinator.rounds.rules import rules_for
 from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import AuditEntry
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause

@@ -19,8 +19,8 @@ from coordinator.commands.options import config_option, json_option, limit_optio
 from coordinator.commands.setting import at_the_command_line, configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
-from coordinator.storage.database import DatabaseView
 from coordinator.storage.tokens import TokenTable
+from coordinator.storage.view import DatabaseView
 from coordinator.tls_service import http_pool
 from coordinator.web.access import ONE_OF_MANY, Role, new_token
 from coordinator.web.admission import ROOT

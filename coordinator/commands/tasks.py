@@ -18,8 +18,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.learning.privacy.ledger import explain
 from coordinator.rounds.admission import in_slot, unsuited
-from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.settings import TaskSettings
 from coordinator.web.documents import TaskDetail
 from coordinator.web.task_views import task_detail, task_rows

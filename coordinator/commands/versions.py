@@ -27,11 +27,11 @@ from coordinator.engine.worker import Stores, do_once
 from coordinator.ports import VersionRecord
 from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.baselines import KeptBaselines, compared
-from coordinator.storage.database import DatabaseView
 from coordinator.storage.engine import database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
 from coordinator.storage.signing_key import change_key, load_signer, read_key
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import AuditEntry
 from coordinator.web.versions import VersionDetail, version_detail
 from coordinator.web.words import percent

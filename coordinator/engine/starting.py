@@ -12,8 +12,9 @@ from coordinator.engine.aggregation import with_bases
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.ports import VersionRecord
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.database import Database
 from coordinator.storage.model_folder import import_model
+from coordinator.storage.view import DatabaseView
 from coordinator.versions.rollout import Rollout, Stage
 from models.manifest import Manifest
 from models.task_types import task_type

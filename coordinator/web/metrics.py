@@ -18,8 +18,9 @@ from prometheus_client.registry import Collector
 
 from coordinator.enrolment.revocation import IMPAIRED
 from coordinator.rounds.round import Phase, Round
-from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.database import Database
 from coordinator.storage.fleet import Census
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.task import TaskStatus
 from coordinator.versions.releases import OUT, DeviceGroup
 from coordinator.versions.rollout import Stage

@@ -10,7 +10,7 @@ from msgspec import Meta
 from spectree import SpecTree
 
 from coordinator.rounds.lease import MOST_LABELS, Label
-from coordinator.storage.database import DatabaseView
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from coordinator.versions.releases import OUT, Release, ReleaseHealth, find
 from coordinator.web import asking

@@ -12,7 +12,7 @@ from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.rounds.week import spent
-from coordinator.storage.database import DatabaseView
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.record import TaskRecord
 
 

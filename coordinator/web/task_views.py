@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.rounds.round import Round
-from coordinator.storage.database import DatabaseView
+from coordinator.storage.view import DatabaseView
 from coordinator.tasks.record import TaskRecord
 from coordinator.web import documents as docs
 from coordinator.web.rows import open_round_of, round_row, why_not_active

@@ -21,7 +21,7 @@ from coordinator.engine.message_handler import MessageHandler
 from coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
 from coordinator.rounds.round import Phase
 from coordinator.service import serve
-from coordinator.storage.database import DatabaseView
+from coordinator.storage.view import DatabaseView
 from host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)

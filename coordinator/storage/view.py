@@ -1,0 +1,420 @@
+"""A view: an open transaction on the coordinator's database, as the engine and the pages use it.
+
+Rounds and effects are JSON with a few columns to search by; all other data has its own columns.
+
+The driver handles hundreds of messages in one transaction, so a view *writes behind*: values that change repeatedly
+(the round, leases, counters) are written once, and rows of one kind (reports, effects) are inserted in batches. This
+happens at the end of the transaction, or before a read that they could affect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from msgspec import structs
+
+from coordinator.engine import effects as effect_json
+from coordinator.engine.effects import PendingEffect
+from coordinator.ports import StoredChunk, StoredReport, StoredSum
+from coordinator.rounds.lease import Lease
+from coordinator.rounds.pace_steering import Rhythm
+from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.storage.baselines import KeptBaselines
+from coordinator.storage.reading import Reading, lease_from, summary_row
+from coordinator.storage.tables import (
+    audit,
+    chunks,
+    counters,
+    devices,
+    effects,
+    facts,
+    optimizer_states,
+    report_frames,
+    reports,
+    round_summaries,
+    rounds,
+    secure_sums,
+    tasks,
+    tokens,
+    upsert,
+    versions,
+)
+from coordinator.storage.versions import VersionQueries
+from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.tasks.record import TaskRecord
+from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.task import Task
+from coordinator.versions.releases import Releases
+from wire.identifiers import DeviceId
+
+STATES_TOLD_APART = 50
+"""Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
+RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
+ORDER_NUMBER, RELEASES = "order-number", "releases"
+"""Names in the table ``facts``."""
+
+_Fact = TypeVar("_Fact")
+_ROUND = msgspec.json.Decoder(Round)
+_SUM = msgspec.msgpack.Decoder(StoredSum)
+_TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
+
+
+class DatabaseView(VersionQueries, Reading):
+    """An open transaction; :class:`coordinator.ports.Transaction` describes each method."""
+
+    def __init__(self, connection: sa.Connection, effect_numbers: Iterator[int]) -> None:
+        self._connection = connection
+        self._effect_numbers = effect_numbers
+        self._rounds: dict[int, Round] = {}
+        self._closed_rounds: dict[int, Round] = {}
+        self._sums: dict[int, StoredSum] = {}
+        self._leases: dict[DeviceId, Lease] = {}
+        self._changed_leases: set[DeviceId] = set()
+        self._reports: list[tuple[StoredReport, bytes]] = []
+        self._effects: list[tuple[int, PendingEffect]] = []
+        self._counts: Counter[str] = Counter()
+        self._rhythm: Rhythm | None = None
+        self._rhythm_changed = False
+
+    def flush(self) -> None:
+        """Write all buffered changes."""
+        over: list[Round] = []
+        if self._rounds:
+            self._put(rounds, [_round_row(state) for state in self._rounds.values()])
+            over = [state for state in self._rounds.values() if state.phase in TERMINAL]
+            self._rounds.clear()
+        if self._sums:
+            kept = [{"round": number, "state": msgspec.msgpack.encode(held)} for number, held in self._sums.items()]
+            self._put(secure_sums, kept)
+            self._sums.clear()
+        if self._reports:
+            self._connection.execute(_ADD_REPORTS, [structs.asdict(report) for report, _ in self._reports])
+            self._connection.execute(
+                _ADD_FRAMES,
+                [
+                    {"round": report.round, "device": report.device, "attempt": report.attempt, "body": frame}
+                    for report, frame in self._reports
+                ],
+            )
+            self._counts["reports_accepted"] += len(self._reports)
+            self._reports.clear()
+        if over:
+            self._put(round_summaries, [summary_row(state, self._connection) for state in over])
+        if self._changed_leases:
+            changed = [self._leases[device] for device in sorted(self._changed_leases)]
+            self._put(devices, [{**structs.asdict(lease), "presence": lease.presence.value} for lease in changed])
+            self._changed_leases.clear()
+        if self._effects:
+            added = [{"number": number, "body": effect_json.to_json(effect)} for number, effect in self._effects]
+            self._connection.execute(sa.insert(effects), added)
+            self._effects.clear()
+        if self._counts:
+            self._put(counters, [{"name": name, "value": amount} for name, amount in self._counts.items()])
+            self._counts.clear()
+        if self._rhythm_changed:
+            self._save_fact(RHYTHM, self._rhythm)
+            self._rhythm_changed = False
+
+    def _put(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._connection.execute(upsert(self._connection.dialect.name, table), rows)
+
+    # Tasks
+
+    def tasks(self) -> list[TaskRecord]:
+        """All tasks, in order of creation."""
+        query = sa.select(tasks.c.state, tasks.c.settings).order_by(tasks.c.number)
+        return [_task(state, settings) for state, settings in self._connection.execute(query)]
+
+    def task(self, name: str) -> TaskRecord | None:
+        """A task; None if there is none of this name."""
+        row = self._connection.execute(sa.select(tasks.c.state, tasks.c.settings).where(tasks.c.name == name)).first()
+        return None if row is None else _task(row.state, row.settings)
+
+    def save_task(self, record: TaskRecord) -> None:
+        """Insert or replace a task."""
+        state = record.state
+        row = {
+            "name": state.name,
+            "number": state.number,
+            "status": state.status.value,
+            "state": msgspec.json.encode(state),
+            "settings": msgspec.json.encode(record.settings),
+        }
+        self._put(tasks, [row])
+
+    # Rounds
+
+    def open_rounds(self) -> list[Round]:
+        """The open rounds, in ascending order."""
+        self.flush()
+        over = [phase.value for phase in TERMINAL]
+        return self._find_rounds(_ROUNDS.where(rounds.c.phase.not_in(over)).order_by(rounds.c.number))
+
+    def round(self, number: int) -> Round | None:
+        """A round, open or closed; None if there is none with this number."""
+        state = self._rounds.get(number) or self._closed_rounds.get(number)
+        if state is None:
+            state = next(iter(self._find_rounds(_ROUNDS.where(rounds.c.number == number))), None)
+            if state is not None and state.phase in TERMINAL:  # cached: late reports look it up repeatedly
+                self._closed_rounds[number] = state
+        return state
+
+    def last_round_number(self) -> int:
+        """Number of the newest round; 0 before the first."""
+        self.flush()
+        return self._connection.scalar(sa.select(sa.func.max(rounds.c.number))) or 0
+
+    def rounds_in(self, phase: Phase) -> int:
+        """How many rounds are in a phase."""
+        self.flush()
+        return self._scalar(sa.select(sa.func.count()).select_from(rounds).where(rounds.c.phase == phase.value))
+
+    def save_round(self, state: Round) -> None:
+        """Insert or replace a round."""
+        self._rounds[state.number] = state
+        self._closed_rounds.pop(state.number, None)
+
+    def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
+        return [_ROUND.decode(state) for state in self._connection.scalars(query)]
+
+    # Secure sums
+
+    def sums(self) -> dict[int, StoredSum]:
+        """The secure sums of open rounds, by number of the round."""
+        self.flush()
+        rows = self._connection.execute(sa.select(secure_sums.c.round, secure_sums.c.state))
+        return {number: _SUM.decode(state) for number, state in rows}
+
+    def save_sum(self, round_number: int, held: StoredSum) -> None:
+        """Insert or replace the secure sum of a round."""
+        self._sums[round_number] = held
+
+    def drop_sum(self, round_number: int) -> None:
+        """Delete the secure sum of a round."""
+        self._sums.pop(round_number, None)
+        self._connection.execute(sa.delete(secure_sums).where(secure_sums.c.round == round_number))
+
+    # Reports and chunks
+
+    def reports(self, round_number: int) -> list[StoredReport]:
+        """Accepted reports of a round, sorted by device."""
+        self.flush()
+        query = sa.select(reports).where(reports.c.round == round_number).order_by(reports.c.device)
+        return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
+
+    def add_report(self, report: StoredReport, frame: bytes) -> None:
+        """Insert an accepted report and its frame."""
+        self._reports.append((report, frame))
+
+    def carry_reports(self, round_number: int, following: int, devices: Sequence[DeviceId]) -> None:
+        """Move reports, frames and chunks of these devices from one round to another."""
+        self.flush()
+        moved = [{"was": round_number, "to": following, "of": device} for device in devices]
+        for table in (reports, report_frames, chunks) if moved else ():
+            here = (table.c.round == sa.bindparam("was")) & (table.c.device == sa.bindparam("of"))
+            self._connection.execute(sa.update(table).where(here).values(round=sa.bindparam("to")), moved)
+
+    def drop_frames(self, round_number: int) -> None:
+        """Delete the frames of a round; the reports stay."""
+        self.flush()
+        self._connection.execute(sa.delete(report_frames).where(report_frames.c.round == round_number))
+
+    def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
+        """Stored chunks of one report, in ascending order."""
+        columns = [chunks.c[name] for name in StoredChunk.__struct_fields__]
+        query = sa.select(*columns).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
+        return [StoredChunk(**row) for row in self._connection.execute(query).mappings()]
+
+    def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
+        """Frames of the stored chunks of one report, in ascending order."""
+        query = sa.select(chunks.c.body).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
+        return list(self._connection.scalars(query))
+
+    def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
+        """Insert a chunk that is not stored yet, and its frame."""
+        self.flush()  # the chunk references its round, which must be written first
+        self._connection.execute(sa.insert(chunks).values({**structs.asdict(chunk), "body": frame}))
+
+    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
+        """Delete the chunks of a round, or of one of its devices."""
+        dropped = sa.delete(chunks).where(chunks.c.round == round_number)
+        self._connection.execute(dropped if device is None else dropped.where(chunks.c.device == device))
+
+    # Optimizer states; the worker writes them (coordinator.storage.private)
+
+    def drop_state(self, sha256: str) -> None:
+        """Delete an optimizer state if it exists."""
+        self._connection.execute(sa.delete(optimizer_states).where(optimizer_states.c.sha256 == sha256))
+
+    def sweep_states(self) -> int:
+        """Delete orphaned states, left by a kill between writing a state and its version; returns how many."""
+        needed = sa.select(versions.c.optimizer_state).where(versions.c.optimizer_state.is_not(None))
+        return self._connection.execute(
+            sa.delete(optimizer_states).where(optimizer_states.c.sha256.not_in(needed))
+        ).rowcount
+
+    # Devices
+
+    def lease(self, device: DeviceId) -> Lease | None:
+        """A device's lease; None if the device is unknown."""
+        lease = self._leases.get(device)
+        if lease is None:
+            row = self._connection.execute(_DEVICE, {"of": device}).mappings().first()
+            if row is None:
+                return None
+            lease = self._leases[device] = lease_from(row)
+        return lease
+
+    def save_lease(self, lease: Lease) -> None:
+        """Insert or replace a device."""
+        self._leases[lease.device] = lease
+        self._changed_leases.add(lease.device)
+
+    def devices_since(self, since_s: float) -> int:
+        """Number of devices seen since ``since_s``."""
+        self.flush()
+        return self._scalar(sa.select(sa.func.count()).select_from(devices).where(devices.c.last_seen_s >= since_s))
+
+    def device_states(self) -> Mapping[tuple[str, str], int]:
+        """(State, reason) -> number of devices; the reason is empty except for ineligible devices."""
+        self.flush()
+        reason = sa.case((devices.c.state == "ineligible", devices.c.reason), else_="").label("reason")
+        many = sa.func.count().label("many")
+        query = sa.select(devices.c.state, reason, many).group_by(devices.c.state, reason)
+        rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
+        return {(state, why): count for state, why, count in rows}
+
+    def device_offers(self) -> Mapping[tuple[str, str], int]:
+        """(Task types, codecs) that a device offers -> number of devices."""
+        self.flush()
+        offer = (devices.c.task_types, devices.c.codecs)
+        rows = self._connection.execute(sa.select(*offer, sa.func.count()).group_by(*offer).limit(STATES_TOLD_APART))
+        return {(task_types, codecs): many for task_types, codecs, many in rows}
+
+    # Effects and counters
+
+    def add_effect(self, effect: PendingEffect) -> int:
+        """Insert an effect; returns its number."""
+        number = next(self._effect_numbers)
+        self._effects.append((number, effect))
+        return number
+
+    def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
+        """Pending effects in order, each with the number of processes that have started it, including this one."""
+        self.flush()
+        self._connection.execute(sa.update(effects).values(begun=effects.c.begun + 1))
+        query = sa.select(effects.c.number, effects.c.body, effects.c.begun).order_by(effects.c.number)
+        return [(number, effect_json.from_json(body), begun) for number, body, begun in self._connection.execute(query)]
+
+    def remove_effects(self, numbers: Sequence[int]) -> None:
+        """Delete effects that are done."""
+        if numbers:
+            self.flush()
+            which = effects.c.number == sa.bindparam("done")
+            self._connection.execute(sa.delete(effects).where(which), [{"done": number} for number in numbers])
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self._counts[name] += amount
+
+    # Small facts
+
+    def rhythm(self) -> Rhythm:
+        """The rhythm of the population: when devices check in, and how long rounds take."""
+        if self._rhythm is None:
+            self._rhythm = self._fact(RHYTHM, Rhythm) or Rhythm()
+        return self._rhythm
+
+    def save_rhythm(self, rhythm: Rhythm) -> None:
+        """Replace the rhythm."""
+        self._rhythm, self._rhythm_changed = rhythm, True
+
+    def held_out_text(self) -> str:
+        """Hash of the held-out text that versions were last measured on; empty if there was none."""
+        return self._fact(HELD_OUT_TEXT, str) or ""
+
+    def save_held_out_text(self, sha256: str) -> None:
+        """Replace the hash of the held-out text; existing versions were measured on another text."""
+        self._save_fact(HELD_OUT_TEXT, sha256)
+        self._save_fact(MEASURED_SINCE, self.last_version_number())
+
+    def measured_since(self) -> int:
+        """Versions with a number higher than this were measured on the current held-out text."""
+        number = self._fact(MEASURED_SINCE, int)
+        return -1 if number is None else number
+
+    def baselines(self) -> KeptBaselines | None:
+        """The measured baselines; None unless they were measured on the current held-out text."""
+        kept = self._fact(BASELINES, KeptBaselines)
+        return None if kept is None or kept.measured.text_sha256 != self.held_out_text() else kept
+
+    def save_baselines(self, kept: KeptBaselines) -> None:
+        """Replace the measured baselines."""
+        self._save_fact(BASELINES, kept)
+
+    def releases(self) -> Releases:
+        """All releases of the agent, the oldest version first."""
+        return self._fact(RELEASES, Releases) or ()
+
+    def save_releases(self, releases: Releases) -> None:
+        """Replace the releases."""
+        self._save_fact(RELEASES, releases)
+
+    def draw_number(self, now_s: float) -> int:
+        """Draw the number of the next orders; based on the clock in milliseconds, so that it needs no backup."""
+        number = max((self._fact(ORDER_NUMBER, int) or 0) + 1, int(now_s * 1000))
+        self._save_fact(ORDER_NUMBER, number)
+        return number
+
+    def _fact(self, name: str, kind: type[_Fact]) -> _Fact | None:
+        value = self._connection.scalar(_FACT, {"of": name})
+        return None if value is None else msgspec.json.decode(value, type=kind)
+
+    def _save_fact(self, name: str, value: object) -> None:
+        self._put(facts, [{"name": name, "value": msgspec.json.encode(value)}])
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Add an audit entry; the database assigns its number."""
+        values = structs.asdict(entry)
+        del values["number"]
+        self._connection.execute(sa.insert(audit).values(values))
+
+    def add_token(self, token: TokenRecord) -> None:
+        """Insert a token, or replace the one with the same name."""
+        self._connection.execute(upsert(self._connection.dialect.name, tokens), structs.asdict(token))
+
+    def remove_token(self, name: str) -> bool:
+        """Revoke a token; False if there is none of this name."""
+        return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
+
+    def _scalar(self, query: sa.Select[Any]) -> int:
+        return int(self._connection.scalar(query) or 0)
+
+
+def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnElement[bool]:
+    return (chunks.c.round == round_number) & (chunks.c.device == device) & (chunks.c.attempt == attempt)
+
+
+_ROUNDS = sa.select(rounds.c.state, rounds.c.task)
+# Every message reads or writes these; SQLAlchemy takes longer to build a statement than to run it.
+_DEVICE = sa.select(devices).where(devices.c.device == sa.bindparam("of"))
+_FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("of"))
+_ADD_REPORTS, _ADD_FRAMES = sa.insert(reports), sa.insert(report_frames)
+
+
+def _task(state: bytes, settings: bytes) -> TaskRecord:
+    return TaskRecord(state=_TASK.decode(state), settings=_SETTINGS.decode(settings))
+
+
+def _round_row(state: Round) -> dict[str, Any]:
+    return {
+        "number": state.number,
+        "task": state.task,
+        "phase": state.phase.value,
+        "base_version": state.base_version,
+        "state": msgspec.json.encode(state),
+    }
