@@ -60,7 +60,7 @@ class ExamplesError(ConfigError):
         self.problem = problem
 
     def __reduce__(self) -> tuple[type[ExamplesError], tuple[str, str]]:
-        """Both arguments, so that it passes from a child process."""
+        """Both arguments, so that it passes from a child process (pickle)."""
         return type(self), (str(self), self.problem)
 
 
