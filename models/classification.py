@@ -133,7 +133,7 @@ def _pixels(path: Path) -> npt.NDArray[np.float32]:
     try:
         from PIL import Image
     except ImportError as error:
-        msg = "reading images needs Pillow: pip install pillow"
+        msg = "reading images needs Pillow, which is not installed: pip install -r requirements/images.txt"
         raise ExamplesError(msg, "no-pillow") from error
     try:
         with Image.open(path) as image:

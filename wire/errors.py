@@ -59,6 +59,10 @@ class ExamplesError(ConfigError):
         super().__init__(message)
         self.problem = problem
 
+    def __reduce__(self) -> tuple[type[ExamplesError], tuple[str, str]]:
+        """Both arguments, so that it passes from a child process (pickle)."""
+        return type(self), (str(self), self.problem)
+
 
 class ProtocolError(NightjarError):
     """The protocol was violated."""

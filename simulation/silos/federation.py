@@ -91,6 +91,8 @@ class Federation:
         folder.mkdir(parents=True)
         self._folder, self._plan, self._hosts = folder, plan, hosts
         self._config = write_toml(folder / "coordinator.toml", _coordinator_table(model, plan, hosts[0], seed))
+        self._read = load_config(self._config, os.environ)
+        self._pool: urllib3.PoolManager | None = None
         serve = python_module("coordinator", "serve", "--config", str(self._config))
         self.coordinator = Service(COORDINATOR, hosts[0].command(COORDINATOR) + serve, folder / "coordinator.log")
         self.silos: list[Service] = []
@@ -112,15 +114,24 @@ class Federation:
         """
         self.coordinator.start()
         deadline_s = time.monotonic() + START_S
-        while self._get("/healthz") is None:
+        while self.get("/healthz") is None:
             if not self.coordinator.running or time.monotonic() > deadline_s:
                 msg = f"the coordinator did not start; the end of its log:\n{self.coordinator.tail()}"
                 raise UnavailableError(msg)
             time.sleep(POLL_S)
-        url = load_config(self._config, os.environ).url
         for number, silo in enumerate(self.silos, 1):
             claim = self._folder / f"{silo.name}.claim.json"
-            create = ["enrol-token", "create", silo.name, "--device", silo.name, "--url", url, "--out", str(claim)]
+            create = [
+                "enrol-token",
+                "create",
+                silo.name,
+                "--device",
+                silo.name,
+                "--url",
+                self._read.url,
+                "--out",
+                str(claim),
+            ]
             _done(self._hosts[0], COORDINATOR, "coordinator", *create, "--config", str(self._config))
             enrol = ["enrol", "--config", str(self._folder / f"{silo.name}.toml"), "--claim", str(claim)]
             _done(self._hosts[number], silo.name, "edge_agent", *enrol)
@@ -146,7 +157,7 @@ class Federation:
                         msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
                         raise UnavailableError(msg)
                     service.start()
-            state = state_from(self._get)
+            state = state_from(self.get)
             if state is not None:
                 watch(state)
                 if state["task"]["state"] == "finished":
@@ -169,7 +180,7 @@ class Federation:
         return weights_from_bytes(self._artifact(manifest.weights.sha256), manifest.layout)
 
     def _artifact(self, sha256: str) -> bytes:
-        data = self._get(f"/artifacts/{sha256}")
+        data = self.get(f"/artifacts/{sha256}")
         if data is None:
             msg = (
                 f"the coordinator does not give artifact {sha256[:12]}; the end of its log:\n{self.coordinator.tail()}"
@@ -177,11 +188,12 @@ class Federation:
             raise UnavailableError(msg)
         return data
 
-    def _get(self, path: str) -> bytes | None:
+    def get(self, path: str) -> bytes | None:
+        """What the coordinator answers; None for an error."""
         try:
-            config = load_config(self._config, os.environ)
-            with http_pool(config) as pool:
-                answer = pool.request("GET", f"{config.url}{path}", timeout=5.0, retries=False)
+            if self._pool is None:  # there are no certificates before the coordinator has started
+                self._pool = http_pool(self._read)
+            answer = self._pool.request("GET", f"{self._read.url}{path}", timeout=5.0, retries=False)
         except (urllib3.exceptions.HTTPError, UnavailableError):
             return None
         return answer.data if answer.status == 200 else None

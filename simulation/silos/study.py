@@ -141,7 +141,7 @@ def run_seed(
     np.savez(folder / "test.npz", x=images.test_x, y=images.test_y)
     say("exporting the model")
     with quiet_child(folder / "export.log") as child:
-        exporting = child.submit(_export, recipe.model, folder / "pooled.npz", folder / "model", seed)
+        exporting = child.submit(export, recipe.model, folder / "pooled.npz", folder / "model", seed)
         outcome(exporting, "the export")
     model = exported_model(folder / "model")
     rows = {name: _rows(model, folder / f"{name}.npz") for name in (*NAMES, "pooled", "test")}
@@ -182,7 +182,8 @@ def run_seed(
     )
 
 
-def _export(model: str, examples: Path, out: Path, seed: int) -> None:
+def export(model: str, examples: Path, out: Path, seed: int) -> None:
+    """Write the folder of a model for some examples; to be called in a child process."""
     from models.classifiers import export_classifier  # loads TensorFlow
 
     export_classifier(model, examples, out, seed)

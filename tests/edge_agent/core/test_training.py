@@ -157,6 +157,11 @@ def test_one_bad_batch_is_no_divergence():
     assert isinstance(run(FakeProgram(losses=(2.0,) * 10 + (5.0,) + (2.0,) * 90), plan(local_epochs=50)), TrainedUpdate)
 
 
+def test_a_few_errors_of_a_classifier_that_is_mostly_right_are_no_divergence():
+    losses = (0.1,) * 10 + (0.3,) * 90
+    assert isinstance(run(FakeProgram(losses=losses), plan(local_epochs=50)), TrainedUpdate)
+
+
 @pytest.mark.parametrize("asked", [{"momentum": 0.9}, {"proximal": 0.1}])
 def test_what_a_program_cannot_do_is_said_before_a_step(asked):
     program = FakeProgram()
