@@ -28,7 +28,7 @@ def largest(values: Vector, count: int) -> Kept:
     """
     size = np.abs(values)
     least = np.partition(size, -count)[-count]
-    kept = size > least
+    kept: Kept = size > least
     kept[np.flatnonzero(size == least)[: count - np.count_nonzero(kept)]] = True
     return kept
 
