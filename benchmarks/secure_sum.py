@@ -4,12 +4,14 @@ A cohort in one process, with the real machines and the real cryptography, witho
 on a common grid; ``mean_error`` is the length of the error of rounding and clipping beside that of the mean. Devices
 drop out at random steps after the roster, each as likely as the others; at most as many as the terms allow. Bytes are
 of the protocol: all that a device sends and receives beside the values of its update. A device's times include
-everything but its training; they are medians and maxima over the devices that stayed to the end.
+everything but its training; they are medians and maxima over the devices that stayed to the end. ``noise_cpu_s`` is
+what the noise of differential privacy takes besides.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import click
@@ -17,9 +19,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from benchmarks.measuring import median, show
+from edge_agent.shell.system_integers import SystemIntegers
 from host.primitives import EnrolledKey, LibraryPrimitives
 from simulation.secure_sum import Member, Silent, run
 from wire.parameters import Vector
+from wire.secure_sum.discrete_gaussian import discrete_gaussian
 from wire.secure_sum.grid import Grid, mean_of, to_words
 from wire.secure_sum.masks import packed_bytes
 from wire.secure_sum.terms import Terms
@@ -31,6 +35,8 @@ THRESHOLD_SHARE = 0.2
 """Share of a cohort that may collude."""
 GRID = Grid(step=0.02, most=255)
 """Nine bits for a device's value; the values are normally distributed, with a deviation of 1."""
+NOISE_VARIANCE, NOISES = 30_000, 5
+"""About that of the default task with epsilon 10; the time hardly depends on it."""
 
 
 @click.command()
@@ -88,8 +94,15 @@ def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[s
         "down_bytes_max": max(result.down_bytes(number) for number in stayed),
         "device_cpu_s_median": median([result.device_s[number] for number in stayed]),
         "device_cpu_s_max": max(result.device_s[number] for number in stayed),
+        "noise_cpu_s": median([_noise_s(values) for _ in range(NOISES)]),
         "coordinator_cpu_s": result.coordinator_s,
     }
+
+
+def _noise_s(values: int) -> float:
+    started_s = time.process_time()
+    discrete_gaussian(NOISE_VARIANCE, values, SystemIntegers())
+    return time.process_time() - started_s
 
 
 def _member(update: Vector, terms: Terms, rng: np.random.Generator) -> Member:

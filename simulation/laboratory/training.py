@@ -307,12 +307,8 @@ def _aggregate(prepared: Prepared, number: int) -> Aggregate:
 
 def _noise(prepared: Prepared) -> NoiseTerms:
     experiment = prepared.experiment
-    dp, size, separation, summed = (
-        experiment.dp,
-        experiment.cohort.size,
-        experiment.minimum_separation,
-        experiment.privacy.summed,
-    )
+    size, separation = experiment.cohort.size, experiment.minimum_separation
+    dp, summed = experiment.dp, experiment.privacy.summed
     multiplier = (calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, experiment.rounds, separation)
     if experiment.people:
         multiplier *= size * separation / experiment.people

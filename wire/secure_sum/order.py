@@ -93,6 +93,8 @@ def terms_of(
         RemoteProtocolError: they contradict each other.
     """
     named = f"nightjar secure sum\n{population}\n{task}\n{round_number}\n{order.number}\n"
+    if order.noise_variance:  # a device counts on the noise of others, so they must have been told the same
+        named += f"{order.noise_variance}\n{order.grid.step.hex()}\n{order.clip_norm.hex()}\n"
     try:
         return Terms(
             session=hashlib.sha256(named.encode()).digest(),

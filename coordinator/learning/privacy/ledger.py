@@ -47,7 +47,7 @@ ASSUMPTIONS = (
     "noise is drawn in floating point from a keyed generator",
 )
 IN_SUMS = (
-    "of the devices in a sum, those beyond a third of the minimum add their noise and keep it to themselves",
+    "fewer than a third of a sum's fewest devices work with the coordinator; the others add their noise and keep it",
     "the coordinator certifies the devices' keys, so one that invents devices is not covered; nor is who takes part",
     *_ALWAYS,
     "noise is drawn in whole numbers from the operating system's generator",

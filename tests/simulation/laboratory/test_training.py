@@ -12,7 +12,8 @@ from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import RateSchedule, StrategyName
 from coordinator.learning.strategies.rate_schedule import Decay
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
+from coordinator.learning.summed import sum_order
+from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, noise_terms
 from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
@@ -33,6 +34,7 @@ from simulation.laboratory.references import personalised
 from simulation.laboratory.training import prepare, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
+from wire.secure_sum.order import values_of
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -132,6 +134,27 @@ def test_noise_is_that_of_as_many_people_as_are_simulated(programs, tmp_path):
     multiplier = calibrated(private.dp.epsilon, private.dp.delta, private.rounds, 2)
     # 5 devices report, or 1000 / 2; the noise is the same but for that
     assert np.std(weights[0] - weights[1000]) == pytest.approx(multiplier * (1 / 5 - 1 / 500), rel=0.02)
+
+
+def test_noise_inside_sums_reaches_the_model(programs, tmp_path):
+    weights, layout = {}, None
+    for privacy in (Privacy.SECURE_SUM, Privacy.SECURE_DP):
+        experiment = msgspec.structs.replace(
+            EXPERIMENT,
+            rounds=1,
+            privacy=privacy,
+            evaluation=EvaluationSettings(every=1, messages=10),
+            plan=PlanConfig(evaluation_share=0.0),
+        )
+        trained(experiment, tmp_path / privacy.value, programs)
+        weights[privacy] = restored_weights(tmp_path / privacy.value).astype(np.float64)
+        layout = prepare(experiment, CORPUS, 1, tmp_path / f"{privacy.value}-again", programs).layout
+    size = experiment.cohort.size
+    noise = noise_terms(TaskSettings(privacy=Privacy.SECURE_DP, rounds=1, minimum=size), "")
+    order = sum_order(1, size, size, layout, 1.0, noise)
+    longest = order.grid.step * (order.noise_variance * values_of(order, layout) / size) ** 0.5
+    # the two products of a matrix share what both bases span
+    assert 0.5 * longest < np.linalg.norm(weights[Privacy.SECURE_DP] - weights[Privacy.SECURE_SUM]) < 1.1 * longest
 
 
 @pytest.mark.parametrize("codec", [CodecConfig(), CodecConfig(name="dense-f16")], ids=lambda codec: codec.name)

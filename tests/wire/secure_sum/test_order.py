@@ -95,3 +95,14 @@ def test_with_noise_weight_and_bit_say_nothing():
         for value, count in ((0.001, 1), (9.0, 1000))
     ]
     assert ends[0].tolist() == ends[1].tolist() == [NOISED.grid.most, 0]
+
+
+def test_devices_that_were_told_of_different_noise_are_in_different_sessions():
+    replace = msgspec.structs.replace
+    others = [
+        replace(NOISED, noise_variance=16),
+        replace(NOISED, clip_norm=3.0),
+        replace(NOISED, grid=Grid(step=0.001, most=1000)),
+    ]
+    sessions = {terms_of(each, LAYOUT, 9, "demo", "keyboard", 4).session for each in (NOISED, *others)}
+    assert len(sessions) == 4

@@ -50,5 +50,5 @@ def test_the_ledger_says_what_is_assumed_where_devices_add_the_noise():
     assert (ledger.participations, round(ledger.epsilon, 1)) == (5, 8.9)
     assert 0 < ledger.spent < ledger.epsilon / 2
     assert ledger.noise == pytest.approx(terms.multiplier / 16 * (16 / 12) ** 0.5)
-    assert any("add their noise and keep it" in line for line in explain(ledger))
+    assert any("the others add their noise" in line for line in explain(ledger))
     assert not any("sees each report" in line for line in explain(ledger))
