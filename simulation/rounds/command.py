@@ -103,6 +103,9 @@ def rounds(
     if Mode(mode) is Mode.BUFFERED and Privacy(privacy) is not Privacy.NONE:
         msg = "--mode buffered is for --privacy none: with privacy the phones of a round start together"
         raise ConfigError(msg)
+    if Mode(mode) is Mode.SYNCHRONOUS and concurrency is not None:
+        msg = "--concurrency is for --mode buffered: a synchronous round selects its cohort"
+        raise ConfigError(msg)
     settings = Settings(
         devices,
         rounds,

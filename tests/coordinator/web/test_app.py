@@ -9,7 +9,7 @@ from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
 from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import Seat, SeatState
+from coordinator.rounds.seats import Given, Seat, SeatState
 from coordinator.rounds.week import noted
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
@@ -293,6 +293,20 @@ def test_a_round_in_detail(site):
         "earlier": ["unplugged"],
     }
     assert site.get("/api/v1/rounds/99").status_code == 404
+
+
+def test_the_page_of_a_buffered_round_says_since_when_a_device_is_at_work(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        older = Seat(given=Given(round=2, version=0, deadline_s=1097.0, staleness=1))
+        carried = Seat(state=SeatState.CARRIED, given=Given(round=3, version=1, deadline_s=1097.0))
+        rules = msgspec.structs.replace(RULES, concurrency=4)
+        tx.save_round(msgspec.structs.replace(tx.round(3), rules=rules, seats={A: older, B: carried}, working=1))
+    page = site.get("/rounds/3").text
+    assert "at work" in page
+    assert page.count("since round 2, on version 0") == 1
+    assert "since round 3" not in page
+    assert site.get("/rounds/3?state=carried").status_code == 200
 
 
 def test_reports_are_not_artifacts(site, tmp_path):

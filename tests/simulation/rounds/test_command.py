@@ -91,6 +91,8 @@ def test_a_defect_is_said_and_ends_with_status_1(monkeypatch):
         (["--hunt", "3", "--plot", "rounds.png"], "give only one of them"),
         (["--plot", "rounds.txt"], "ending in .png"),
         (["--plot", "nowhere/rounds.png"], "existing folder"),
+        (["--mode", "buffered", "--privacy", "dp"], "--mode buffered is for --privacy none"),
+        (["--concurrency", "5"], "--concurrency is for --mode buffered"),
     ],
 )
 def test_a_bad_option_is_refused_with_what_was_expected(fails, arguments, said):
