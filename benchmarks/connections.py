@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from benchmarks import service
-from benchmarks.emulated_fleet import Asked, Fleet, Update, together
+from benchmarks.emulated_fleet import Answered, Fleet, Update, together
 from benchmarks.ingest import raise_descriptor_limit
 from benchmarks.measuring import cpu_time_s, quantile, show, time_ms
 from benchmarks.service import say
@@ -64,7 +64,7 @@ def measure(connections: int, rate: float, seconds: float, folder: Path) -> dict
         together(fleets, "idle", seconds)
         marks.append(processor_s())
         say(f"{connections:,} connections: {rate:g} check-ins a second")
-        asked: list[Asked] = together(fleets, "ask", rate / len(fleets), seconds)
+        asked: list[Answered] = together(fleets, "ask", rate / len(fleets), seconds)
         marks.append(processor_s())
         coordinator_mb = service.resident_mb(ours)
     idle, busy = ([end - begin for begin, end in zip(*marks[at : at + 2], strict=True)] for at in (0, 1))

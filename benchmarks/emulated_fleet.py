@@ -91,7 +91,7 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Answered:
     """Measurements of check-ins at a fixed rate.
 
     Attributes:
@@ -250,7 +250,7 @@ class _Child:
             phones[number % len(phones)].ping()
         await asyncio.sleep(max(begun_s + seconds - time.monotonic(), 0.0))
 
-    async def _ask(self, rate: float, seconds: float) -> Asked:
+    async def _ask(self, rate: float, seconds: float) -> Answered:
         """Check in phone after phone, and wait for the rejections."""
         sent_s: dict[DeviceId, float] = {}
         waits_s: list[float] = []
@@ -274,7 +274,7 @@ class _Child:
         while sent_s and time.monotonic() < ended_s + OFFER_AGAIN_S:
             answered.clear()
             await _within(answered, LOOK_AGAIN_S)
-        return Asked(sent, ended_s - begun_s, waits_s)
+        return Answered(sent, ended_s - begun_s, waits_s)
 
     async def _fire(self, within_s: float = 0.0) -> Fired:
         """Send every phone's report, spread evenly over ``within_s`` seconds, and wait for all receipts."""

@@ -37,7 +37,8 @@ from benchmarks.service import say
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from coordinator.storage.tokens import TokenTable
 from coordinator.web.access import Role, new_token
 from models.manifest import Manifest

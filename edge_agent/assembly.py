@@ -25,7 +25,8 @@ from edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
 from edge_agent.connection import FACT as CONNECTION
 from edge_agent.core import lifecycle
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
-from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.driver import Driver
+from edge_agent.driver_ports import Pace, Ports
 from edge_agent.emulator.person import move_in
 from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
 from edge_agent.enrolment.renewal import Renewal

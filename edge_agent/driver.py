@@ -19,7 +19,6 @@ import math
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import structlog
@@ -28,12 +27,10 @@ from edge_agent import __version__
 from edge_agent.connection import Connection
 from edge_agent.core import events, lifecycle, outbox
 from edge_agent.core.eligibility import (
-    DEFAULT_POLICY,
     Answer,
     Condition,
     ConditionReading,
     EligibilityRun,
-    Policy,
     Readings,
     judge,
     settle,
@@ -50,46 +47,35 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
-from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, MaskWords
+from edge_agent.core.summing import ABORTED
 from edge_agent.core.training import TrainingStopped
+from edge_agent.driver_ports import Pace, Ports
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
 from edge_agent.ports import (
     Arrived,
-    Artifacts,
     Change,
-    Clock,
-    Conditions,
-    ExampleStore,
     Item,
     Job,
-    Journal,
     LinkDown,
     LinkUp,
     Looked,
     Model,
     NewReport,
-    RandomFor,
-    Releases,
     Settlement,
     StandingTold,
     StopAsked,
-    SumMachine,
     SumState,
-    Transport,
-    Trust,
     WipeAsked,
     WorkDone,
-    Worker,
 )
-from edge_agent.session import Desk, Produced, prepare, run_session
-from edge_agent.summing import Enlisted, after, enlist, masked_report, over
+from edge_agent.release_watch import ReleaseWatch
+from edge_agent.session import Produced, prepare, run_session
+from edge_agent.summing import Enlisted, SumPart, enlist
 from edge_agent.uplink import AgentIdentity, Uplink
 from models.task_types import NO_EXAMPLES
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
-from wire.limits import NONE as NO_LIMITS
-from wire.limits import Limits
 from wire.messages import (
     Announcement,
     Assignment,
@@ -115,70 +101,6 @@ SAID_AT = (3, 10, 30)
 seconds after the first, so it is no longer explained by a burst, a restart or a lost packet."""
 
 log = structlog.get_logger()
-
-
-SESSION_LIMIT_S = 585.0
-"""Longest session, unless the report is due earlier: phones' job schedulers end a job after ten minutes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Intervals, limits and policy of the driver.
-
-    Attributes:
-        poll_s: interval between readings of the conditions.
-        hysteresis_s: how long the conditions must hold before the device is eligible.
-        session_limit_s: longest session.
-        policy: how strictly each condition is required.
-    """
-
-    poll_s: float
-    hysteresis_s: float
-    session_limit_s: float = SESSION_LIMIT_S
-    policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The adapters to everything outside the driver.
-
-    Attributes:
-        clock: source of time.
-        jitter: returns random numbers in [0, 1).
-        random_for: makes the random generators of sessions.
-        conditions: reads the device's conditions.
-        transport: connection to the broker.
-        artifacts: store of models.
-        examples: store of the device's examples.
-        journal: store of the state that survives a power cut.
-        worker: runs jobs.
-        desk: what every session works with.
-        trust: decides which orders are obeyed.
-        sums: makes the steps of secure sums.
-        limits: minimum protection that no order may undercut.
-        show_model: receives each new model for the keyboard; None if there is no keyboard.
-        releases: looks for releases of the agent; None where nothing could install one.
-        remember_connection: stores the state of the connection, for ``status``.
-        turned: called at each iteration of the driver's loop, to feed a watchdog.
-    """
-
-    clock: Clock
-    jitter: Callable[[], float]
-    random_for: RandomFor
-    conditions: Conditions
-    transport: Transport
-    artifacts: Artifacts
-    examples: ExampleStore
-    journal: Journal
-    worker: Worker
-    desk: Desk
-    trust: Trust
-    sums: SumMachine
-    limits: Limits = NO_LIMITS
-    show_model: Callable[[Model], None] | None = None
-    releases: Releases | None = None
-    remember_connection: Callable[[str], None] = lambda _state: None
-    turned: Callable[[], None] = lambda: None
 
 
 class Driver:
@@ -207,11 +129,9 @@ class Driver:
         self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
-        self._summing: SumState | None = None
-        self._answers: tuple[bytes, ...] = ()  # the newest ones to the coordinator of a secure sum
-        self._unmasked: Produced | None = None  # trained, while shares of other devices are awaited
+        self._sum = SumPart(ports.sums)
         self._metered = False
-        self._release_job, self._release_free = 0, False
+        self._releases = ReleaseWatch(ports.releases, ports.clock, self._start, ports.worker.stop)
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
@@ -253,9 +173,7 @@ class Driver:
             self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
         elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
             self._state = remembered.lifecycle
-        self._summing = remembered.summing
-        if self._summing is not None and self._summing.phase in BEFORE_REPORT:
-            self._summing = over(self._summing)
+        self._sum.restore(remembered.summing)
         self._log.info(
             "agent_started",
             version=__version__,
@@ -288,7 +206,8 @@ class Driver:
             self._metered = unmetered is not None and unmetered.value is Answer.NO
             self._mask_when_ready()
             self._fetch_for_keyboard(readings)
-            self._look_for_release(readings)
+            working = isinstance(self._state, Preparing | Training | Finishing)
+            self._releases.look_if_due(readings, working=working)
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
@@ -333,7 +252,7 @@ class Driver:
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
-        for answer in self._answers:
+        for answer in self._sum.answers:
             self._uplink.sum_answer(answer)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
@@ -387,7 +306,7 @@ class Driver:
     def _work_done(self, number: int, outcome: object) -> None:
         if number == self._keyboard.job:
             self._fetched_for_keyboard(outcome)
-        elif number == self._release_job:
+        elif number == self._releases.job:
             self._looked_for_release(outcome)
         elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
@@ -424,7 +343,7 @@ class Driver:
                 if outcome.words is None:
                     self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
                 else:
-                    self._unmasked = outcome
+                    self._sum.unmasked = outcome
                     self._mask_when_ready()
             case TrainingStopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
@@ -473,16 +392,15 @@ class Driver:
         before = self._state
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
-        held = self._summing
-        if _gave_up(before, state) and held is not None and held.round == before.assignment.round:
-            summing = over(held)
+        if _gave_up(before, state):
+            summing = self._sum.given_up(before.assignment.round) or summing
         if state != before or dropouts:
             deaths = _deaths_after(event)
             self._ports.journal.commit(Change(state, report, settlement, dropouts, deaths, entry, summing))
             self._retry.stored()
         self._state = state
         if summing is not None:
-            self._summing, self._answers, self._unmasked = summing, (), None
+            self._sum.stored(summing)
         if _face(before) != _face(state):
             name, reason = _face(state)
             self._log.info(name.replace("-", "_"), reason=reason)
@@ -498,9 +416,9 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
-                self._stop_looking()
+                self._releases.stop()
                 ports, payload = self._ports, self._assigned
-                population, last = self._identity.population, self._summing
+                population, last = self._identity.population, self._sum.state
 
                 def work(should_stop: Callable[[], bool]) -> object:
                     model = prepare(
@@ -560,9 +478,7 @@ class Driver:
             )
             self._resent = 0
             settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
-            held = self._summing
-            missed = held is not None and held.round == receipt.round and not settlement.adopt
-            summing = over(held) if held is not None and missed else None
+            summing = None if settlement.adopt else self._sum.given_up(receipt.round)
             self._step(events.ReportSettled(event.at, receipt), settlement=settlement, summing=summing)
             self._outbox = None
             return
@@ -595,19 +511,16 @@ class Driver:
         Raises:
             UnavailableError: the step cannot be made or stored now; the coordinator asks again.
         """
-        held = self._summing
-        if held is None or not held.state or question.session != held.session:
+        step = self._sum.hear(question, payload, metered=self._metered)
+        if step is None:
             return
-        if self._metered and held.phase not in BEFORE_REPORT:
-            return
-        step = self._ports.sums(HearQuestion(held.state, payload))
-        following = after(held, step)
-        if following != held:
+        before, following = self._sum.state, self._sum.after(step)
+        if following != before:
             self._ports.journal.commit(Change(self._state, summing=following))
-            self._summing = following
+            self._sum.state = following
         self._answer(step.sent)
         if step.phase == ABORTED:
-            self._log.warning("secure_sum_aborted", round=held.round, reason=step.reason)
+            self._log.warning("secure_sum_aborted", round=following.round, reason=step.reason)
             if isinstance(self._state, Preparing | Training | Finishing):
                 self._ports.worker.stop(self._session_job)
                 self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
@@ -615,15 +528,13 @@ class Driver:
 
     def _mask_when_ready(self) -> None:
         """Put the masked report into the outbox once the training is over and the shares of others have come."""
-        held, done = self._summing, self._unmasked
-        if held is None or held.phase != READY or done is None or done.words is None:
-            return
-        step = self._ports.sums(MaskWords(held.state, done.words.astype("<u4").tobytes()))
-        self._put_out(masked_report(done.report, step.sent[0]), after(held, step))
+        masked = self._sum.masked()
+        if masked is not None:
+            self._put_out(*masked)
 
     def _answer(self, sent: tuple[bytes, ...]) -> None:
         if sent:
-            self._answers = sent
+            self._sum.answers = sent
         for answer in sent:
             self._uplink.sum_answer(answer)
 
@@ -650,32 +561,8 @@ class Driver:
 
     # --- releases of the agent ---
 
-    def _look_for_release(self, readings: Readings) -> None:
-        """Look for a release if it is time and no session needs the worker; stop a fetch that begins to cost."""
-        watch, now_s = self._ports.releases, self._ports.clock.monotonic_s()
-        if watch is None:
-            return
-        free = all(
-            condition in readings and readings[condition].value is Answer.YES
-            for condition in (Condition.CHARGING, Condition.UNMETERED)
-        )
-        if self._release_job:
-            if self._release_free and not free:
-                self._stop_looking()
-        elif not isinstance(self._state, Preparing | Training | Finishing) and watch.due(now_s, free=free):
-            self._release_free = free
-            self._release_job = self._start(lambda should_stop: watch.look(free, should_stop))
-
-    def _stop_looking(self) -> None:
-        if self._release_job and self._ports.releases is not None:
-            self._ports.worker.stop(self._release_job)
-            self._release_job = 0
-            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=False)
-
     def _looked_for_release(self, outcome: object) -> None:
-        self._release_job = 0
-        if self._ports.releases is not None:
-            self._ports.releases.ended(self._ports.clock.monotonic_s(), whole=True)
+        self._releases.ended()
         if not isinstance(outcome, Looked):
             self._log.warning("no_look_for_releases", error=self._explain(outcome))
             return
@@ -696,7 +583,7 @@ class Driver:
             done.set_exception(error)
             raise
         self._state, self._outbox, self._session_job = lifecycle.STARTING, None, 0
-        self._summing, self._answers = self._ports.journal.load().summing, ()
+        self._sum.stored(self._ports.journal.load().summing)
         self._log.info("everything_deleted")
         done.set_result(None)
 

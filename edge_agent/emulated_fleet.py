@@ -27,7 +27,8 @@ from edge_agent import assembly
 from edge_agent.config import AgentConfig
 from edge_agent.connection import FACT as CONNECTION
 from edge_agent.device import typing_activity
-from edge_agent.driver import Driver, Ports
+from edge_agent.driver import Driver
+from edge_agent.driver_ports import Ports
 from edge_agent.ports import Item, Model, StopAsked
 from edge_agent.session import Desk, Trainer, in_this_process
 from edge_agent.shell.clock import SystemClock

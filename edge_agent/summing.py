@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from edge_agent.core.outbox import Parcel
-from edge_agent.core.summing import ABORTED, JoinSum, SumStep
+from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
 from edge_agent.ports import Model, NewReport, SumMachine, SumState
+from edge_agent.session import Produced
 from wire import frame as frames
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import Population
 from wire.messages import Assignment
+from wire.secure_sum.messages import Down
 from wire.secure_sum.order import terms_of
 
 
@@ -61,9 +63,77 @@ def enlist(
     return Enlisted(model, joined, step.sent)
 
 
-def after(held: SumState, step: SumStep) -> SumState:
-    """The device's state after a step."""
-    return replace(held, phase=step.phase, state=step.state)
+class SumPart:
+    """The last secure sum that the device joined, as the driver holds it.
+
+    Args:
+        machine: makes the steps.
+
+    Attributes:
+        state: the stored state; None before the first sum.
+        answers: the newest messages to the coordinator, sent again at each connection.
+        unmasked: what was trained, while the shares of other devices are awaited.
+    """
+
+    def __init__(self, machine: SumMachine) -> None:
+        self._machine = machine
+        self.state: SumState | None = None
+        self.answers: tuple[bytes, ...] = ()
+        self.unmasked: Produced | None = None
+
+    def restore(self, state: SumState | None) -> None:
+        """Take over the state that the last process stored; a sum without a report ended with it."""
+        self.stored(over(state) if state is not None and state.phase in BEFORE_REPORT else state)
+
+    def stored(self, state: SumState | None) -> None:
+        """Note that a state was stored with a step of the lifecycle."""
+        self.state, self.answers, self.unmasked = state, (), None
+
+    def hear(self, question: Down, payload: bytes, *, metered: bool) -> SumStep | None:
+        """The step that answers the coordinator; None if there is nothing to answer. Then store :meth:`after`.
+
+        Args:
+            question: the coordinator's message.
+            payload: the message as received.
+            metered: whether the network is metered; then nothing is answered after the report.
+
+        Raises:
+            UnavailableError: the step cannot be made now; the coordinator asks again.
+        """
+        held = self.state
+        if held is None or not held.state or question.session != held.session:
+            return None
+        if metered and held.phase not in BEFORE_REPORT:
+            return None
+        return self._machine(HearQuestion(held.state, payload))
+
+    def masked(self) -> tuple[NewReport, SumState] | None:
+        """The masked report and the state after it; None until training is over and the shares of others have come.
+
+        Raises:
+            UnavailableError: the step cannot be made now.
+        """
+        done = self.unmasked
+        if self.state is None or self.state.phase != READY or done is None or done.words is None:
+            return None
+        step = self._machine(MaskWords(self.state.state, done.words.astype("<u4").tobytes()))
+        return _masked_report(done.report, step.sent[0]), self.after(step)
+
+    def after(self, step: SumStep) -> SumState:
+        """The state after a step.
+
+        Raises:
+            LocalProtocolError: the device has joined no sum.
+        """
+        if self.state is None:
+            msg = "a step of a secure sum was made before one was joined"
+            raise LocalProtocolError(msg)
+        return replace(self.state, phase=step.phase, state=step.state)
+
+    def given_up(self, round_number: int) -> SumState | None:
+        """The state to store when the device ends its work for a round; None if it has joined no sum of that round."""
+        held = self.state
+        return over(held) if held is not None and held.round == round_number else None
 
 
 def over(held: SumState) -> SumState:
@@ -71,7 +141,7 @@ def over(held: SumState) -> SumState:
     return replace(held, phase=ABORTED, state=b"")
 
 
-def masked_report(report: NewReport, payload: bytes) -> NewReport:
+def _masked_report(report: NewReport, payload: bytes) -> NewReport:
     """The report with its masked update, in place of none."""
     content = frames.decode(report.frame)
     if not isinstance(content, frames.Report):

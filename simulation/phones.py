@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
-from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.driver import Driver
+from edge_agent.driver_ports import Pace, Ports
 from edge_agent.enrolment.identity import held_identity, tls_context
 from edge_agent.ports import Conditions, Evaluation, Item, Model, TrainStep
 from edge_agent.session import Desk, in_this_process

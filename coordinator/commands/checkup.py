@@ -20,7 +20,8 @@ from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.storage.backup import missing
-from coordinator.storage.database import Database, database_file, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file, database_url
 from coordinator.storage.model_folder import check_model
 from coordinator.storage.release_metadata import ReleaseMetadata
 from coordinator.tls_service import http_pool

@@ -19,7 +19,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.commands.checkup import CheckupFinding
 from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from coordinator.tls_service import client_context, http_pool
 from coordinator.web.words import duration
 from wire import topics

@@ -21,7 +21,8 @@ from coordinator.config_file import load_config
 from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, database_file, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file, database_url
 from wire.errors import ConfigError
 
 

@@ -21,7 +21,7 @@ from coordinator.config_file import ENVIRONMENT_PREFIX
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.storage import backup as backups
-from coordinator.storage.database import database_url
+from coordinator.storage.engine import database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.release_metadata import FOLDER as RELEASES
 from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key

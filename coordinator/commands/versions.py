@@ -27,7 +27,8 @@ from coordinator.engine.worker import Stores, do_once
 from coordinator.ports import VersionRecord
 from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.baselines import KeptBaselines, compared
-from coordinator.storage.database import DatabaseView, database_url
+from coordinator.storage.database import DatabaseView
+from coordinator.storage.engine import database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
 from coordinator.storage.signing_key import change_key, load_signer, read_key

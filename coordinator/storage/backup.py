@@ -28,7 +28,8 @@ from coordinator.ports import VersionRecord
 from coordinator.rounds.round import AbandonCause, Phase, Round
 from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.blobs import FileBlobs, unavailable
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.storage.release_metadata import FOLDER as RELEASES
 from coordinator.storage.release_metadata import ONLINE_KEY, copy_offline
 from coordinator.storage.schema import copy_sqlite

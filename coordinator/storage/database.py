@@ -14,15 +14,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from msgspec import structs
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from coordinator.config import CoordinatorConfig
 from coordinator.engine import effects as effect_json
 from coordinator.engine.effects import PendingEffect
 from coordinator.ports import StoredChunk, StoredReport, StoredSum
@@ -31,6 +29,8 @@ from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.storage import schema
 from coordinator.storage.baselines import KeptBaselines
+from coordinator.storage.engine import IN_MEMORY, close_to_others, open_engine
+from coordinator.storage.fencing import Fence
 from coordinator.storage.reading import Reading, lease_from, summary_row
 from coordinator.storage.tables import (
     METADATA,
@@ -58,69 +58,19 @@ from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
 from coordinator.versions.releases import Releases
-from host.files import private_file
-from wire.errors import ConfigError, NightjarError, UnavailableError
+from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
-BUSY_TIMEOUT_S = 10
-"""How long a connection waits for another's write lock; our writes take milliseconds."""
 STATES_TOLD_APART = 50
 """Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER, RELEASES = "order-number", "releases"
 """Names in the table ``facts``."""
-NOTICED_S = 6
-"""A dead connection to PostgreSQL is noticed after this time; TCP alone takes a quarter of an hour."""
-IN_MEMORY = "sqlite://"
-"""URL of a database that exists only in memory: for tests and simulations."""
 
 _Fact = TypeVar("_Fact")
-_CHECKED = "term checked"
-_END_WRITERS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'leadership'::regclass "
-    "AND mode = 'RowShareLock' AND pid <> pg_backend_pid()"
-)
 _ROUND = msgspec.json.Decoder(Round)
 _SUM = msgspec.msgpack.Decoder(StoredSum)
 _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
-
-
-def database_file(data_dir: Path) -> Path:
-    """Path of a coordinator's SQLite database."""
-    return data_dir / "coordinator.sqlite"
-
-
-def database_url(config: CoordinatorConfig) -> str:
-    """SQLAlchemy URL of a coordinator's database.
-
-    Raises:
-        ConfigError: ``database_url`` is not a PostgreSQL URL.
-    """
-    if not config.database_url:
-        return f"sqlite:///{database_file(config.data_dir)}"
-    try:
-        url = sa.make_url(config.database_url)
-    except ArgumentError as error:
-        msg = "database_url: expected a URL such as postgresql://user:password@host/name, got something else"
-        raise ConfigError(msg) from error
-    if url.get_backend_name() != "postgresql":
-        msg = f"database_url: expected a postgresql:// URL, got one of {url.get_backend_name()}"
-        raise ConfigError(msg)
-    timeouts = {
-        "connect_timeout": str(NOTICED_S),
-        "keepalives_idle": str(NOTICED_S),
-        "keepalives_interval": "1",
-        "tcp_user_timeout": str(1000 * NOTICED_S),
-    }
-    url = url.set(drivername="postgresql+psycopg", query={**timeouts, **url.query})
-    return url.render_as_string(hide_password=False)
-
-
-class LeadLostError(NightjarError):
-    """Another coordinator leads now, so this process may write nothing more."""
-
-    code = "lead-lost"
-    exit_status = 3
 
 
 class Database:
@@ -146,13 +96,8 @@ class Database:
         migrate: bool = True,
         term: int | None = None,
     ) -> None:
-        self._engine = _engine(url)
-        self._term = term
-        if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _configure_sqlite)
-        else:
-            sa.event.listen(self._engine, "begin", lambda connection: connection.info.pop(_CHECKED, None))
-            sa.event.listen(self._engine, "before_cursor_execute", self._check_term)
+        self._engine = open_engine(url)
+        self._fence = Fence(self._engine, term)
         if after_statement is not None:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
         with self._translated():
@@ -161,7 +106,7 @@ class Database:
                     METADATA.create_all(self._engine)
                 else:
                     if migrate:
-                        _close_to_others(self._engine.url)
+                        close_to_others(self._engine.url)
                     (schema.upgrade if migrate else schema.check)(self._engine)
                 with self._engine.begin() as connection:
                     self._effect_numbers = _numbers_after(connection)
@@ -170,33 +115,16 @@ class Database:
                 raise
 
     def lead(self, host: str, key: str, known: Collection[str]) -> int:
-        """Begin a term as the leader, which ends the former leader's: from now on it can write nothing.
-
-        Args:
-            host: name of this host, for people.
-            key: public half of the key with which this host signs orders.
-            known: keys that devices exchange for ``key``.
-
-        Returns:
-            The number of the term.
+        """Begin a term as the leader; returns its number. See :meth:`coordinator.storage.fencing.Fence.begin_term`.
 
         Raises:
             ConfigError: devices do not know the key of this host.
             UnavailableError: the database cannot be written now.
         """
         with self._translated(), self._engine.begin() as connection:
-            # A former leader that froze within a transaction would hold its lock on the row for ever.
-            connection.exec_driver_sql(_END_WRITERS)
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {1000 * BUSY_TIMEOUT_S}")
-            connection.exec_driver_sql("LOCK TABLE leadership IN EXCLUSIVE MODE")
-            former = connection.execute(sa.select(leadership)).first()
-            if former is not None:
-                check_key(former.host, former.signing_key, host, key, known)
-            term = 1 if former is None else former.term + 1
-            connection.execute(sa.delete(leadership))
-            connection.execute(sa.insert(leadership).values(term=term, host=host, signing_key=key))
+            term = self._fence.begin_term(connection, host, key, known)
             self._effect_numbers = _numbers_after(connection)
-        self._term = term
+        self._fence.term = term
         return term
 
     def leader(self) -> tuple[str, str] | None:
@@ -208,23 +136,6 @@ class Database:
         with self.connection() as connection:
             found = connection.execute(sa.select(leadership.c.host, leadership.c.signing_key)).first()
             return None if found is None else (found.host, found.signing_key)
-
-    def _check_term(
-        self, connection: sa.Connection, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool
-    ) -> None:
-        """Check before the first write of a transaction that the term has not ended; it cannot end before the commit.
-
-        Raises:
-            LeadLostError: another process leads.
-        """
-        writes = context is not None and (context.isinsert or context.isupdate or context.isdelete)
-        if self._term is None or not writes or _CHECKED in connection.info:
-            return
-        cursor.execute("SELECT term FROM leadership FOR SHARE")
-        if cursor.fetchone() != (self._term,):
-            msg = f"another coordinator leads: our term {self._term} is over"
-            raise LeadLostError(msg)
-        connection.info[_CHECKED] = True
 
     @property
     def shared(self) -> bool:
@@ -267,20 +178,6 @@ class Database:
             where, reason = self._engine.url.render_as_string(), str(error.orig)
             msg = f"the database {where} does not work: {reason}; {_remedy(reason)}"
             raise UnavailableError(msg) from error
-
-
-def check_key(leader: str, leaders_key: str, host: str, key: str, known: Collection[str]) -> None:
-    """Check that a host has the signing key of the leader, or its successor.
-
-    Raises:
-        ConfigError: it has another key.
-    """
-    if host != leader and leaders_key not in {key, *known}:
-        msg = (
-            f"data_dir: the signing key here is {key[:12]}, devices obey {leaders_key[:12]} of {leader}: copy "
-            "signing.pem and keys.json from there"
-        )
-        raise ConfigError(msg)
 
 
 def _numbers_after(connection: sa.Connection) -> Iterator[int]:
@@ -642,29 +539,3 @@ def _round_row(state: Round) -> dict[str, Any]:
         "base_version": state.base_version,
         "state": msgspec.json.encode(state),
     }
-
-
-def _engine(url: str) -> sa.Engine:
-    if url == IN_MEMORY:  # all threads share one connection: a second one would see an empty database
-        return sa.create_engine(url, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
-    return sa.create_engine(url)
-
-
-def _close_to_others(url: sa.URL) -> None:
-    """Create the file before SQLite would create it readable by others; its -wal and -shm inherit the mode."""
-    if url.get_backend_name() == "sqlite" and url.database:
-        try:
-            private_file(Path(url.database))
-        except OSError as error:
-            msg = f"the database {url.database} cannot be made or closed to others: {error.strerror or error}"
-            raise UnavailableError(msg) from error
-
-
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")  # web pages that read do not block the driver
-    cursor.execute("PRAGMA synchronous = FULL")  # a receipt is a promise that must survive a power cut
-    cursor.execute("PRAGMA secure_delete = ON")  # deleted report data is overwritten
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute(f"PRAGMA busy_timeout = {1000 * BUSY_TIMEOUT_S}")
-    cursor.close()

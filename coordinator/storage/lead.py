@@ -5,7 +5,7 @@ and it ends a session that is silent for :data:`RELEASE_S`: because its process 
 between them was cut. A process that cannot show for :data:`LOST_S` that it still holds the lock must end; that is
 sooner, so normally only one process works. For safety the lock is not enough, because a frozen process cannot know
 that it was frozen: each writing transaction of the leader also checks the number of its term
-(:meth:`coordinator.storage.database.Database.lead`).
+(:mod:`coordinator.storage.fencing`).
 
 Source: PostgreSQL documentation, 13.3.5 (advisory locks) and ``idle_session_timeout``; M. Kleppmann, "How to do
 distributed locking", 2016 (fencing tokens).

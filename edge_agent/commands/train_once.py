@@ -17,7 +17,7 @@ from edge_agent.commands.conditions import looks
 from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import AgentConfig
 from edge_agent.core.training import TrainingStopped
-from edge_agent.driver import SESSION_LIMIT_S
+from edge_agent.driver_ports import SESSION_LIMIT_S
 from edge_agent.session import Desk, Produced, run_session
 from edge_agent.shell.examples import DeviceExamples
 from wire.errors import ConfigError

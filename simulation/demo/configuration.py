@@ -97,11 +97,11 @@ def free_ports(page: int) -> DemoPorts:
 
 
 def _is_the_only_demo() -> bool:
-    """Whether this process holds the demos' lock: two demos that start together would both find the usual ports free."""
+    """Whether this process holds the demos' lock: of two that start together, both find the usual ports free."""
     if _LOCK.getsockname()[1] == 0:
         with contextlib.suppress(OSError):
             _LOCK.bind((LOOPBACK, LOCK_PORT))
-    return _LOCK.getsockname()[1] == LOCK_PORT
+    return bool(_LOCK.getsockname()[1] == LOCK_PORT)
 
 
 def _is_free(port: int) -> bool:

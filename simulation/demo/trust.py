@@ -17,7 +17,8 @@ from coordinator.engine.clock import WallClock
 from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, new_claim
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import refresh, signer_of
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from coordinator.storage.signing_key import load_signer
 from edge_agent.enrolment.identity import EnrolledIdentity, keep
 from edge_agent.enrolment.keys import next_key

@@ -22,7 +22,8 @@ from edge_agent.core import lifecycle
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
 from edge_agent.core.training import TrainingStopped
-from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.driver import Driver
+from edge_agent.driver_ports import Pace, Ports
 from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
 from edge_agent.session import Desk, Produced, SessionTask, in_this_process
 from edge_agent.shell.http import Patience

@@ -19,7 +19,8 @@ from coordinator.ports import Signer, VersionRecord
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import Phase
 from coordinator.storage import tables
-from coordinator.storage.database import IN_MEMORY, Database, DatabaseView
+from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.engine import IN_MEMORY
 from coordinator.storage.private import PrivateTables
 from coordinator.tasks.settings import CodecConfig
 from coordinator.versions.rollout import TrialPolicy

@@ -8,7 +8,8 @@ import pytest
 from edge_agent.commands.conditions import look_once
 from edge_agent.config import AgentConfig, ConditionSettings
 from edge_agent.device import assembled_device, typing_activity
-from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.driver import Driver
+from edge_agent.driver_ports import Pace, Ports
 from edge_agent.session import Desk, in_this_process
 from edge_agent.uplink import AgentIdentity
 from simulation.rounds.ports import SimulatedSums

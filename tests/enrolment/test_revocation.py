@@ -11,7 +11,8 @@ import urllib3
 
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.claims import KeyState
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from coordinator.storage.tables import credentials
 from coordinator.tls_service import http_pool
 from tests.brokers import KINDS

@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.config_file import load_config
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from models.manifest import Manifest
 from simulation.phones import PhoneSetting
 from tests.coordinator.model_folder import INITIAL, LAYOUT

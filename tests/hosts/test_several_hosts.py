@@ -10,7 +10,8 @@ import pytest
 
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database, LeadLostError
+from coordinator.storage.database import Database
+from coordinator.storage.fencing import LeadLostError
 from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.operations import TokenRecord
 from coordinator.web.access import fingerprint

@@ -18,7 +18,8 @@ from coordinator.rounds.rules import RoundRules
 from coordinator.rounds.seats import Seat, SeatState
 from coordinator.storage.backup import ARTIFACTS
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.storage.model_folder import import_model
 from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.record import TaskRecord

@@ -4,7 +4,8 @@ import json
 import pytest
 
 from coordinator.engine.inbox import Operated
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.operations import PromoteVersion, RollBack
 from coordinator.web.access import Role, fingerprint

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from coordinator.enrolment.claims import Claim
 from coordinator.enrolment.register import Register
 from coordinator.rounds.seats import SeatState
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from models.manifest import Manifest
 from wire.errors import ConfigError
 from wire.messages import DropoutCause
@@ -151,7 +152,7 @@ def test_without_a_database_the_commands_say_what_to_do(run, site, tmp_path):
 def test_looking_on_never_changes_tables_of_another_version(run, site):
     import sqlite3
 
-    from coordinator.storage.database import database_file
+    from coordinator.storage.engine import database_file
 
     with sqlite3.connect(database_file(site.data)) as connection:
         connection.execute("DELETE FROM alembic_version")

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.tasks.operations import ChangeRelease, ReleaseAction
 from tests.coordinator.commands.site import web_half
 from tests.releases.world import Owner

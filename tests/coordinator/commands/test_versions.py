@@ -10,7 +10,8 @@ from safetensors.numpy import load_file
 
 from coordinator.learning.device_metrics import merged, tally
 from coordinator.ports import Lineage
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.versions.rollout import Rollout, Stage
 from tests.coordinator.model_folder import INITIAL, LAYOUT
 from wire.errors import ConfigError

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from coordinator.engine.inbox import Operated, Ticked
 from coordinator.engine.release_service import JUDGED_EVERY_S
 from coordinator.rounds.lease import Lease
-from coordinator.storage.database import IN_MEMORY, Database
+from coordinator.storage.database import Database
+from coordinator.storage.engine import IN_MEMORY
 from coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
 from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find
 from coordinator.versions.rollout import Rollout, Stage

@@ -13,7 +13,8 @@ from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database, database_file
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.storage.lock import only_one
 from coordinator.storage.private import PrivateTables
 from coordinator.storage.signing_key import KEY_FILE, load_signer

@@ -4,7 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from coordinator.storage.artifacts import DatabaseBlobs, SharedBlobs
-from coordinator.storage.database import Database, LeadLostError
+from coordinator.storage.database import Database
+from coordinator.storage.fencing import LeadLostError
 from coordinator.storage.lead import LOST_S, RELEASE_S, TURN_S, Lead
 from coordinator.storage.tables import counters, effects
 from wire.errors import ConfigError, IntegrityError, UnavailableError

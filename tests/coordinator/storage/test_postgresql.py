@@ -5,7 +5,8 @@ from alembic.migration import MigrationContext
 
 from coordinator.config import CoordinatorConfig
 from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database, database_url
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_url
 from coordinator.storage.tables import METADATA
 from tests.coordinator.engine.test_driver import report
 from tests.coordinator.fakes import World, task_config

@@ -18,7 +18,8 @@ from coordinator.rounds.pace_steering import Rhythm, check_in_counted
 from coordinator.rounds.round import Phase, Round, open_round
 from coordinator.rounds.rules import RoundRules
 from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.database import IN_MEMORY, Database
+from coordinator.storage.database import Database
+from coordinator.storage.engine import IN_MEMORY
 from coordinator.storage.private import PrivateTables
 from coordinator.tasks import task
 from coordinator.tasks.operations import AuditEntry

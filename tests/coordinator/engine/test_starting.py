@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.effects import EvaluateVersion
-from coordinator.service import _import_once
+from coordinator.engine.starting import import_once
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.versions.rollout import Stage
@@ -21,7 +21,7 @@ def start(tmp_path):
 
     def once(**task):
         config = CoordinatorConfig(task=task_config(tmp_path / "model", **task))
-        _import_once(config, database, artifacts, 5.0)
+        import_once(config, database, artifacts, 5.0)
         with database.transaction() as tx:
             left = tx.begin_effects()
             tx.remove_effects([number for number, *_ in left])

@@ -1,0 +1,98 @@
+"""What a leader puts in order before its driver starts."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import structlog
+
+from coordinator.config import CoordinatorConfig
+from coordinator.engine.aggregation import with_bases
+from coordinator.engine.effects import EvaluateVersion
+from coordinator.ports import VersionRecord
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.model_folder import import_model
+from coordinator.versions.rollout import Rollout, Stage
+from models.manifest import Manifest
+from models.task_types import task_type
+
+_log = structlog.get_logger("coordinator")
+
+
+def prepare(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
+    """Import the first model, check the held-out text, and delete what a killed process left.
+
+    Args:
+        config: the whole configuration.
+        database: the database; this process leads.
+        artifacts: the store of artifacts.
+        now_s: seconds since 1970.
+
+    Raises:
+        ConfigError: the model or the evaluation text cannot be used.
+        UnavailableError: the disk or the database does not work.
+    """
+    import_once(config, database, artifacts, now_s)
+    _check_held_out(config, database, artifacts)
+    _sweep(database)
+
+
+def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
+    """Import the model if the task has none, and queue the measurement of current versions on a changed text."""
+    with database.transaction() as tx:
+        task = config.task
+        current = tx.current_version(task.name)
+        if current is not None:
+            manifest = Manifest.decode(artifacts.get(current.manifest))
+            stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
+            tx.save_version(msgspec.structs.replace(current, manifest=stored))
+            _measure_again(config, tx)
+            return
+        number = 0 if tx.current_version() is None else tx.last_version_number() + 1
+        manifest = msgspec.structs.replace(import_model(task.model, artifacts), version=number)
+        stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
+        tx.add_version(
+            VersionRecord(
+                version=number,
+                task=task.name,
+                manifest=stored,
+                created_s=now_s,
+                rollout=Rollout(stage=Stage.CURRENT, reason="imported", since_s=now_s),
+            )
+        )
+        _measure_again(config, tx)
+    _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
+
+
+def _check_held_out(config: CoordinatorConfig, database: Database, artifacts: FileBlobs) -> None:
+    """Read the evaluation text once: the worker reads it much later, and its faults are to be known now."""
+    with database.transaction() as tx:
+        current = tx.current_version(config.task.name)
+    if current is not None and config.task.evaluation_text is not None:
+        manifest = Manifest.decode(artifacts.get(current.manifest))
+        task_type(manifest.task_type).check_held_out(config.task.evaluation_text)
+
+
+def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
+    """Measure current versions again if the text changed: the gate compares versions on the same text."""
+    text = config.task.evaluation_text
+    if text is None:
+        return
+    sha256 = hashlib.sha256(text.read_bytes()).hexdigest()
+    if sha256 == tx.held_out_text():
+        return
+    tx.save_held_out_text(sha256)
+    for task in {config.task.name, *(record.name for record in tx.tasks())}:
+        current = tx.current_version(task)
+        if current is not None:
+            tx.add_effect(EvaluateVersion(current.version))
+
+
+def _sweep(database: Database) -> None:
+    """Delete optimizer states whose versions were never stored because the process was killed in between."""
+    with database.transaction() as tx:
+        removed = tx.sweep_states()
+    if removed:
+        _log.info("states_deleted", states=removed)
