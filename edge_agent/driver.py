@@ -73,6 +73,7 @@ from edge_agent.release_watch import ReleaseWatch
 from edge_agent.session import Produced, prepare, run_session
 from edge_agent.summing import Enlisted, SumPart, enlist
 from edge_agent.uplink import AgentIdentity, Uplink
+from models.task_types import NO_EXAMPLES
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.messages import (
@@ -590,7 +591,9 @@ class Driver:
 
     def _read(self) -> Readings:
         source = "example store"
-        if self._ports.examples.count():
+        problems = {each.partition(":")[2] for each in self._ports.examples.task_types()} - {"", NO_EXAMPLES}
+        # Who has only examples that cannot be used checks in, too: so the coordinator counts why.
+        if self._ports.examples.count() or problems:
             own = ConditionReading(Answer.YES, source, "has examples")
         else:
             own = ConditionReading(Answer.NO, source, "no examples yet")
