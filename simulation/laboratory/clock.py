@@ -72,7 +72,9 @@ def seconds_of_work(time: TimeSettings, people: int, seed: int) -> Wide:
     return time.transfer_s + time.training_s * factors
 
 
-def first_to_report(cohort: Sequence[int], seconds: Wide, size: int, number: int) -> PlannedVersion:
+def first_to_report(
+    cohort: Sequence[int], seconds: Wide, size: int, number: int, selection_s: float = 0.0
+) -> PlannedVersion:
     """A synchronous round: it ends when enough devices have reported; the others find out when they report, too late.
 
     >>> planned = first_to_report([0, 1, 2], np.array([3600.0, 90.0, 1800.0]), size=2, number=1)
@@ -84,13 +86,14 @@ def first_to_report(cohort: Sequence[int], seconds: Wide, size: int, number: int
         seconds: (people,) of each person's work.
         size: number of reports that count.
         number: of the round.
+        selection_s: time until the cohort has checked in; its devices do not work meanwhile.
     """
     order = sorted(cohort, key=lambda person: (seconds[person], person))
     counted, late = order[:size], order[size:]
     wasted_s = float(seconds[late].sum())
     return PlannedVersion(
         tuple(Work(person, number - 1) for person in sorted(counted)),
-        float(seconds[counted].max()) / 3600,
+        (selection_s + float(seconds[counted].max())) / 3600,
         float(seconds[counted].sum()) + wasted_s,
         wasted_s,
     )

@@ -54,7 +54,7 @@ def plan_of(experiment: Experiment, people: int, seed: int) -> Plan:
         availability = GeneratedAvailability(seed)
     elif settings.availability:
         availability = TracedAvailability(Path(settings.availability), people, seeded(seed, "availability"))
-    return _Rounds(settings, seed, people, availability, seconds)
+    return _Rounds(settings, seed, people, availability, seconds, experiment.time.selection_s)
 
 
 def device_of(person: int) -> DeviceId:
@@ -81,12 +81,13 @@ class _Rounds:
     people: int
     availability: Availability | None
     seconds: Wide | None
+    selection_s: float
 
     def version(self, number: int, losses: Wide) -> PlannedVersion:
         cohort = self.cohort(number, losses)
         if self.seconds is None:
             return PlannedVersion(tuple(Work(person, number - 1) for person in cohort))
-        return first_to_report(cohort, self.seconds, self.settings.size, number)
+        return first_to_report(cohort, self.seconds, self.settings.size, number, self.selection_s)
 
     def cohort(self, number: int, losses: Wide) -> list[int]:
         """The people who take part in a round, in ascending order.

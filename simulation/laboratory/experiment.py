@@ -97,6 +97,8 @@ class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
         spread: standard deviation of the logarithm of the training time, over people.
         slow_share: share of the people whose devices are slow beside that.
         slow_factor: how many times longer these train.
+        selection_s: of a synchronous round, time until its devices have checked in, as in the simulation of rounds; in
+            buffered rounds devices come while others work.
     """
 
     training_s: Annotated[float, Meta(ge=0, le=86400)] = 0.0
@@ -104,6 +106,7 @@ class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     spread: Annotated[float, Meta(ge=0, le=3)] = 0.5
     slow_share: Share = 0.0
     slow_factor: Annotated[float, Meta(ge=1, le=1000)] = 10.0
+    selection_s: Annotated[float, Meta(ge=0, le=86400)] = 0.0
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):

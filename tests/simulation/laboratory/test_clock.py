@@ -84,3 +84,11 @@ def test_a_round_without_enough_people_waits_for_all_of_them():
     round_ = first_to_report([3, 1], np.array([0.0, 10.0, 0.0, 30.0]), size=5, number=7)
     assert [(each.person, each.base) for each in round_.work] == [(1, 6), (3, 6)]
     assert (round_.hours, round_.device_seconds, round_.wasted_seconds) == (30 / 3600, 40.0, 0.0)
+
+
+def test_a_round_begins_with_its_selection():
+    seconds = np.array([10.0, 30.0])
+    at_once = first_to_report([0, 1], seconds, size=2, number=1)
+    chosen = first_to_report([0, 1], seconds, size=2, number=1, selection_s=3600.0)
+    assert chosen.hours == at_once.hours + 1
+    assert chosen.device_seconds == at_once.device_seconds
