@@ -21,7 +21,7 @@ class Privacy(enum.Enum):
     SECURE_SUM = "secure-sum"
     """The coordinator learns only the sum of the reports (docs/adr/0038)."""
     SECURE_DP = "secure-dp"
-    """Both: devices add the noise, so that the coordinator learns only a noised sum (docs/adr/0050)."""
+    """Both: devices add the noise, so that the coordinator learns only a noised sum (docs/adr/0049)."""
 
     @property
     def noised(self) -> bool:
