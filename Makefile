@@ -22,7 +22,7 @@ test: setup ## every test that this machine can run in ten minutes, side by side
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-long: setup ## the tests that take long, and the fast ones on Debian trixie
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "long and not twin" $(ARGS)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 3 -m "long and not twin" $(ARGS)
 	@scripts/trixie_tests.sh
 
 test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, bad releases

@@ -35,12 +35,15 @@ from wire.frame import Report, decode
 from wire.messages import CodecChoice
 from wire.parameters import weights_from_bytes
 
-pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
+pytestmark = [
+    *(pytest.mark.long, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow),
+    pytest.mark.timeout(900),  # four rounds of six phones, some killed, beside whatever else runs
+]
 
 ROUNDS = 4
 
 
-def wait_for(url, condition, limit_s=300):
+def wait_for(url, condition, limit_s=400):
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         state = read_state(url)
