@@ -291,14 +291,29 @@ def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
     """How the sums of a task are noised, with a secret key in hex; None if they are not."""
     if not task.privacy.noised:
         return None
-    dp, summed, separation = task.dp, task.privacy.summed, task.minimum_separation
+    if task.privacy.summed:
+        return noise_for(task.dp, task.rounds, task.minimum_separation, task.minimum, "", summed=True)
+    return noise_for(task.dp, task.rounds, task.minimum_separation, task.goal, key, summed=False)
+
+
+def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str, *, summed: bool) -> NoiseTerms:
+    """The noise with which all the rounds together stay within the epsilon of ``dp``.
+
+    Args:
+        dp: epsilon, delta and clip norm.
+        rounds: committed rounds.
+        separation: a device is at most once in so many rounds in a row.
+        devices: reports of a round; the fewest, where devices add the noise.
+        key: the secret of the noise, in hex; empty where devices add it.
+        summed: whether devices add the noise inside a secure sum.
+    """
     return NoiseTerms(
         clip_norm=dp.clip_norm,
-        devices=task.minimum if summed else task.goal,
-        multiplier=(calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, task.rounds, separation),
+        devices=devices,
+        multiplier=(calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, rounds, separation),
         separation=separation,
-        key="" if summed else key,
-        honest=honest_devices(task.minimum, threshold_for(task.minimum)) if summed else 0,
+        key=key,
+        honest=honest_devices(devices, threshold_for(devices)) if summed else 0,
     )
 
 

@@ -24,14 +24,13 @@ from coordinator.learning.fedavg import (
     ClientUpdate,
     federated_average,
 )
-from coordinator.learning.privacy.accounting import calibrated
-from coordinator.learning.privacy.distributed import calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.staleness import Staleness, parse_staleness
 from coordinator.learning.strategies import last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
+from coordinator.tasks.settings import noise_for
 from edge_agent.ports import Program
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
@@ -60,7 +59,7 @@ from wire.secure_sum.masks import packed_bytes
 from wire.secure_sum.messages import MaskedUpdate, encode
 from wire.secure_sum.order import SumOrder, contribution, terms_of
 from wire.secure_sum.primitives import SIGNATURE_BYTES
-from wire.secure_sum.terms import Terms, honest_devices, threshold_for
+from wire.secure_sum.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -306,20 +305,12 @@ def _aggregate(prepared: Prepared, number: int) -> Aggregate:
 
 
 def _noise(prepared: Prepared) -> NoiseTerms:
-    experiment = prepared.experiment
-    size, separation = experiment.cohort.size, experiment.minimum_separation
-    dp, summed = experiment.dp, experiment.privacy.summed
-    multiplier = (calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, experiment.rounds, separation)
-    if experiment.people:
-        multiplier *= size * separation / experiment.people
-    return NoiseTerms(
-        clip_norm=dp.clip_norm,
-        devices=size,
-        multiplier=multiplier,
-        separation=separation,
-        key=f"{prepared.seed:016x}",
-        honest=honest_devices(size, threshold_for(size)) if summed else 0,
-    )
+    experiment, size = prepared.experiment, prepared.experiment.cohort.size
+    separation, key = experiment.minimum_separation, f"{prepared.seed:016x}"
+    terms = noise_for(experiment.dp, experiment.rounds, separation, size, key, summed=experiment.privacy.summed)
+    if not experiment.people:
+        return terms
+    return msgspec.structs.replace(terms, multiplier=terms.multiplier * (size * separation / experiment.people))
 
 
 def start_weights(prepared: Prepared, device: Program) -> Vector:
