@@ -26,6 +26,7 @@ from coordinator.storage.view import DatabaseView
 from coordinator.tasks.settings import CodecConfig
 from coordinator.versions.rollout import TrialPolicy
 from models.manifest import Manifest
+from tests.coordinator.model_folder import write_model
 from wire import messages, topics
 from wire.errors import IntegrityError
 from wire.identifiers import DeviceId, Population
@@ -365,3 +366,22 @@ class World:
 
     def _acknowledge(self) -> None:
         self.acknowledged += 1
+
+
+@contextlib.contextmanager
+def worlds(folder: Path, *, in_memory: bool) -> Iterator[Callable[..., World]]:
+    """Makes worlds around a small model, each with a database in memory or with one on disk that a start opens anew."""
+    manifest, opened, made = write_model(folder), list[Database](), 0
+
+    def open_database() -> Database:
+        opened.append(Database(f"sqlite:///{folder / f'{made}.sqlite'}"))
+        return opened[-1]
+
+    def make(**task) -> World:
+        nonlocal made
+        made += 1
+        return World(manifest, folder, None if in_memory else open_database, **task)
+
+    yield make
+    for database in opened:
+        database.close()

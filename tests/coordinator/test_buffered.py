@@ -13,14 +13,13 @@ from coordinator.engine.jobs import JobFailed
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.round import TERMINAL, Phase
 from coordinator.rounds.seats import SeatState
-from coordinator.storage.database import Database
 from coordinator.tasks.operations import PauseTask, ResumeTask, StopTask
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.settings import Mode, TaskSettings, task_faults
 from coordinator.versions.rollout import TrialPolicy
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
-from tests.coordinator.fakes import World
+from tests.coordinator.fakes import World, worlds
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire import frame
 from wire.frame import LocalEvaluation
@@ -36,23 +35,8 @@ STEPS = dict(zip(DEVICES, (0.01, 0.01, 0.01, 0.01), strict=True))
 
 @pytest.fixture(params=["memory", "database"])
 def make_world(request, tmp_path):
-    manifest = write_model(tmp_path)
-    opened = []
-
-    def open_database() -> Database:
-        opened.append(Database(f"sqlite:///{tmp_path / f'{len(worlds)}.sqlite'}"))
-        return opened[-1]
-
-    worlds = []
-
-    def make(**task) -> World:
-        worlds.append(None)
-        wanted = {"mode": Mode.BUFFERED, "concurrency": 3, "max_staleness": 2} | task
-        return World(manifest, tmp_path, open_database if request.param == "database" else None, **wanted)
-
-    yield make
-    for database in opened:
-        database.close()
+    with worlds(tmp_path, in_memory=request.param == "memory") as make:
+        yield lambda **task: make(**{"mode": Mode.BUFFERED, "concurrency": 3, "max_staleness": 2} | task)
 
 
 def report_of(world: World, device: str, assignment: Assignment | None = None) -> bytes:

@@ -6,11 +6,10 @@ import pytest
 from coordinator.rounds.lease import Presence
 from coordinator.rounds.round import Phase
 from coordinator.rounds.seats import SeatState
-from coordinator.storage.database import Database
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
-from tests.coordinator.fakes import World
-from tests.coordinator.model_folder import LAYOUT, write_model
+from tests.coordinator.fakes import World, worlds
+from tests.coordinator.model_folder import LAYOUT
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
@@ -22,22 +21,8 @@ A, B, C = (DeviceId(name) for name in "abc")
 
 @pytest.fixture(params=["memory", "database"])
 def make_world(request, tmp_path):
-    manifest = write_model(tmp_path)
-    opened = []
-
-    def open_database() -> Database:
-        opened.append(Database(f"sqlite:///{tmp_path / f'{len(worlds)}.sqlite'}"))
-        return opened[-1]
-
-    worlds = []
-
-    def make(**task) -> World:
-        worlds.append(None)
-        return World(manifest, tmp_path, open_database if request.param == "database" else None, **task)
-
-    yield make
-    for database in opened:
-        database.close()
+    with worlds(tmp_path, in_memory=request.param == "memory") as make:
+        yield make
 
 
 def round_of(world: World, number: int = 1):
