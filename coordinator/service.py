@@ -11,7 +11,7 @@ import structlog
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
-from coordinator.engine.loop import Engine, Loop
+from coordinator.engine.loop import Loop, RunningDriver
 from coordinator.engine.starting import prepare
 from coordinator.engine.worker import Stores, WorkerProcess
 from coordinator.mqtt.broker import check_port_free, choose
@@ -84,7 +84,7 @@ def serve(config: CoordinatorConfig) -> None:
             stack.callback(secured.close)
         service_manager = ServiceManager(os.environ)
         leading = stack.enter_context(ExitStack())  # ends after the web server, whose requests the driver answers
-        engine = Engine()
+        running = RunningDriver()
         ports = WebPorts(
             config=config,
             repository=database,
@@ -92,14 +92,14 @@ def serve(config: CoordinatorConfig) -> None:
             clock=clock,
             broker=choose(config.broker.kind),
             troubles=lambda: (
-                ([] if standing.leader else engine.troubles())
+                ([] if standing.leader else running.troubles())
                 + standing.troubles()
                 + (secured.troubles if secured else [])
             ),
             tokens=TokenTable(database),
-            post=engine.post,
+            post=running.post,
             leader=lambda: standing.leader,
-            not_enforced=lambda: engine.driver.not_enforced if engine.driver else [],
+            not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             office=secured.office if secured else None,
         )
         app = create_app(ports)
@@ -137,10 +137,10 @@ def serve(config: CoordinatorConfig) -> None:
             database_url=url,
             term=term,
         )
-        worker = WorkerProcess(stores, config.data_dir / "worker.log", engine.post)
+        worker = WorkerProcess(stores, config.data_dir / "worker.log", running.post)
         leading.callback(worker.close)
         transport = MqttTransport(
-            reached, Population(config.population), config.shards, engine.post, secured.context if secured else None
+            reached, Population(config.population), config.shards, running.post, secured.context if secured else None
         )
         leading.callback(transport.close)
         generator = np.random.default_rng()  # jitter of retry times need not be reproducible
@@ -158,7 +158,7 @@ def serve(config: CoordinatorConfig) -> None:
         )
         loop = Loop(driver, standing.check)
         leading.callback(loop.stop)
-        engine.start(driver, loop, lambda: transport.trouble)
+        running.start(driver, loop, lambda: transport.trouble)
         if leads_at_once:
             serve_pages()  # whatever is wrong at the start ends the process before it answers anybody
         if secured is not None and ours:

@@ -73,7 +73,7 @@ class Loop:
             self._over.set()
 
 
-class Engine:
+class RunningDriver:
     """The driver, once this process leads; until then, what adapters post is dropped.
 
     Attributes:
