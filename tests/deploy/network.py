@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
+import contextlib
 
 import pytest
 
+from simulation.silos.hosts import ip
 from tests.skips import NOT_ALLOWED
+from wire.errors import UnavailableError
 
 OUTSIDE = "10.117.0"
 """First three bytes of the addresses in the network that stands for the rest of the world."""
-
-
-def run_ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
 class Networks:
@@ -30,16 +28,17 @@ class Networks:
         try:
             self.host = self._namespace("host")
             for bridge in ("inside", "outside"):
-                run_ip("-n", self.host, "link", "add", bridge, "type", "bridge")
-                run_ip("-n", self.host, "link", "set", bridge, "up")
-        except subprocess.CalledProcessError as error:
+                ip("-n", self.host, "link", "add", bridge, "type", "bridge")
+                ip("-n", self.host, "link", "set", bridge, "up")
+        except UnavailableError as error:
             self.close()
-            pytest.skip(f"{NOT_ALLOWED} make network namespaces: {error.stderr.strip()}")
-        run_ip("-n", self.host, "address", "add", f"{self.HOST}/24", "dev", "outside")
+            pytest.skip(f"{NOT_ALLOWED} make network namespaces: {error}")
+        ip("-n", self.host, "address", "add", f"{self.HOST}/24", "dev", "outside")
 
     def close(self) -> None:
         for name in self._names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+            with contextlib.suppress(UnavailableError):
+                ip("netns", "delete", name)
 
     def attach(self, name: str, addresses: dict[str, str]) -> str:
         """Make a namespace with an address in each of some networks.
@@ -55,15 +54,15 @@ class Networks:
         for number, (network, address) in enumerate(addresses.items()):
             self._cables += 1
             cable = f"cable{self._cables}"
-            run_ip("-n", self.host, "link", "add", cable, "type", "veth", "peer", f"eth{number}", "netns", namespace)
-            run_ip("-n", self.host, "link", "set", cable, "master", network, "up")
-            run_ip("-n", namespace, "address", "add", f"{address}/24", "dev", f"eth{number}")
-            run_ip("-n", namespace, "link", "set", f"eth{number}", "up")
+            ip("-n", self.host, "link", "add", cable, "type", "veth", "peer", f"eth{number}", "netns", namespace)
+            ip("-n", self.host, "link", "set", cable, "master", network, "up")
+            ip("-n", namespace, "address", "add", f"{address}/24", "dev", f"eth{number}")
+            ip("-n", namespace, "link", "set", f"eth{number}", "up")
         return namespace
 
     def _namespace(self, name: str) -> str:
         full = f"{self._prefix}-{name}"
-        run_ip("netns", "add", full)
+        ip("netns", "add", full)
         self._names.append(full)
-        run_ip("-n", full, "link", "set", "lo", "up")
+        ip("-n", full, "link", "set", "lo", "up")
         return full
