@@ -16,6 +16,9 @@ from coordinator.web.tls_front import SERIAL, TlsFront, behind_front
 from tests.enrolment.in_this_process import InThisProcess
 from wire.errors import ConfigError
 
+# Python leaves a socket open that was reset between its connection and its wrapping; the front resets many of these.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+
 NOW_S = 1.7e9
 BIG = bytes(range(256)) * 20_000
 
