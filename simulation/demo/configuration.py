@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import socket
@@ -31,6 +32,7 @@ LONGEST_SELECTION = 0.4
 LOCK_PORT = 18_829
 """The demo that bound this port has the usual ports; nothing listens there."""
 _LOCK = socket.socket()
+atexit.register(_LOCK.close)
 """Held while the process lives."""
 
 
