@@ -80,7 +80,7 @@ def _default(field: ast.AnnAssign) -> str:
             return f"`{name} = {json.dumps(constant)}`"
         case ast.Tuple(elts=[]):
             return f"`{name} = []`"
-        case ast.Attribute(attr=member):
+        case ast.Attribute(attr="value", value=ast.Attribute(attr=member)) | ast.Attribute(attr=member):
             return f'`{name} = "{member.lower()}"`'
     return f"`{name}`"
 

@@ -1,5 +1,7 @@
 """Makes docs/experiments.md from experiments/results.json and experiments/linear/results.json."""
 
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from experiments.__main__ import PAGES
@@ -15,6 +17,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 LENGTHS = ("short", "long")
 """Forms that are recorded; of a row that was made in both, the later is shown."""
 
+MOST_COLUMNS = 13
+"""With more columns, a table has a line for each figure instead of each result."""
+CATALOGUE = "catalogue."
+REFUSED = "refused"
+"""The measure of rows that count refused combinations."""
+
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
@@ -23,10 +31,22 @@ short form of all pages, `python -m experiments.PAGE --form long --data DATA --j
 experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
 forms are never recorded; of a row in both other forms, the long one is shown. All ran on x86-64 with 2 shared
 cores.
+"""
+_STRATEGIES = """
+## The catalogue of strategies
+
+`experiments.catalogue.NAME`; a strategy's name leads to its curves. *Beside*: what else was measured on the same seeds;
+*cost*: at which each method first reached an accuracy. A win is claimed only beyond twice the standard error of paired
+seeds.
 
 ![error against simulated time, by family](images/communication.svg)
+
 """
 
+_REFUSED = """
+Combinations that are refused, with the reason:
+
+"""
 _CHAT = """
 ## Chat
 
@@ -72,35 +92,135 @@ def page() -> str:
     sums = "".join(_row(each) for each in linear.compared(linear.results()))
     beside = "".join(_screened(each) for each in screened())
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
-    return _HEAD + "".join(map(_section, PAGES)) + _CHAT + chat + _SUMS + sums + _SCREENED + beside
+    catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _longest(name)]
+    others = "".join(_section(name) for name in PAGES if not name.startswith(CATALOGUE))
+    strategies = _table([_strategy(each) for each in catalogue if each.measure != REFUSED])
+    refused = "".join(_refused(each) for each in catalogue if each.measure == REFUSED)
+    return (
+        _HEAD
+        + others
+        + _STRATEGIES
+        + strategies
+        + _REFUSED
+        + refused
+        + _CHAT
+        + chat
+        + _SUMS
+        + sums
+        + _SCREENED
+        + beside
+    )
+
+
+def _longest(name: str) -> list[Row]:
+    """The rows of a page, each of the longest form that was recorded."""
+    recorded = [each for each in results() if each.page == name]
+    longest = {each.name: each for each in sorted(recorded, key=lambda each: LENGTHS.index(each.form))}
+    return [each for each in recorded if longest[each.name] is each]
 
 
 def _section(name: str) -> str:
-    recorded = [each for each in results() if each.page == name]
-    longest = {each.name: each for each in sorted(recorded, key=lambda each: LENGTHS.index(each.form))}
-    rows = [each for each in recorded if longest[each.name] is each]
+    rows = _longest(name)
     if not rows:
         return ""
-    lines = ["", f"## `{name}`", ""]
+    title = (import_module(f"experiments.{name}").__doc__ or name).splitlines()[0].replace("``", "`").rstrip(".")
+    lines = ["", f"## {title}", "", f"`experiments.{name}`: {_made(rows)}.", ""]
     if any(each.curves for each in rows):
         lines += [f"![curves of {name}](images/{name}.svg)", ""]
     if name == "thesis":
         return "\n".join([*lines, *thesis.tables(rows, _short)])
-    lines += [
-        "|result|measure|printed|measured|pooled|delta|more|form, seeds, code|",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    notes = list(dict.fromkeys(each.note for each in rows if each.note))
+    if len(notes) > 1:
+        notes = [f"{each.name}: {each.note}" for each in rows if each.note]
+    tables = [_table(_tall(cells) if _is_tall(cells) else cells) for cells in map(_cells, _alike(rows))]
+    return "\n".join([*lines, *tables, *(f"- {note}" for note in notes), *([""] if notes else [])]).rstrip("\n") + "\n"
+
+
+def _alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows in groups that share figures."""
+    groups: list[list[Row]] = []
     for each in rows:
-        more = ", ".join(f"{key} {_short(value)}" for key, value in each.figures.items())
-        spread = "" if each.spread is None else f"±{_short(each.spread)}"
-        measured = f"{'>' * each.bound}{_short(each.measured)}{spread}"
-        others = (_short(each.pooled), _short(each.delta_accuracy))
-        cells = [each.name, each.measure, _short(each.printed), measured, *others]
-        made = f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}"
-        lines.append("|" + "|".join([*cells, more, made]) + "|")
-    which = (lambda each: f"{each.name}: {each.note}") if len(rows) > 1 else (lambda each: each.note)
-    notes = [which(each) for each in rows if each.note]
-    return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes), ""])
+        group = next((group for group in groups if _share_figures(each, group[-1])), None)
+        if group is None:
+            groups.append([each])
+        else:
+            group.append(each)
+    return groups
+
+
+def _made(rows: Sequence[Row]) -> str:
+    """How rows were made: form, seeds and code."""
+    forms = ", ".join(sorted({each.form for each in rows}, key=LENGTHS.index))
+    seeds = sorted({seed for each in rows for seed in each.seeds})
+    return f"{forms}; seeds {', '.join(map(str, seeds))}; code {', '.join(sorted({each.commit for each in rows}))}"
+
+
+def _share_figures(one: Row, other: Row) -> bool:
+    return not one.figures or not other.figures or bool(one.figures.keys() & other.figures.keys())
+
+
+def _cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The cells of each row by column."""
+    measure = rows[0].measure if len({each.measure for each in rows}) == 1 else "measured"
+    return [
+        {
+            "result": each.name,
+            measure: _measured(each),
+            "printed": _short(each.printed),
+            "pooled": _short(each.pooled),
+            "delta": _short(each.delta_accuracy),
+            **{name: _short(value) for name, value in each.figures.items()},
+        }
+        for each in rows
+    ]
+
+
+def _is_tall(cells: Sequence[Mapping[str, str]]) -> bool:
+    return len(cells) == 1 or len(dict.fromkeys(name for each in cells for name in each)) > MOST_COLUMNS
+
+
+def _tall(cells: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """A column for each result, instead of a line."""
+    names = dict.fromkeys(name for each in cells for name in each if any(other.get(name) for other in cells))
+    return [
+        {"figure": name, **{each["result"]: each.get(name, "") for each in cells}} for name in names if name != "result"
+    ]
+
+
+def _strategy(each: Row) -> dict[str, str]:
+    """The cells of a row of the catalogue by column."""
+    ends = [f"{name} {_short(value)}" for name, value in each.figures.items() if " to " not in name]
+    reached: dict[str, list[str]] = {}
+    for name, value in each.figures.items():
+        target, comma, method = name.partition(", ")
+        if comma and " to " in target:
+            reached.setdefault(target, []).append(f"{method} {_short(value)}")
+    return {
+        "strategy": f"[{each.name}](images/{each.page}.svg)" if each.curves else each.name,
+        "accuracy": _measured(each),
+        "beside": "; ".join(ends),
+        "pooled": _short(each.pooled),
+        "cost": "; ".join(f"{target}: {', '.join(methods)}" for target, methods in reached.items()),
+        "outcome": each.note,
+        "form, seeds, code": f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}",
+    }
+
+
+def _refused(each: Row) -> str:
+    return f"- {each.name}: {_short(each.measured)} of {_short(each.figures.get('of'))}. {each.note}".rstrip() + "\n"
+
+
+def _measured(each: Row) -> str:
+    spread = "" if each.spread is None else f"±{_short(each.spread)}"
+    return f"{'>' * each.bound}{_short(each.measured)}{spread}"
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    """A table without the columns in which nothing stands."""
+    names = dict.fromkeys(name for each in rows for name in each)
+    columns = [name for name in names if any(each.get(name) for each in rows)]
+    lines = [columns, ["---"] * len(columns), *([each.get(name, "") for name in columns] for each in rows)]
+    return "".join(f"|{'|'.join(cells)}|\n" for cells in lines)
 
 
 def _short(value: float | None) -> str:

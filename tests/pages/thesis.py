@@ -16,10 +16,9 @@ def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[st
         short: writes a figure.
     """
     found = {each.name: each for each in rows}
-    code = ", ".join(sorted({each.commit for each in rows}))
     ran = sum(each.name in found for each in CELLS)
     lines = [
-        f"Printed/measured, seed 1, code {code}. >: stopped; {ran} of {len(CELLS)} cells ran, others end in a slash.",
+        f"Printed/measured. >: stopped; {ran} of {len(CELLS)} cells ran, others end in a slash.",
         "One seed, so differences are unexplained. With shards, the last three columns are not in the thesis.",
         "",
     ]
