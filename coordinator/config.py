@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -130,6 +131,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskConfig
     database_url: str = ""  # SQLite in data_dir, enough for a fleet; or a postgresql:// URL
     artifacts_url: S3Url = ""  # data_dir, or PostgreSQL, is enough for weights; or s3://bucket/prefix
+    ray: str = ""  # a child process averages and measures; a Ray cluster with a GPU may be faster
     data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
@@ -200,6 +202,10 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
         )
     if config.artifacts_url and not config.database_url:
         faults.append("artifacts_url: with SQLite there is one host, which keeps them itself; set database_url as well")
+    if config.ray and not config.database_url:
+        faults.append("ray: its machines read reports from PostgreSQL; set database_url as well, or leave it out")
+    if config.ray and find_spec("ray") is None:
+        faults.append("ray: Ray is not installed; run pip install 'nightjar-federated[ray]'")
     if ours and broker.device_websocket:
         faults.append(
             "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"

@@ -137,7 +137,7 @@ def serve(config: CoordinatorConfig) -> None:
             database_url=url,
             term=term,
         )
-        worker = WorkerProcess(stores, config.data_dir / "worker.log", running.post)
+        worker = WorkerProcess(stores, config.data_dir / "worker.log", running.post, ray=config.ray)
         leading.callback(worker.close)
         transport = MqttTransport(
             reached, Population(config.population), config.shards, running.post, secured.context if secured else None

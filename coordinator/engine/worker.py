@@ -91,6 +91,7 @@ class WorkerProcess:
         log: file for the output of the child and its libraries.
         post: called with each JobEnded.
         command: command line of the child without its arguments; tests pass their own.
+        ray: address of the Ray cluster to which the child hands the jobs; empty if it does them itself.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class WorkerProcess:
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
+        ray: str = "",
     ) -> None:
-        self._child = LineChild([*command, str(os.getpid())], log, _environment(stores))
+        arguments = [str(os.getpid()), *([ray] if ray else [])]
+        self._child = LineChild([*command, *arguments], log, _environment(stores))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -64,20 +64,23 @@ class Evaluator:
         return VersionMetrics(found.top1, found.top3, found.loss, found.hits, examples)
 
 
-def serve(
-    jobs: BinaryIO,
-    results: BinaryIO,
-    artifacts: FileBlobs,
-    private: PrivateStore,
-    sleep: Callable[[float], object] = time.sleep,
-) -> None:
-    """Do jobs until the input ends."""
+def answers(
+    artifacts: FileBlobs, private: PrivateStore, sleep: Callable[[float], object] = time.sleep
+) -> Callable[[bytes], bytes]:
+    """A function from a job to its result, both lines of JSON."""
     evaluator = Evaluator(artifacts)
 
     def answer(line: bytes) -> bytes:
         return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, sleep))
 
-    answer_lines(jobs, results, answer)
+    return answer
+
+
+def answers_at(stores: Stores) -> Callable[[bytes], bytes]:
+    """:func:`answers` that opens what it reads and writes."""
+    database = Database(stores.database_url, migrate=False, term=stores.term)
+    artifacts = open_artifacts(Path(stores.artifacts), stores.artifacts_url, database)
+    return answers(artifacts, PrivateTables(database))
 
 
 def _patiently(
@@ -109,14 +112,18 @@ def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: E
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point; the argument is the process id of the parent."""
-    (parent,) = arguments
+    """Entry point; the arguments are the process id of the parent and, if a Ray cluster does the jobs, its address."""
+    parent, *cluster = arguments
     die_with_parent(int(parent))
     results = own_output()
     stores = msgspec.json.decode(os.environ[STORES], type=Stores)
-    database = Database(stores.database_url, migrate=False, term=stores.term)
-    artifacts = open_artifacts(Path(stores.artifacts), stores.artifacts_url, database)
-    serve(sys.stdin.buffer, results, artifacts, PrivateTables(database))
+    answer_lines(sys.stdin.buffer, results, _on_cluster(stores, *cluster) if cluster else answers_at(stores))
+
+
+def _on_cluster(stores: Stores, address: str) -> Callable[[bytes], bytes]:
+    from coordinator.engine.ray_worker import RayWorker  # Ray is optional
+
+    return RayWorker(stores, address).answer
 
 
 if __name__ == "__main__":

@@ -10,29 +10,18 @@ Ray is optional: ``pip install nightjar-federated[ray]``. All machines need the 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import platform
-import socket
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from importlib import util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from edge_agent.shell.tflite import runtime_name
 from simulation.laboratory.clients import Device, Kept, Reported, keep, kept, train_client
 from wire.errors import ConfigError, UnavailableError
 from wire.parameters import Vector
-
-CLIENT = "ray://"
-"""What the address of a Ray Client server begins with."""
-CONNECTION_TIMEOUT_S = 5.0
-"""Ray itself waits for minutes where nobody listens."""
-RESTARTS = 3
-"""How often a worker may die: machines come and go, but a worker that dies again and again has no memory left."""
 
 
 class RayWorkers:
@@ -88,9 +77,7 @@ class RayWorkers:
         actor = self._ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
         begun = [actor.remote(self._handed) for _ in range(workers)]
         for machine, theirs in self._results([worker.installed.remote() for worker in begun]):
-            if theirs != installed():
-                msg = f"{machine} has {theirs}, and this machine {installed()}: install the same on both"
-                raise ConfigError(msg)
+            check_installed(machine, theirs, _installed())
         return begun
 
     def _results(self, futures: list[Any]) -> Any:
@@ -115,7 +102,7 @@ class _Worker:
             self._device = make(path)
 
     def installed(self) -> tuple[str, str]:
-        return platform.node(), installed()
+        return platform.node(), _installed()
 
     def train(
         self, person: int, round_number: int, weights: Vector, before: Kept, measured: bool
@@ -123,43 +110,5 @@ class _Worker:
         return train_client(self._device, person, round_number, weights, before, measured=measured)
 
 
-def installed() -> str:
-    """What a result depends on: the versions of Python, numpy and the TFLite runtime, and a digest of our sources."""
-    root = Path(__file__).parents[2]
-    sources = (sorted(root.glob(f"{package}/**/*.py")) for package in ("wire", "host", "models", "edge_agent"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for paths in sources for path in paths)).hexdigest()[:12]
-    return f"Python {platform.python_version()}, numpy {np.__version__}, {runtime_name()}, Nightjar {digest}"
-
-
-def connected(address: str) -> Any:
-    """The module ray, connected to a cluster.
-
-    Raises:
-        ConfigError: Ray is not installed, or this is no address.
-        UnavailableError: no cluster answers.
-    """
-    if util.find_spec("ray") is None:
-        msg = "--ray needs Ray: pip install 'nightjar-federated[ray]'"
-        raise ConfigError(msg)
-    import ray
-
-    if address != "auto":
-        _knock(address)
-    try:
-        ray.init(address, log_to_driver=False, logging_level="error")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        msg = f"--ray {address}: no Ray cluster answers ({error}); start one with 'ray start --head'"
-        raise UnavailableError(msg) from error
-    return ray
-
-
-def _knock(address: str) -> None:
-    host, _, port = address.removeprefix(CLIENT).rpartition(":")
-    if not host or not port.isdecimal():
-        msg = f"--ray: expected auto, HOST:PORT or {CLIENT}HOST:PORT, got {address!r}"
-        raise ConfigError(msg)
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECTION_TIMEOUT_S).close()
-    except (OSError, OverflowError) as error:
-        msg = f"--ray {address}: nothing answers there ({error}); start a cluster with 'ray start --head'"
-        raise UnavailableError(msg) from error
+def _installed() -> str:
+    return installed(("wire", "host", "models", "edge_agent"), runtime_name())

@@ -155,7 +155,7 @@ class KeptFrames(PrivateTables):
     def keep(self, data: bytes, device: str, num_examples: int, round_number: int = 1) -> ReportFile:
         row = {"round": round_number, "device": device, "attempt": 1, "body": data}
         with self.database.connection() as connection:
-            connection.execute(tables.upsert("sqlite", tables.report_frames), row)
+            connection.execute(tables.upsert(connection.dialect.name, tables.report_frames), row)
         return ReportFile(DeviceId(device), 1, num_examples)
 
 

@@ -26,12 +26,16 @@ from coordinator.engine.jobs import (
     Result,
 )
 from coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
-from coordinator.engine.worker_child import serve
+from coordinator.engine.worker_child import answers
 from coordinator.learning.strategies import StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
-from host.children import TRIES
+from host.children import TRIES, answer_lines
 from host.retrying import GIVE_UP_AFTER_S
+from models.configurations import configuration
+from models.folder import write_model_folder
+from models.manifest import Manifest
+from models.vocabulary import Vocabulary
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
@@ -43,6 +47,7 @@ from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 
+WORDS = Vocabulary(("the", "cat", "dog", "sat", "ran"))
 DENSE = CodecChoice(name="dense-f32")
 
 
@@ -103,6 +108,16 @@ def job_on(manifest, private, **changes) -> AggregationJob:
         evaluation=None,
     )
     return msgspec.structs.replace(job, **changes)
+
+
+def write_measurable(folder: Path) -> tuple[Manifest, Path]:
+    """A folder ``model`` with a keyboard whose weights are all zero, and a text to measure it on."""
+    shape = configuration("tiny")
+    weights = np.zeros(shape.layout(WORDS.size).size, np.float32)
+    manifest = write_model_folder(folder / "model", shape, WORDS, b"program", weights)
+    text = folder / "text.tsv"
+    text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\nc\tthe cat sat down\nd\tthe dog ran on\n")
+    return manifest, text
 
 
 def result_of(ended: queue.Queue):
@@ -167,7 +182,7 @@ def test_a_disk_that_is_full_for_minutes_does_not_cost_the_round(stores, tmp_pat
     manifest, _, private = stores
     job, results, waits = job_on(manifest, private), io.BytesIO(), []
     full = FullBlobs(tmp_path / "artifacts", tries)
-    serve(io.BytesIO(msgspec.json.encode(job) + b"\n"), results, full, private, waits.append)
+    answer_lines(io.BytesIO(msgspec.json.encode(job) + b"\n"), results, answers(full, private, waits.append))
     result = msgspec.json.decode(results.getvalue(), type=Result)
     if tries == 3:
         assert isinstance(result, AggregationDone)
@@ -231,26 +246,17 @@ def test_the_service_process_never_imports_tensorflow():
 @pytest.mark.tensorflow
 @pytest.mark.slow
 def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
-    from models.configurations import configuration
-    from models.folder import write_model_folder
-    from models.vocabulary import Vocabulary
-
     if importlib.util.find_spec("tensorflow") is None:  # not imported: only the worker needs it
         pytest.skip("TensorFlow is not installed")
-    shape = configuration("tiny")
-    vocabulary = Vocabulary(("the", "cat", "dog", "sat", "ran"))
-    weights = np.zeros(shape.layout(vocabulary.size).size, np.float32)
-    manifest = write_model_folder(tmp_path / "model", shape, vocabulary, b"program", weights)
+    manifest, text = write_measurable(tmp_path)
     import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))
     KeptFrames(database_at(tmp_path))
-    text = tmp_path / "text.tsv"
-    text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\nc\tthe cat sat down\nd\tthe dog ran on\n")
     worker, ended = make_worker()
     worker.submit(EvaluationJob(0, manifest.sha256, EvaluationText(str(text))))
     measured = result_of(ended)
     assert isinstance(measured, EvaluationDone), measured
     # All weights are zero, so every id is equally likely, and ties count against us.
-    assert measured.metrics.loss == pytest.approx(np.log(vocabulary.size), rel=1e-3)
+    assert measured.metrics.loss == pytest.approx(np.log(WORDS.size), rel=1e-3)
     assert measured.metrics.top1 == 0.0
     best = ("the", "cat", "dog")  # all alike, in order of their ids
     assert measured.metrics.examples == (Example("the cat", "sat", best), Example("the dog", "ran", best))

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from coordinator.engine import ray_cluster
+from coordinator.engine.ray_cluster import connected
 from simulation.laboratory import ray_executor
 from simulation.laboratory.checkpoint import CURVE
 from simulation.laboratory.command import learn
 from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import prepare
+from tests.ray_clusters import two_nodes, with_ray
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
 from wire.errors import ConfigError, UnavailableError
 
 pytestmark = [
     pytest.mark.tflite,
     pytest.mark.tensorflow,
-    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
 ]
-
-
-def with_ray():
-    pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements/ray.txt")
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +39,8 @@ def curve(programs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with_ray()
-    from ray.cluster_utils import Cluster
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        two = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        try:
-            two.add_node(num_cpus=1)
-            yield two
-        finally:
-            two.shutdown()
+    with two_nodes() as (nodes, _port):
+        yield nodes
 
 
 def on(address, workers=2):
@@ -108,7 +99,7 @@ def test_more_workers_than_processors_are_refused(cluster, programs, tmp_path):
 
 
 def test_machines_with_other_software_are_refused(cluster, programs, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_executor, "installed", lambda: "Python 3.9")
+    monkeypatch.setattr(ray_executor, "_installed", lambda: "Python 3.9")
     with pytest.raises(ConfigError, match=r"has Python .*, and this machine Python 3\.9: install the same"):
         on(cluster.address)(prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs))
 
@@ -118,8 +109,8 @@ def test_an_address_where_nothing_answers_is_said_at_once(scheme):
     with_ray()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(UnavailableError, match=f"--ray {scheme}127.0.0.1:{port}: nothing answers there"):
-        ray_executor.connected(f"{scheme}127.0.0.1:{port}")
+    with pytest.raises(UnavailableError, match=f"no Ray cluster answers at {scheme}127.0.0.1:{port}"):
+        connected(f"{scheme}127.0.0.1:{port}")
 
 
 def test_no_cluster_to_find_is_said_at_once(monkeypatch):
@@ -129,18 +120,18 @@ def test_no_cluster_to_find_is_said_at_once(monkeypatch):
         raise ConnectionError("Could not find any running Ray instance")
 
     monkeypatch.setattr("ray.init", init)  # it would find that of these tests
-    with pytest.raises(UnavailableError, match="--ray auto: no Ray cluster answers"):
-        ray_executor.connected("auto")
+    with pytest.raises(UnavailableError, match="no Ray cluster answers at auto"):
+        connected("auto")
 
 
 @pytest.mark.parametrize("address", ["somewhere", "host:", ":6379", "host:port"])
 def test_an_address_that_is_none_is_refused(address):
     with_ray()
     with pytest.raises(ConfigError, match="expected auto, HOST:PORT or ray://HOST:PORT"):
-        ray_executor.connected(address)
+        connected(address)
 
 
 def test_without_ray_the_command_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(ray_executor.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(ray_cluster.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"nightjar-federated\[ray\]"):
-        ray_executor.connected("auto")
+        connected("auto")
