@@ -67,10 +67,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.baseline]``: a recall measured elsewhere, shown as a line in the charts.
+    """``[task.baseline]``: figures measured elsewhere, shown as a line in the charts.
 
-    It is the recall of a simple model, such as a trigram model. A measurement with ``nightjar-coordinator model
-    baseline`` replaces it.
+    They are those of a simple model, such as a trigram model. A measurement with ``nightjar-coordinator model
+    baseline`` replaces them.
     """
 
     label: Annotated[str, Meta(min_length=1, max_length=60)]

@@ -179,6 +179,16 @@ def usable() -> dict[str, TaskType]:
     return {name: plugin.value for name, plugin in installed().items() if not plugin.fault}
 
 
+def figure_names(name: str) -> tuple[str, str]:
+    """What the two shares of a task type's models are called; also if it cannot be used here.
+
+    >>> figure_names("keyboard")
+    ('top-1 recall', 'top-3 recall')
+    """
+    kind = usable().get(name)
+    return ("top-1", "top-3") if kind is None else kind.figures
+
+
 def task_type(name: str) -> TaskType:
     """The task type with this name.
 

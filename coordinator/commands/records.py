@@ -80,9 +80,11 @@ def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
     if not as_json:
         show(detail, _ROUND_COLUMNS, [_round_cells(detail)], as_json=False)
     cells = [
-        (seat.device, seat.attempt, seat.state, in_words(seat.cause), in_words(seat.code)) for seat in detail.seats
+        (seat.device, seat.round, seat.version, seat.attempt, seat.state, in_words(seat.cause), in_words(seat.code))
+        for seat in detail.seats
     ]
-    show(detail, ("device", "attempt", "state", "why it dropped out", "why it was refused"), cells, as_json=as_json)
+    columns = ("device", "since round", "on version", "attempt", "state", "why it dropped out", "why it was refused")
+    show(detail, columns, cells, as_json=as_json)
 
 
 def _round_cells(row: RoundRow) -> tuple[object, ...]:

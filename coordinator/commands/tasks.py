@@ -233,7 +233,7 @@ def _facts(task: TaskDetail) -> list[tuple[str, object]]:
         ("so since", when(task.since_s) if task.since_s else None),
         ("committed rounds", f"{task.committed} of {task.rounds_wanted}" if task.rounds_wanted else task.committed),
         ("newest version", task.version),
-        ("best top-1 recall", None if task.best_top1 is None else percent(task.best_top1)),
+        ("best top-1", None if task.best_top1 is None else percent(task.best_top1)),
         ("open round", f"{task.round}, {task.phase}" if task.round is not None else None),
         ("newest rounds", ", ".join(str(row.number) for row in task.rounds) or None),
         ("experiment", f"{task.experiment}, {percent(task.share)} of its devices" if task.experiment else None),

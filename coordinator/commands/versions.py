@@ -39,6 +39,8 @@ from models.baselines import CENTRAL_TRAINING, Baselines
 from models.child_environment import child_environment
 from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
 from models.folder import HELD_OUT
+from models.manifest import Manifest
+from models.task_types import figure_names
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 from wire.messages import Work
@@ -61,7 +63,7 @@ def models() -> None:
 @json_option
 @limit_option
 def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """List the newest versions, each with its stage and its recall on held-out text and on devices."""
+    """List the newest versions, each with its stage and its figures on held-out examples and on devices."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         details = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
     show(details, _COLUMNS, [_cells(each) for each in details], as_json=as_json)
@@ -104,7 +106,10 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
-    figures = [(name, known["metrics"][name]) for name in ("top1", "top3", "loss")]
+    with opened_artifacts(config) as artifacts:
+        manifest = Manifest.decode(artifacts.get(job.manifest))
+    names = (*figure_names(manifest.task_type), "loss")
+    figures = [(name, known["metrics"][key]) for name, key in zip(names, ("top1", "top3", "loss"), strict=True)]
     show(known, ("what", "value"), [("text", chosen), *figures], as_json=as_json)
 
 

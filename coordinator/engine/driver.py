@@ -158,7 +158,7 @@ class Driver:
             self._snapshot = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
         self._maker = TaskCreator(config, artifacts)
-        self._rollouts = RolloutService(config)
+        self._rollouts = RolloutService(config, artifacts)
         self._releases = ReleaseService(config.rollout)
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)

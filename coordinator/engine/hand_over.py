@@ -1,7 +1,8 @@
 """Hands the open seats and early reports of an ended buffered round over to the next one, in the same transaction.
 
 The next round of a task is usually the next buffer. If it is the trial of a canary, or opens later, the early reports
-of the ended round wait (:attr:`coordinator.tasks.task.Task.waiting`); its other devices are answered LATE.
+of the ended round wait (:attr:`coordinator.tasks.task.Task.waiting`); its other devices are answered LATE. What was
+trained from a version that was rolled back meanwhile is not handed over: its reports stay unused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from coordinator.rounds.seats import SeatState
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import wait_s
 from coordinator.tasks.task import OVER, TaskStatus
+from coordinator.versions.rollout import Stage
 
 if TYPE_CHECKING:
     from coordinator.engine.unit_of_work import UnitOfWork
@@ -69,7 +71,11 @@ def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: Un
     source = ended if just_ended else unit.tx.round(record.state.waiting) if record.state.waiting else None
     if source is None:
         return
-    before, after, devices = buffer.carry(source, opened, only_early=not just_ended)
+    bases = {seat.given.version for seat in source.seats.values() if seat.given is not None}
+    withdrawn = {base for base in bases if _was_rolled_back(base, unit)}
+    before, after, devices = buffer.carry(source, opened, only_early=not just_ended, withdrawn=withdrawn)
+    if before.devices(SeatState.EARLY):
+        _count_unused(before, unit)
     unit.tx.carry_reports(before.number, after.number, devices)
     unit.tx.save_round(before)
     unit.tx.save_round(after)
@@ -77,6 +83,11 @@ def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: Un
     if record.state.waiting:
         unit.tx.drop_frames(record.state.waiting)
         unit.enlist(replace(record, state=replace(record.state, waiting=0)))
+
+
+def _was_rolled_back(version: int, unit: UnitOfWork) -> bool:
+    record = unit.tx.version(version)
+    return record is not None and record.rollout.stage is Stage.ROLLED_BACK
 
 
 def give_up_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:

@@ -21,10 +21,10 @@ from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.jobs import AggregationDone, VersionMetrics
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.device_metrics import Tally, merged, tried_in
-from coordinator.ports import Lineage, VersionRecord
+from coordinator.ports import BlobStore, Lineage, VersionRecord
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
-from coordinator.versions.quality_gate import COMPARED_WITH, Figures, worse_on_devices
+from coordinator.versions.quality_gate import COMPARED_WITH, Figures, Names, worse_on_devices
 from coordinator.versions.rollout import (
     Event,
     GateFailed,
@@ -36,6 +36,8 @@ from coordinator.versions.rollout import (
     judge_new,
     step,
 )
+from models.manifest import Manifest
+from models.task_types import figure_names
 
 MOST_CHARACTERS = 500
 """Maximum length of a stored reason."""
@@ -53,9 +55,12 @@ class RolloutService:
 
     Args:
         config: the whole configuration.
+        artifacts: store of manifests.
     """
 
-    def __init__(self, config: CoordinatorConfig) -> None:
+    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
+        self._artifacts = artifacts
+        self._names: dict[str, Names] = {}
         self._trial = config.rollout
         self._own_text = config.task.evaluation_text is not None and not config.task.measured_in_public
         self._seed = config.seed
@@ -95,7 +100,8 @@ class RolloutService:
         if current is None:
             return
         former = _line(current, unit)[1:]
-        worse = worse_on_devices(found, [unit.tx.federated(each.version) for each in former], self._trial.devices)
+        tallies = [unit.tx.federated(each.version) for each in former]
+        worse = worse_on_devices(found, tallies, self._trial.devices, self._names_of(current))
         if worse is not None:
             at, reason = worse
             self.withdraw(current, former[at], reason, unit)
@@ -129,6 +135,7 @@ class RolloutService:
             devices=devices,
             own_text=self._own_text,
             now_s=unit.now_s,
+            names=self._names_of(made),
         )
         unit.tx.add_version(made)
         if isinstance(event, GateFailed):
@@ -149,7 +156,7 @@ class RolloutService:
         if canary is None or former is None:
             return
         tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
-        event = judge(self._trial, tally, latest, canary.rollout.since_s, unit.now_s)
+        event = judge(self._trial, tally, latest, canary.rollout.since_s, unit.now_s, self._names_of(canary))
         if event is not None:
             self._move(canary, event, unit)
 
@@ -184,6 +191,12 @@ class RolloutService:
         if successor is not None:
             self._move(successor, Promoted(f"instead of version {record.version}: {reason}", unit.now_s), unit)
         unit.call_off(record.task, f"version {record.version} was rolled back")
+
+    def _names_of(self, record: VersionRecord) -> Names:
+        """What the shares of a task's versions are called; all its versions are of one task type."""
+        if record.task not in self._names:
+            self._names[record.task] = figure_names(Manifest.decode(self._artifacts.get(record.manifest)).task_type)
+        return self._names[record.task]
 
     def _move(self, record: VersionRecord, event: Event, unit: UnitOfWork) -> None:
         """Apply one event to one version, and update the other versions of its line."""

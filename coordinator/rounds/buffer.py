@@ -26,7 +26,7 @@ Source: Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -127,7 +127,9 @@ def opened(state: Round, now_s: float, closing: str = "") -> Round:
     return replace(state, phase=Phase.REPORTING, started_at_s=now_s, deadline_s=deadline_s, closing=closing)
 
 
-def carry(ended: Round, following: Round, *, only_early: bool = False) -> tuple[Round, Round, list[DeviceId]]:
+def carry(
+    ended: Round, following: Round, *, only_early: bool = False, withdrawn: Collection[int] = ()
+) -> tuple[Round, Round, list[DeviceId]]:
     """Hand the seats of devices at work, and of early reports, over to the next buffer.
 
     So are the seats of devices whose connection was lost: they may come back with a report.
@@ -136,6 +138,7 @@ def carry(ended: Round, following: Round, *, only_early: bool = False) -> tuple[
         ended: the ended round.
         following: the next round, without seats.
         only_early: hand over only the early reports, because the other devices were told that the round has ended.
+        withdrawn: base versions that were rolled back: what was trained from them is not handed over.
 
     Returns:
         Both rounds, and the devices whose seats were handed over.
@@ -143,7 +146,7 @@ def carry(ended: Round, following: Round, *, only_early: bool = False) -> tuple[
     published = ended.base_version != following.base_version
     seats: dict[DeviceId, Seat] = {}
     for device, seat in ended.seats.items():
-        if seat.given is None or not _goes_on(seat, only_early=only_early):
+        if seat.given is None or seat.given.version in withdrawn or not _goes_on(seat, only_early=only_early):
             continue
         given = replace(seat.given, staleness=seat.given.staleness + published)
         if seat.state is SeatState.DROPPED and given.staleness > ended.rules.max_staleness:

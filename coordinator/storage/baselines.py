@@ -1,4 +1,4 @@
-"""Baselines for the recall of versions: measured by ``model baseline``, or given in the configuration.
+"""Baselines for the figures of versions: measured by ``model baseline``, or given in the configuration.
 
 They are measured by :mod:`models.baselines`, in a separate process.
 """

@@ -197,6 +197,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         name: under another name the file's task starts anew.
         privacy: none, dp (differential privacy), secure-sum (the coordinator learns only sums), or secure-dp (both).
         kind: train or evaluate.
+        goal: reports that end a round; with buffered, the size of the buffer (FedBuff's K).
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
         selection_window_s: shortest selection.
@@ -208,14 +209,14 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         staleness: with buffered, factor of a report by the s versions published since its base: polynomial:a for
             (1 + s)^-a, or constant.
         max_staleness: with buffered, largest s of a report that counts.
-        target_top1: recall on held-out text that ends the task.
-        no_progress_rounds: committed rounds without better recall that end the task.
+        target_top1: top-1 share on held-out examples that ends the task.
+        no_progress_rounds: committed rounds without a better one that end the task.
     """
 
     name: Name = "keyboard"  # as in the demo
     kind: Work = Work.TRAIN  # train makes versions
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
+    goal: Count = 20  # a household has fewer, a fleet hundreds
     minimum: Count = MINIMUM  # fewest reports; as in ``[limits]``; more with secure-sum
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # seats per goal; 6 to 10 % drop out (Bonawitz et al.)
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
@@ -355,7 +356,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
     watches = task.target_top1 is not None or task.no_progress_rounds > 0
     if watches and (task.kind is not Work.TRAIN or not measured):
         faults.append(
-            "target_top1, no_progress_rounds: a recall can end only a training task, and only where a held-out text "
+            "target_top1, no_progress_rounds: a share can end only a training task, and only where a held-out text "
             "(evaluation_text) measures it"
         )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:

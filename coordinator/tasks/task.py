@@ -6,7 +6,7 @@ Theory of operation
 An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:`coordinator.tasks.schedule`). An
 operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
 each case. A task becomes FINISHED when its stop rule applies: it has committed the wanted number of rounds, reached the
-target recall, or made no progress for a number of rounds. Only a changed stop rule makes a FINISHED task active again;
+target figure, or made no progress for a number of rounds. Only a changed stop rule makes a FINISHED task active again;
 a STOPPED task stays stopped::
 
     step(task, event) -> task
@@ -71,8 +71,8 @@ class StopRule(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rounds: number of committed rounds that ends the task.
-        target_top1: recall on the held-out text that ends the task.
-        no_progress_rounds: number of committed rounds without a better recall that ends the task.
+        target_top1: top-1 share on held-out examples that ends the task.
+        no_progress_rounds: number of committed rounds without a better one that ends the task.
     """
 
     rounds: int = 0
@@ -95,8 +95,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         committed: number of committed rounds.
         empty: number of consecutive rounds, up to the last, in which no device checked in.
         closed_at_s: when its last round ended.
-        best_top1: best recall of a version of the task.
-        since_best: number of committed rounds since the best recall.
+        best_top1: best top-1 share of a version of the task.
+        since_best: number of committed rounds since the best one.
         noise: how its sums are noised; None without differential privacy.
         noised: numbers of the rounds that made a noised version, whatever became of it.
         waiting: the ended buffered round whose early reports count in the task's next buffer; 0 if there is none.
@@ -125,7 +125,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RoundCommitted:
-    """A round of the task committed a version or on-device metrics; ``top1`` is the version's recall if measured."""
+    """A round of the task committed a version or on-device metrics; ``top1`` is the version's share if measured."""
 
     now_s: float
     rule: StopRule
@@ -197,9 +197,9 @@ def enough(task: Task, rule: StopRule) -> str:
         return f"{task.committed} of {rule.rounds} rounds {'is' if rule.rounds == 1 else 'are'} committed"
     best = task.best_top1
     if rule.target_top1 is not None and best is not None and best >= rule.target_top1:
-        return f"it reached a recall of {best:.4f}, and {rule.target_top1:g} was wanted"
+        return f"its top-1 share reached {best:.4f}, and {rule.target_top1:g} was wanted"
     if rule.no_progress_rounds and task.since_best >= rule.no_progress_rounds:
-        return f"its recall did not grow for {task.since_best} rounds"
+        return f"its top-1 share did not grow for {task.since_best} rounds"
     return ""
 
 
@@ -258,7 +258,7 @@ def event_of(
         ended: the round.
         now_s: wall-clock time.
         rule: stop rule of the task.
-        top1: recall of the version that is current after the round; None if it was not measured.
+        top1: top-1 share of the version that is current after the round; None if it was not measured.
         on_trial: whether a version of the task was a canary when the round ended.
         decided: whether the end of the round decided the trial.
     """

@@ -1,16 +1,17 @@
 """The quality gate: decides whether a version of the model is worse than earlier ones. Pure comparisons.
 
 A version is compared with each of the last :data:`COMPARED_WITH` versions of its line. Comparing it only with the
-previous one would allow a slow decline of just under the margin per round. A version is worse if its recall is lower by
-more than a margin and by more than :data:`CERTAIN` standard errors of the difference: the best of five is partly luck,
-and must not become a bar that no version clears. Recall is compared in two places:
+previous one would allow a slow decline of just under the margin per round. A version is worse if one of its two shares
+(the keyboard's top-1 and top-3 recall) is lower by more than a margin and by more than :data:`CERTAIN` standard errors
+of the difference: the best of five is partly luck, and must not become a bar that no version clears. They are compared
+in two places:
 
 ============== =================================================================== =============== =================
 where          difference                                                          margin          applies
 ============== =================================================================== =============== =================
 held-out text  paired by word (McNemar), before any device gets the version        MARGIN or       always
                                                                                    COLLAPSE
-devices        of mean recall over devices, each on its own words, in a canary's   MARGIN          if enough devices
+devices        of the mean over devices, each on its own words, in a canary's      MARGIN          if enough devices
                trial or at the end of the first round on the version                               measured it
 ============== =================================================================== =============== =================
 
@@ -27,12 +28,14 @@ import msgspec
 
 from coordinator.learning.device_metrics import Tally, mean_and_error
 
+Names = tuple[str, str]
+"""What the task type of a model calls its two shares, such as top-1 recall and top-3 recall."""
 COMPARED_WITH = 5
 """Number of versions of a line to compare with, from the current one back."""
 MARGIN = 0.01
-"""Allowed drop in recall: a smaller one is not worth a round."""
+"""Allowed drop in a share: a smaller one is not worth a round."""
 COLLAPSE = 0.05
-"""Allowed drop in recall on a text that no user of the fleet typed."""
+"""Allowed drop in a share on a text that no user of the fleet typed."""
 CERTAIN = 3.0
 """Required difference in standard errors: of a hundred good versions, each compared with five others, about one is
 refused. One device of twenty cannot cause such a difference alone: it raises the error as well as the mean."""
@@ -42,8 +45,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The metrics of a version on the held-out text; a metric that was not measured is None.
 
     Attributes:
-        top1: recall of the best suggestion.
-        top3: recall of the best three.
+        top1: share of targets that the best prediction meets.
+        top3: share of targets that one of the best three meets.
         loss: mean cross-entropy per target, nats.
         hits: one bit per predicted word: half of the bytes for the best suggestion, half for the best three.
     """
@@ -54,21 +57,24 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     hits: bytes = b""
 
 
-def faults(new: Figures, latest: Iterable[Figures], margin: float = MARGIN) -> tuple[str, ...]:
+def faults(
+    new: Figures, latest: Iterable[Figures], margin: float = MARGIN, names: Names = ("top-1", "top-3")
+) -> tuple[str, ...]:
     """Why a version may not be released, judged on the held-out text; empty if it may.
 
     Args:
         new: metrics of the version.
         latest: metrics of the current version and the versions before it.
-        margin: allowed drop in recall, regardless of the standard error.
+        margin: allowed drop in a share, regardless of the standard error.
+        names: what the two shares are called.
 
-    >>> faults(Figures(top1=0.1, top3=0.3, loss=5.0), [Figures(top1=0.2, top3=0.3, loss=4.8)])[0][:63]
-    'top-1 recall on the held-out text fell from 20.0 % to 10.0 %; a'
+    >>> faults(Figures(top1=0.1, top3=0.3, loss=5.0), [Figures(top1=0.2, top3=0.3, loss=4.8)])[0][:60]
+    'top-1 on the held-out examples fell from 20.0 % to 10.0 %; a'
     """
     messages = []
     measured = [value for value in (new.top1, new.top3, new.loss) if value is not None]
     if not all(math.isfinite(value) for value in measured):
-        messages.append("a figure on the held-out text is not finite")
+        messages.append("a figure on the held-out examples is not finite")
     latest = list(latest)
     for at, name in enumerate(("top1", "top3")):
         value: float | None = getattr(new, name)
@@ -81,25 +87,27 @@ def faults(new: Figures, latest: Iterable[Figures], margin: float = MARGIN) -> t
         if value is not None and worse:
             best, error = max(worse)
             messages.append(
-                f"{_label(name)} recall on the held-out text fell from {100 * best:.1f} % to {100 * value:.1f} %; "
+                f"{names[at]} on the held-out examples fell from {100 * best:.1f} % to {100 * value:.1f} %; "
                 f"allowed are {100 * margin:.1f} points, or {CERTAIN:g} standard errors ({100 * CERTAIN * error:.1f})"
             )
     return tuple(messages)
 
 
-def worse_on_devices(found: Tally, latest: Iterable[Tally], enough: int) -> tuple[int, str] | None:
-    """The earlier version with a clearly higher on-device recall than this one.
+def worse_on_devices(
+    found: Tally, latest: Iterable[Tally], enough: int, names: Names = ("top-1", "top-3")
+) -> tuple[int, str] | None:
+    """The earlier version that is clearly better on devices than this one.
 
     Args:
         found: on-device metrics of the version.
         latest: on-device metrics of earlier versions.
         enough: number of devices that must have measured a version for it to be compared.
+        names: what the two shares are called.
 
     Returns:
-        Index in ``latest`` of the version with the highest recall, and the figures in words; None if the version is not
-        worse than any.
+        Index in ``latest`` of the best version, and the figures in words; None if the version is not worse than any.
     """
-    for name in ("top1", "top3"):
+    for name, shown in zip(("top1", "top3"), names, strict=True):
         worse = []
         for at, old in enumerate(latest := list(latest)):
             if min(found.devices, old.devices) < max(enough, 1):
@@ -108,7 +116,7 @@ def worse_on_devices(found: Tally, latest: Iterable[Tally], enough: int) -> tupl
             before, error_before = mean_and_error(getattr(old, f"{name}_before_of"))
             if _is_worse(before - mean, math.hypot(error, error_before), MARGIN):
                 reason = (
-                    f"{_label(name)} recall on {found.devices} devices that tried it is {100 * mean:.1f} %, "
+                    f"{shown} on {found.devices} devices that tried it is {100 * mean:.1f} %, "
                     f"with a version before it {100 * before:.1f} % on {old.devices}"
                 )
                 worse.append((before, at, reason))
@@ -119,7 +127,7 @@ def worse_on_devices(found: Tally, latest: Iterable[Tally], enough: int) -> tupl
 
 
 def paired_error(new: bytes, old: bytes) -> float:
-    """Standard error of the difference between two recalls on the same words; 0 if the predicted words are unknown.
+    """Standard error of the difference between two shares of the same words; 0 if the predicted words are unknown.
 
     Of n words, the old version alone predicts b and the new one alone predicts c. The standard error is
     ``sqrt(b + c - (b - c)^2 / n) / n``.
@@ -143,7 +151,3 @@ def _is_worse(drop: float, error: float, margin: float) -> bool:
 def _half(hits: bytes, at: int) -> bytes:
     middle = len(hits) // 2
     return hits[middle:] if at else hits[:middle]
-
-
-def _label(name: str) -> str:
-    return name.replace("top", "top-")

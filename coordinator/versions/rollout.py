@@ -13,7 +13,7 @@ version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make
 A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. The reason for each stage is stored
 with the version, in words.
 
-The verdict on a trial compares on-device metrics (:mod:`coordinator.learning.device_metrics`): recall on the devices'
+The verdict on a trial compares on-device metrics (:mod:`coordinator.learning.device_metrics`): figures on the devices'
 own held-out words, compared as in :mod:`coordinator.versions.quality_gate`, and how many devices could not run the
 version.
 """
@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Figures, faults, worse_on_devices
+from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Figures, Names, faults, worse_on_devices
 from wire.machine import Row, find_row, row, table
 
 
@@ -215,6 +215,7 @@ def judge_new(
     devices: int,
     own_text: bool,
     now_s: float,
+    names: Names = ("top-1", "top-3"),
 ) -> GatePassed | GateFailed:
     """The verdict of the gate on a new version.
 
@@ -227,8 +228,9 @@ def judge_new(
         devices: how many devices measured ``base`` in this round; about as many will measure the new version.
         own_text: whether the held-out text was typed by people of the fleet.
         now_s: wall-clock time.
+        names: what the two shares are called.
     """
-    found = faults(new, line, MARGIN if own_text and devices < policy.devices else COLLAPSE)
+    found = faults(new, line, MARGIN if own_text and devices < policy.devices else COLLAPSE, names)
     if base != current:
         found = (f"it was trained from version {base}, and that is not what devices have any more", *found)
     return GateFailed("; ".join(found), now_s) if found else GatePassed(policy.share, now_s)
@@ -255,7 +257,14 @@ def cannot_roll_back(version: int, stage: Stage, *, named: bool, replaceable: bo
     return ""
 
 
-def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: float, now_s: float) -> Event | None:
+def judge(
+    policy: TrialPolicy,
+    tried: Tally,
+    latest: Sequence[Tally],
+    since_s: float,
+    now_s: float,
+    names: Names = ("top-1", "top-3"),
+) -> Event | None:
     """The verdict of a canary trial; None while too few devices have tried the version.
 
     Args:
@@ -264,11 +273,12 @@ def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: f
         latest: on-device metrics of the current version, on all devices, and of the versions before it.
         since_s: when the trial began.
         now_s: wall-clock time.
+        names: what the two shares are called.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
         return None
-    failed, foreseeing_less = failing(tried, latest[0]), worse_on_devices(tried, latest, enough=1)
+    failed, foreseeing_less = failing(tried, latest[0]), worse_on_devices(tried, latest, 1, names)
     if failed:
         return TrialFailed(failed, now_s)
     if foreseeing_less is not None:

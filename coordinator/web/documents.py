@@ -66,7 +66,7 @@ class VersionList(msgspec.Struct, frozen=True):
 
 
 class BaselineList(msgspec.Struct, frozen=True):
-    """Baselines for the recall of the first task's versions; the trigram before the central model."""
+    """Baselines for the figures of the first task's versions; the trigram before the central model."""
 
     items: list[Compared]
 

@@ -178,10 +178,11 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
     if version is not None:
         yield _gauge("model_version", "The version that devices are to have.", version.version)
         if version.metrics is not None:
-            recall = GaugeMetricFamily("nightjar_model_recall", "Its recall on held-out text.", labels=["top"])
-            recall.add_metric(["1"], version.metrics.top1)
-            recall.add_metric(["3"], version.metrics.top3)
-            yield recall
+            meaning = "Its share of right predictions on held-out examples: recall, accuracy or another, by task type."
+            share = GaugeMetricFamily("nightjar_model_share", meaning, labels=["top"])
+            share.add_metric(["1"], version.metrics.top1)
+            share.add_metric(["3"], version.metrics.top3)
+            yield share
 
 
 def _releases(view: DatabaseView, census: Census) -> Iterator[Metric]:

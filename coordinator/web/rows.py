@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from coordinator.ports import RoundSummary, VersionRecord
+from coordinator.rounds.buffer import seat_round, seat_version
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.rounds.waiting import doing, sentence
@@ -72,9 +73,15 @@ class RoundRow(msgspec.Struct, frozen=True):
 
 
 class SeatView(msgspec.Struct, frozen=True):
-    """A selected device; ``cause`` is why it dropped, ``code`` why its report was refused."""
+    """A selected device; ``cause`` is why it dropped, ``code`` why its report was refused.
+
+    ``version`` is what it trains from, and ``round`` the one that its report names: in a buffered round an earlier one
+    if its seat was carried over.
+    """
 
     device: str
+    round: int
+    version: int
     attempt: int
     state: str
     cause: str | None
@@ -151,6 +158,8 @@ def round_detail(
     seats = [
         SeatView(
             device=device,
+            round=seat_round(state, seat),
+            version=seat_version(state, seat),
             attempt=seat.attempt,
             state=seat.state.value,
             cause=None if seat.cause is None else seat.cause.value,

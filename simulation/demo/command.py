@@ -138,7 +138,7 @@ def demo(
         click.echo(msgspec.json.encode(result))
     if result["versions_refused"] and result["version"] == 0:
         msg = (
-            f"no version was released: the quality gate refused all {result['versions_refused']}, because recall fell; "
+            f"no version was released: the quality gate refused all {result['versions_refused']}: its figures fell; "
             f"'nightjar-coordinator model list --config {prepared.folder / 'coordinator.toml'}' shows by how much"
         )
         raise UnavailableError(msg)

@@ -27,18 +27,23 @@ _MARKS = ((KEYBOARD, "◆", "green"), (MODEL, "●", "cyan"), (WITHOUT, "│", "
 """Where two fall on one place, the first is seen."""
 
 
-def honest(rounds: int, phones: int) -> str:
+def honest(rounds: int, phones: int, figure: str) -> str:
     """The sentence that says what a short run can and cannot show.
 
-    >>> honest(1, 2)[:50]
+    Args:
+        rounds: number of committed rounds.
+        phones: number of phones.
+        figure: what the task type calls its first figure.
+
+    >>> honest(1, 2, "accuracy")[:50]
     '1 round of 2 phones shows that the system works: v'
     """
     if not rounds:
         return "No round was committed, so this shows nothing of the model."
     subject = f"{rounds} round{'s' if rounds > 1 else ''} of {phones} phones show{'' if rounds > 1 else 's'}"
     return (
-        f"{subject} that the system works: versions go out, updates come back, and recall moves from the warm start. "
-        "How good a model can get takes hundreds of rounds of thousands of people: docs/learning.md."
+        f"{subject} that the system works: versions go out, updates come back, and {figure} moves from the start. "
+        "How good a model can get takes hundreds of rounds of thousands of devices: docs/learning.md."
     )
 
 

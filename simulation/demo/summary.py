@@ -70,8 +70,8 @@ def result_of(
         "top1_by_round": [v["top1"] for v in versions],
         "keyboard_recall": msgspec.to_builtins(keyboards),
         "long_run": msgspec.to_builtins(long_run),
-        "shows": honest(counters["rounds_committed"], prepared.settings.phones),
-        "picture": str(prepared.folder / PICTURE),
+        "shows": honest(counters["rounds_committed"], prepared.settings.phones, task["figures"][0]),
+        "picture": None if keyboards is None else str(prepared.folder / PICTURE),
         "versions_refused": sum(v["stage"] == REFUSED for v in versions),
         "parameters": task["parameters"],
         "figures": task["figures"],
@@ -110,10 +110,10 @@ def summary_table(result: Result) -> Table:
         *_long_run(result["long_run"]),
         ("what this shows", result["shows"]),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
-        ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
+        ("corpus", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
         ("broker", result["broker"]),
         ("seconds", f"{result['seconds']:.1f}"),
-        ("logs, " + PICTURE, result["folder"]),
+        ("logs" if result["picture"] is None else f"logs, {PICTURE}", result["folder"]),
     ):
         table.add_row(name, value)
     return table

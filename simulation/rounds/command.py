@@ -74,6 +74,13 @@ INTERRUPTED = 130
     type=click.IntRange(1, 1_000_000),
     help="Phones at work at a time with --mode buffered; default: as many as a synchronous round selects.",
 )
+@click.option(
+    "--canaries",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of the phones that try each version first; a third of the versions are bad.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.option(
     "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Search for defects with this many seeds."
@@ -93,6 +100,7 @@ def rounds(
     privacy: str,
     mode: str,
     concurrency: int | None,
+    canaries: float,
     as_json: bool,
     seeds: int,
     plot: Path | None,
@@ -105,6 +113,9 @@ def rounds(
         raise ConfigError(msg)
     if Mode(mode) is Mode.SYNCHRONOUS and concurrency is not None:
         msg = "--concurrency is for --mode buffered: a synchronous round selects its cohort"
+        raise ConfigError(msg)
+    if canaries and Privacy(privacy) is not Privacy.NONE:
+        msg = "--canaries is for --privacy none: a trial reads the report of each phone"
         raise ConfigError(msg)
     settings = Settings(
         devices,
@@ -119,6 +130,7 @@ def rounds(
         Privacy(privacy),
         Mode(mode),
         concurrency,
+        canaries,
     )
     console = Console(stderr=True)
     try:

@@ -55,6 +55,8 @@ def complaints(outcome: SimulationResult) -> list[str]:
         )
     if observer.wrong_means:
         found.append(f"rounds whose weights are not the mean of the phones' reports: {observer.wrong_means}")
+    if observer.rejected_used:
+        found.append(f"rejected versions that left something behind: {sorted(observer.rejected_used)}")
     if outcome.unanswered:
         found.append(f"phones whose reports of ended rounds were never answered: {', '.join(outcome.unanswered[:5])}")
     if len(observer.rounds) < settings.rounds:

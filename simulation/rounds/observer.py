@@ -9,6 +9,7 @@ device works in one round at a time, and never for two variants of one experimen
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from coordinator.rounds.buffer import seat_round
 from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.settings import Mode
+from coordinator.versions.rollout import Stage
 from edge_agent.ports import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
@@ -40,6 +42,7 @@ from wire.secure_sum.order import SumOrder, read_sum
 Wide = npt.NDArray[np.float64]
 Key = tuple[int, DeviceId, int]
 """Round, device, attempt."""
+_REJECTED = frozenset({Stage.REFUSED, Stage.ROLLED_BACK})
 _FORGET_AFTER = 3
 """Number of rounds after which old reports are discarded; late ones arrive within one or two."""
 _FORGET_AFTER_BUFFERS = 50
@@ -58,12 +61,13 @@ class Observer:
 
     Attributes:
         verdicts: number of receipts by verdict; an accepted report counts once however often its receipt is sent.
-        stale: number of reports by the versions committed between their base and their receipt.
+        stale: number of reports by the versions published between their base and their receipt.
         spent_s: seconds from assignments to the first receipts of their reports, by verdict.
         contradicted: reports that were accepted and also answered as late.
         wrong_means: committed rounds whose weights are not the base plus the mean of the updates.
         lost: accepted reports that are in no committed, abandoned or open round.
         rounds: the ended rounds, in order.
+        rejected_used: refused and rolled-back versions from which something was trained, or that kept a state.
         double_booked: assignments that made a device work in two rounds at once, or for two variants.
         began_s: virtual time of the beginning of each round, by number.
         ended_s: virtual time of the end of each round, by number.
@@ -87,7 +91,7 @@ class Observer:
         self._variant_of: dict[tuple[DeviceId, str], str] = {}
         self._produced: dict[Key, bytes] = {}
         self._contributed: dict[Key, Words] = {}
-        self._of: dict[int, tuple[str, int]] = {}  # round -> task and base version
+        self._of: dict[int, str] = {}  # round -> task
         self._assigned_s: dict[Key, float] = {}
         self._late: set[Key] = set()
         self._ended: dict[str, list[int]] = defaultdict(list)
@@ -102,6 +106,7 @@ class Observer:
         self.lost: list[Key] = []
         self.rounds: list[Round] = []
         self.double_booked: list[Key] = []
+        self.rejected_used: set[int] = set()
         self.began_s: dict[int, float] = {}
         self.ended_s: dict[int, float] = {}
 
@@ -171,18 +176,25 @@ class Observer:
             self.contradicted.append(key)
         self.verdicts[receipt.verdict.value] += 1
         if receipt.round in self._of:
-            task, base = self._of[receipt.round]
-            self.stale[self._versions_since(task, base)] += 1
+            self.stale[self._staleness_of(receipt.round, self._view().last_round_number())] += 1
 
-    def _versions_since(self, task: str, base: int, until: int | None = None) -> int:
-        view = self._view()
-        last = view.last_version_number() if until is None else until
-        between = (view.version(number) for number in range(base + 1, last + 1))
-        return sum(record is not None and record.task == task for record in between)
+    def _staleness_of(self, given: int, used: int) -> int:
+        """How often the base version of a task's rounds changed between two of them; the trials in between aside."""
+        task = self._round(given).task
+        between = [self._round(number) for number in range(given, used + 1)]
+        bases = [state.base_version for state in between if state.task == task and not state.trial]
+        return sum(one != other for one, other in itertools.pairwise(bases))
+
+    def _round(self, number: int) -> Round:
+        state = self._view().round(number)
+        if state is None:
+            msg = f"there is no round {number}"
+            raise RemoteProtocolError(msg)
+        return state
 
     def entered(self, state: Round) -> None:
         """Note that a round entered a phase."""
-        self._of[state.number] = (state.task, state.base_version)
+        self._of[state.number] = state.task
         self.began_s.setdefault(state.number, self._now_s())
 
     def averaged(self, job: AggregationJob, done: AggregationDone) -> None:
@@ -208,12 +220,20 @@ class Observer:
 
     def finish(self) -> None:
         """Collect the lost reports of all ended rounds; may be called again after the simulation continued."""
+        view = self._view()
+        records = (view.version(number) for number in range(view.last_version_number() + 1))
+        self.rejected_used |= {
+            record.version
+            for record in records
+            if record is not None and record.rollout.stage in _REJECTED and record.optimizer_state is not None
+        }
         self.lost.clear()
         if self._buffered:
-            self.lost += sorted(set().union(*self._accepted.values()) - self._used_or_waiting())
+            left = set().union(*self._accepted.values()) - self._used_or_waiting()
+            self.lost += sorted(key for key in left if not self._is_rejected(self._round(key[0]).base_version))
             return
         phases = {state.number: state.phase for state in self.rounds}
-        newest = {task: number for number, (task, _) in sorted(self._of.items())}
+        newest = {task: number for number, task in sorted(self._of.items())}
         for number, accepted in sorted(self._accepted.items()):
             match phases.get(number):
                 case Phase.COMMITTED:
@@ -226,14 +246,19 @@ class Observer:
                     pass
 
     def _used_or_waiting(self) -> set[Key]:
-        """The reports that were averaged, left with an abandoned round, or wait in an open buffer."""
-        rounds = [state for state in self.rounds if state.phase is Phase.ABANDONED] + self._view().open_rounds()
+        """The reports that were averaged, left with an abandoned round, or wait for a mean."""
+        view = self._view()
+        rounds = [state for state in self.rounds if state.phase is Phase.ABANDONED] + view.open_rounds()
+        rounds += [self._round(task.state.waiting) for task in view.tasks() if task.state.waiting]
         held = {SeatState.REPORTED, SeatState.EARLY}
         return self._counted.keys() | {
             _key_of(state, device) for state in rounds for device, seat in state.seats.items() if seat.state in held
         }
 
     def _check_commit(self, state: Round) -> None:
+        if state.trial:
+            self._counted.update(_key_of(state, device) for device in state.devices(SeatState.REPORTED))
+            return
         if state.number not in self._averaged:
             self.wrong_means.append(state.number)
             return
@@ -241,10 +266,21 @@ class Observer:
         averaged = sorted(report.device for report in job.reports if report.device not in done.unreadable)
         keys = [_key_of(state, device) for device in averaged]
         self._counted.update(keys)
-        if not self._is_the_mean(keys, state.task, job, done):
+        made = None if state.version is None else self._view().version(state.version)
+        if made is not None and made.rollout.stage not in _REJECTED:
+            self.rejected_used |= {base for base in self._bases_of(keys, state) if self._is_rejected(base)}
+        if not self._is_the_mean(keys, job, done):
             self.wrong_means.append(state.number)
 
-    def _is_the_mean(self, keys: list[Key], task: str, job: AggregationJob, done: AggregationDone) -> bool:
+    def _bases_of(self, keys: list[Key], state: Round) -> set[int]:
+        """The base versions of a round and of the reports in it."""
+        return {state.base_version} | {self._round(given).base_version for given, _, _ in keys}
+
+    def _is_rejected(self, version: int) -> bool:
+        record = self._view().version(version)
+        return record is None or record.rollout.stage in _REJECTED
+
+    def _is_the_mean(self, keys: list[Key], job: AggregationJob, done: AggregationDone) -> bool:
         base = Manifest.decode(self._artifacts.get(job.manifest))
         weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
         if any(key not in self._produced for key in keys):
@@ -253,14 +289,15 @@ class Observer:
             found = self._in_the_sum(keys, job.summed.order, base)
             return bool(np.array_equal((weights.astype(np.float64) + found).astype(np.float32), self._made(done)))
         sent = [self._decode(self._produced[key]) for key in keys]
-        norms = sorted(norm for _, _, norm, _ in sent if norm > 0)
+        late = [self._staleness_of(given, job.round) for given, _, _ in keys]
+        norms = sorted(norm for _, _, norm in sent if norm > 0)
         clip_norm = (norms[(len(norms) - 1) // 2] if norms else math.inf) if job.clip_norm is None else job.clip_norm
-        examples = sorted(num_examples for num_examples, _, _, _ in sent)
+        examples = sorted(num_examples for num_examples, _, _ in sent)
         most = examples[(len(examples) - 1) // 2]
         total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
-        for num_examples, update, norm, version in sent:
+        for (num_examples, update, norm), staleness in zip(sent, late, strict=True):
             weight = float(min(num_examples, most))
-            factor = self._staleness.weight(self._versions_since(task, version, base.version))
+            factor = self._staleness.weight(staleness)
             total += weight * (factor * (clip_norm / norm if norm > clip_norm else 1.0)) * update
             weight_sum += weight
         expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)
@@ -278,8 +315,8 @@ class Observer:
         bases, spread = from_bytes(self._artifacts.get(base.bases.sha256), LAYOUT, order.rank)
         return read_sum(words, order, LAYOUT, bases, spread).mean.astype(np.float64)
 
-    def _decode(self, sent: bytes) -> tuple[int, Wide, float, int]:
-        """Number of examples, dense update, its norm, and the base version."""
+    def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
+        """Number of examples, dense update, and its norm."""
         report = frame.decode(sent)
         if not isinstance(report, frame.Report):
             msg = "a report of this model fits one message"
@@ -288,7 +325,7 @@ class Observer:
         dense = np.zeros(LAYOUT.size, np.float64)
         dense[update.indices] = update.values
         norm = math.sqrt(np.square(update.values.astype(np.float64)).sum())
-        return report.num_examples, dense, norm, report.version
+        return report.num_examples, dense, norm
 
 
 def _key_of(state: Round, device: DeviceId) -> Key:

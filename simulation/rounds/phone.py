@@ -32,7 +32,7 @@ from simulation.rounds.availability import Availability
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
 from simulation.rounds.journal import MemoryJournal
-from simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf
+from simulation.rounds.model import LAYOUT, RIGHT, RIGHT_IF_BAD, STEPS, WORDS, LeastSquares, Shelf, is_bad
 from simulation.rounds.ports import (
     AnyCoordinator,
     FixedExamples,
@@ -95,6 +95,11 @@ _LOST: tuple[Readings, ...] = (
     {**_HOLDS, Condition.IDLE: ConditionReading(Answer.NO, _SOURCE, "in use")},
     {**_HOLDS, Condition.UNMETERED: ConditionReading(Answer.NO, _SOURCE, "not on Wi-Fi")},
 )
+_MORE_TEXTS = tuple(
+    tuple(" ".join(WORDS[(number + first) % len(WORDS)] for number in range(12)) for first in range(start, start + 24))
+    for start in (0, 12)
+)
+"""With held-out messages: enough of each half for an evaluation."""
 _TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2, 3, 5, 8) for start in (0, 8, 16, 24))
 
 
@@ -116,6 +121,7 @@ class Surroundings:
         generator: generator of jitter and durations.
         population: population of the phones.
         seed: root seed of everything else.
+        evaluates: whether phones have enough messages to hold some out.
     """
 
     timeline: Timeline
@@ -131,6 +137,7 @@ class Surroundings:
     generator: np.random.Generator
     population: Population
     seed: int
+    evaluates: bool = False
 
 
 class Phone:
@@ -439,7 +446,8 @@ class Phone:
         return self._model
 
     def _load_program(self, model: Model) -> LeastSquares:
-        return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum())
+        right = RIGHT_IF_BAD if is_bad(model.manifest.version, self._around.seed) else RIGHT
+        return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum(), right)
 
     def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
         done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
@@ -466,7 +474,8 @@ class Phone:
 
     def _make_driver(self) -> Driver:
         around, journal = self._around, self._journal
-        examples = FixedExamples(_TEXTS[self.number % len(_TEXTS)])
+        texts = _MORE_TEXTS if around.evaluates else _TEXTS
+        examples = FixedExamples(texts[self.number % len(texts)])
         identity = AgentIdentity(around.population, self.device, 1, "least squares", 8, 4 << 30, emulated=True)
         ports = Ports(
             clock=SimulatedClock(self._monotonic_s, lambda: EPOCH_S + around.timeline.now_s + self._clock_offset_s),

@@ -20,8 +20,9 @@ from coordinator.engine.inbox import Operated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.round import Round
-from coordinator.tasks.operations import CreateTask
+from coordinator.tasks.operations import CreateTask, RollBack
 from coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
+from coordinator.versions.rollout import TrialPolicy
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
@@ -50,6 +51,8 @@ NOISED_ROUNDS = 1000
 SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
 """A session on a phone ends after 585 s."""
+HELD_OUT_SHARE = 0.5
+"""With canaries: phones have few messages, and an evaluation needs fifty words."""
 SAMPLE_EVERY_S = 60.0
 SETTLING_S = 3600.0
 """Time after the last fault within which every report must be answered: a disk full for a quarter of an hour, a round,
@@ -63,6 +66,8 @@ OTHER_TASKS = (
     ("variant-b", Variant(experiment="rates", share=0.5), 0.4),
 )
 """Tasks after the first: name, variant, learning rate. One is open to all devices, two variants divide them."""
+ROLLBACK_S = 1500.0
+"""With canaries, an operator rolls a version back so often: in any phase of a round."""
 ASKED_AGAIN_S = 60.0
 """Time after which the operator repeats a request that failed because the coordinator was down."""
 
@@ -87,6 +92,7 @@ class Settings:
         privacy: what the coordinator can learn from the phones.
         mode: whether rounds wait for their phones.
         concurrency: most phones at work at a time in buffered rounds; None for the cohort of a synchronous round.
+        canaries: share of the phones that try a version first; 0 for no trials. With it, some versions are bad.
     """
 
     devices: int
@@ -101,6 +107,7 @@ class Settings:
     privacy: Privacy = Privacy.NONE
     mode: Mode = Mode.SYNCHRONOUS
     concurrency: int | None = None
+    canaries: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +209,12 @@ class World:
         self.artifacts = MemoryBlobs()
         task = task_for(settings.devices, settings.codec, settings.tasks, settings.privacy)
         task = replace(task, mode=settings.mode, concurrency=settings.concurrency)
+        if settings.canaries:
+            task = replace(task, plan=replace(task.plan, evaluation_share=HELD_OUT_SHARE))
+        rollout = TrialPolicy(share=settings.canaries, devices=task.minimum)
         manifest = with_bases(first_manifest(self.artifacts), task.privacy, seed, self.artifacts)
         self.artifacts.put(manifest.encode())
-        config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS)
+        config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS, rollout=rollout)
         self._others = other_tasks(task, settings.tasks)
         self.observer = Observer(
             task,
@@ -242,6 +252,7 @@ class World:
             generator=generator_for(seed, "phones"),
             population=POPULATION,
             seed=seed,
+            evaluates=settings.canaries > 0,
         )
         self.phones = [Phone(number, around) for number in range(settings.devices)]
 
@@ -249,6 +260,8 @@ class World:
         """Run until enough rounds have ended."""
         self.coordinator.start()
         self._ask_for_tasks()
+        if self.settings.canaries:
+            self.timeline.after(ROLLBACK_S, self._roll_back)
         self._sample()
         for wanted in follow(range(1, self.settings.rounds + 1)):
             self.timeline.run(partial(self._ended, wanted), LIMIT_S)
@@ -278,6 +291,11 @@ class World:
             self.coordinator.handle(Operated(CreateTask(settings), "operator"))
         if wanted:
             self.timeline.after(ASKED_AGAIN_S, self._ask_for_tasks)
+
+    def _roll_back(self) -> None:
+        """Ask for the rollback of the canary, or else of the current version."""
+        self.coordinator.handle(Operated(RollBack("an operator tries it"), "operator"))
+        self.timeline.after(ROLLBACK_S, self._roll_back)
 
     def _free_changed(self, by: int) -> None:
         self.free += by

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -368,19 +369,36 @@ class World:
         self.acknowledged += 1
 
 
-@contextlib.contextmanager
-def worlds(folder: Path, *, in_memory: bool) -> Iterator[Callable[..., World]]:
-    """Makes worlds around a small model, each with a database in memory or with one on disk that a start opens anew."""
-    manifest, opened, made = write_model(folder), list[Database](), 0
+def on_disk(folder: Path) -> Callable[[], Callable[[], Database]]:
+    """Makes SQLite databases in a folder; what it returns opens one, as often as it is called."""
+    numbers = itertools.count()
 
-    def open_database() -> Database:
-        opened.append(Database(f"sqlite:///{folder / f'{made}.sqlite'}"))
-        return opened[-1]
+    def fresh() -> Callable[[], Database]:
+        url = f"sqlite:///{folder / f'{next(numbers)}.sqlite'}"
+        return lambda: Database(url)
+
+    return fresh
+
+
+@contextlib.contextmanager
+def worlds(folder: Path, fresh: Callable[[], Callable[[], Database]] | None = None) -> Iterator[Callable[..., World]]:
+    """Makes worlds around a small model, each with a database of its own that each start opens anew.
+
+    Args:
+        folder: where the model is written.
+        fresh: makes a database, and returns what opens it; None for databases in memory, which outlive a start.
+    """
+    manifest, opened = write_model(folder), list[Database]()
+
+    def kept(open_database: Callable[[], Database]) -> Callable[[], Database]:
+        def open_and_keep() -> Database:
+            opened.append(open_database())
+            return opened[-1]
+
+        return open_and_keep
 
     def make(**task) -> World:
-        nonlocal made
-        made += 1
-        return World(manifest, folder, None if in_memory else open_database, **task)
+        return World(manifest, folder, None if fresh is None else kept(fresh()), **task)
 
     yield make
     for database in opened:

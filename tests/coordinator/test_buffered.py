@@ -1,6 +1,7 @@
 """Buffered rounds in the whole coordinator: seats that outlive their round, kills, pauses, trials, and the weights."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ from coordinator.engine.jobs import JobFailed
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.round import TERMINAL, Phase
 from coordinator.rounds.seats import SeatState
-from coordinator.tasks.operations import PauseTask, ResumeTask, StopTask
+from coordinator.storage.fencing import LeadLostError
+from coordinator.tasks.operations import PauseTask, ResumeTask, RollBack, StopTask
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.settings import Mode, TaskSettings, task_faults
-from coordinator.versions.rollout import TrialPolicy
+from coordinator.versions.rollout import Stage, TrialPolicy
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
-from tests.coordinator.fakes import World, worlds
+from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire import frame
 from wire.frame import LocalEvaluation
@@ -33,10 +35,9 @@ A, B, C, D = DEVICES = "abcd"
 STEPS = dict(zip(DEVICES, (0.01, 0.01, 0.01, 0.01), strict=True))
 
 
-@pytest.fixture(params=["memory", "database"])
-def make_world(request, tmp_path):
-    with worlds(tmp_path, in_memory=request.param == "memory") as make:
-        yield lambda **task: make(**{"mode": Mode.BUFFERED, "concurrency": 3, "max_staleness": 2} | task)
+@pytest.fixture
+def make_world(worlds_of):
+    return lambda **task: worlds_of(**{"mode": Mode.BUFFERED, "concurrency": 3, "max_staleness": 2} | task)
 
 
 def report_of(world: World, device: str, assignment: Assignment | None = None) -> bytes:
@@ -229,6 +230,30 @@ def test_a_trial_is_a_synchronous_round_and_early_reports_wait_for_its_end(make_
     assert list(world.tables.frames) == [(3, C, 1)]
 
 
+def test_what_was_trained_from_a_version_that_was_rolled_back_is_not_used(make_world):
+    world = make_world()
+    commit(world, A, B)
+    world.check_in(A, B)
+    report(world, A)
+    report(world, B)
+    world.check_in(C, D)
+    assert report(world, C).verdict is Verdict.ACCEPTED
+    operate(world, RollBack("words are missing"))
+    world.work()
+    tables = world.tables
+    assert [tables.versions[number].rollout.stage for number in range(3)] == [
+        Stage.CURRENT,
+        Stage.ROLLED_BACK,
+        Stage.REFUSED,
+    ]
+    assert (tables.rounds[3].base_version, tables.rounds[3].seats) == (0, {})
+    assert world.counters["reports_unused"] == 1
+    assert (tables.frames, tables.chunks) == ({}, {})
+    assert (report(world, C).verdict, report(world, D).verdict) == (Verdict.DUPLICATE, Verdict.LATE)
+    world.check_in(D)
+    assert world.assignment(D).version == 0
+
+
 def test_outside_its_hours_a_buffer_gives_no_seats(make_world):
     world = make_world(schedule=Schedule(from_hour=13, to_hour=14), minimum=1)
     world.clock.time_s = 86400.0 * 20000 + 13.9 * 3600
@@ -256,33 +281,57 @@ STORY = [
 ]
 
 
-def test_killed_before_each_step_the_versions_and_answers_are_the_same(make_world):
-    def tell(killed_before: int | None, *, twice: bool = False) -> dict:
-        world = make_world()
-        for number, happens in enumerate(STORY):
-            if number == killed_before:
-                world.start()
-            happens(world)
-            if twice:
-                happens(world)
-        world.start()
-        tables = world.tables
-        return {
-            "rounds": {
-                number: (state.phase, {name: seat.state for name, seat in state.seats.items()}, state.version)
-                for number, state in tables.rounds.items()
-            },
-            "reports": sorted(tables.reports),
-            "frames": len(tables.frames),
-            "weights": [weights(world, version).tobytes() for version in tables.versions],
-            "answers": [world.transport.to(name, Receipt)[-1].verdict for name in DEVICES],
-        }
+def tell(world: World, begin: Callable[[World, int], None]) -> dict:
+    for number, happens in enumerate(STORY):
+        begin(world, number)
+        happens(world)
+    world.start()
+    tables = world.tables
+    return {
+        "rounds": {
+            number: (state.phase, {name: seat.state for name, seat in state.seats.items()}, state.version)
+            for number, state in tables.rounds.items()
+        },
+        "reports": sorted(tables.reports),
+        "frames": len(tables.frames),
+        "weights": [weights(world, version).tobytes() for version in tables.versions],
+        "answers": [world.transport.to(name, Receipt)[-1].verdict for name in DEVICES],
+    }
 
-    expected = tell(None)
+
+def test_killed_before_each_step_the_versions_and_answers_are_the_same(make_world):
+    expected = tell(make_world(), lambda *_: None)
     assert expected["reports"] == [(1, A, 1), (1, B, 1), (2, C, 1), (2, D, 1)]
     assert len(expected["weights"]) == 3
     for killed_before in range(len(STORY)):
-        assert tell(killed_before) == expected, f"killed before step {killed_before}"
+        killed = tell(make_world(), lambda world, number, at=killed_before: world.start() if number == at else None)
+        assert killed == expected, f"killed before step {killed_before}"
+
+
+@pytest.mark.parametrize("worlds_of", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True)
+def test_a_former_leader_writes_and_says_nothing_of_a_buffer_and_its_successor_goes_on(make_world):
+    expected = tell(make_world(), lambda *_: None)
+    for taken_over_before in range(len(STORY)):
+
+        def take_over(world: World, number: int, at: int = taken_over_before) -> None:
+            if number == at:
+                _end_the_term(world, STORY[number])
+
+        assert tell(make_world(), take_over) == expected, f"taken over before step {taken_over_before}"
+
+
+def _end_the_term(world: World, happens: Callable[[World], object]) -> None:
+    """Let another host lead; what then happens to the former leader, which does not know of it, changes nothing."""
+    former, jobs = world.driver, list(world.worker.jobs)
+    world.start()
+    successor, given, said = world.driver, list(world.worker.jobs), len(world.transport.sent)
+    before = world.tables.reports, world.tables.rounds, world.tables.effects
+    world.driver, world.worker.jobs[:] = former, jobs
+    with pytest.raises(LeadLostError):
+        happens(world)
+    assert (world.tables.reports, world.tables.rounds, world.tables.effects) == before
+    assert len(world.transport.sent) == said
+    world.driver, world.worker.jobs[:] = successor, given
 
 
 HAPPENINGS = st.one_of(

@@ -8,7 +8,7 @@ from coordinator.rounds.round import Phase
 from coordinator.rounds.seats import SeatState
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
-from tests.coordinator.fakes import World, worlds
+from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
@@ -19,10 +19,9 @@ pytestmark = pytest.mark.slow
 A, B, C = (DeviceId(name) for name in "abc")
 
 
-@pytest.fixture(params=["memory", "database"])
-def make_world(request, tmp_path):
-    with worlds(tmp_path, in_memory=request.param == "memory") as make:
-        yield make
+@pytest.fixture
+def make_world(worlds_of):
+    return worlds_of
 
 
 def round_of(world: World, number: int = 1):

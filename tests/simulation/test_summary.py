@@ -75,7 +75,15 @@ def test_the_summary_has_the_keyboard_and_the_long_run_and_says_what_a_short_run
 
 
 def test_a_run_without_a_committed_round_shows_nothing_of_the_model():
-    assert "nothing" in honest(0, 8)
+    assert "nothing" in honest(0, 8, "accuracy")
+
+
+def test_the_summary_of_a_classification_speaks_of_its_figures_and_of_no_picture():
+    state, console = states.done(), Console(file=io.StringIO(), width=300)
+    state["task"]["figures"] = ("accuracy", "top-3 accuracy")
+    console.print(summary_table(result_of(state, PREPARED, {}, None, seconds=1.0)))
+    assert "accuracy moves from the start" in console.file.getvalue()
+    assert "recall" not in console.file.getvalue()
 
 
 def test_the_picture_has_a_line_for_each_version_with_the_best_farthest_right():

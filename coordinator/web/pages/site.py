@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordinator.storage.census import CensusTaker
 from coordinator.web.ports import WebPorts
 from models.manifest import Manifest
-from models.task_types import usable
+from models.task_types import figure_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +29,4 @@ class Site:
 
     def figures(self, manifest: str) -> tuple[str, str]:
         """What the two shares of a version are called: of the best prediction, and of the best three."""
-        kind = usable().get(self.manifest(manifest).task_type)
-        return ("top-1", "top-3") if kind is None else kind.figures
+        return figure_names(self.manifest(manifest).task_type)

@@ -110,7 +110,7 @@ def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_o
     hold_round(world, "a", "b")
     assert stage(world, 2) is Stage.REFUSED
     assert reason(world, 2) == (
-        "top-1 recall on the held-out text fell from 10.0 % to 4.0 %; "
+        "top-1 recall on the held-out examples fell from 10.0 % to 4.0 %; "
         "allowed are 1.0 points, or 3 standard errors (0.0)"
     )
     assert (stage(world, 1), announced(world).version) == (Stage.CURRENT, 1)

@@ -82,10 +82,10 @@ def _wait(url: str) -> None:
             return
 
 
-def fresh_database(url: str, name: str) -> str:
-    """The URL of a new database on the server."""
+def fresh_database(url: str, name: str, template: str = "template1") -> str:
+    """The URL of a new database on the server, a copy of the template."""
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     engine.dispose()
     return sa.make_url(url).set(database=name).render_as_string(hide_password=False)

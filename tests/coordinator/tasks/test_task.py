@@ -92,8 +92,8 @@ def after(rule: StopRule, *recalls: float | None) -> Task:
     ("rule", "recalls", "reason"),
     [
         (StopRule(rounds=2), (None, None), "2 of 2 rounds are committed"),
-        (StopRule(target_top1=0.2), (0.1, 0.25), "it reached a recall of 0.2500, and 0.2 was wanted"),
-        (StopRule(no_progress_rounds=2), (0.2, 0.2, 0.1), "its recall did not grow for 2 rounds"),
+        (StopRule(target_top1=0.2), (0.1, 0.25), "its top-1 share reached 0.2500, and 0.2 was wanted"),
+        (StopRule(no_progress_rounds=2), (0.2, 0.2, 0.1), "its top-1 share did not grow for 2 rounds"),
     ],
 )
 def test_a_task_that_did_what_it_was_made_for_is_finished_and_says_so(rule, recalls, reason):

@@ -27,14 +27,19 @@ def test_a_good_version_has_no_fault():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"top1": 0.18}, "top-1 recall on the held-out text fell from 20.0 % to 18.0 %"),
-        ({"top3": 0.3}, "top-3 recall on the held-out text fell from 40.0 % to 30.0 %"),
+        ({"top1": 0.18}, "top-1 on the held-out examples fell from 20.0 % to 18.0 %"),
+        ({"top3": 0.3}, "top-3 on the held-out examples fell from 40.0 % to 30.0 %"),
         ({"loss": math.nan}, "not finite"),
     ],
 )
 def test_each_fault_is_said(change, said):
     (fault,) = faults(msgspec.structs.replace(GOOD, **change), [FORMER])
     assert said in fault
+
+
+def test_faults_are_said_in_the_words_of_the_task_type():
+    (fault,) = faults(msgspec.structs.replace(GOOD, top1=0.18), [FORMER], names=("accuracy", "top-3 accuracy"))
+    assert fault.startswith("accuracy on the held-out examples fell from 20.0 % to 18.0 %")
 
 
 def test_all_faults_are_said_at_once():
@@ -104,7 +109,8 @@ def test_devices_that_foresee_less_than_with_any_of_the_last_versions_say_so():
     worse = found(*(150 + n for n in range(10)))
     at, reason = worse_on_devices(worse, [worse, SOUND, Tally()], enough=10)
     assert at == 1
-    assert reason == "top-1 recall on 10 devices that tried it is 15.4 %, with a version before it 20.0 % on 10"
+    assert reason == "top-1 on 10 devices that tried it is 15.4 %, with a version before it 20.0 % on 10"
+    assert worse_on_devices(worse, [SOUND], 10, ("accuracy", "top-3 accuracy"))[1].startswith("accuracy on 10 devices")
     assert worse_on_devices(SOUND, [worse, SOUND], enough=10) is None
     assert worse_on_devices(worse, [SOUND], enough=11) is None
 

@@ -94,7 +94,7 @@ def test_it_waits_until_enough_devices_have_spoken():
 def test_devices_that_foresee_less_roll_it_back_and_the_reason_has_the_figures():
     event = verdict(found((20, 30, 10, 20)))
     assert isinstance(event, TrialFailed)
-    recalls = "top-1 recall on 4 devices that tried it is 2.0 %, with a version before it 20.0 % on 6"
+    recalls = "top-1 on 4 devices that tried it is 2.0 %, with a version before it 20.0 % on 6"
     assert event.reason == recalls
 
 
@@ -146,7 +146,7 @@ def gate(top1, *, base=4, devices=0, own_text=True):
 
 def test_a_new_version_goes_to_a_share_unless_the_text_or_what_it_was_trained_from_forbids_it():
     assert gate(0.205) == GatePassed(0.1, NOW)
-    assert gate(0.199).reason.startswith("top-1 recall on the held-out text fell from 21.0 % to 19.9 %")
+    assert gate(0.199).reason.startswith("top-1 on the held-out examples fell from 21.0 % to 19.9 %")
     assert gate(0.205, base=3).reason == "it was trained from version 3, and that is not what devices have any more"
 
 

@@ -286,6 +286,8 @@ def test_a_round_in_detail(site):
     assert [seat["device"] for seat in detail["seats"]] == ["a", "b", "c"]
     assert detail["seats"][1] == {
         "device": "b",
+        "round": 3,
+        "version": 1,
         "attempt": 1,
         "state": "dropped",
         "cause": "in-use",
@@ -295,7 +297,7 @@ def test_a_round_in_detail(site):
     assert site.get("/api/v1/rounds/99").status_code == 404
 
 
-def test_the_page_of_a_buffered_round_says_since_when_a_device_is_at_work(site):
+def test_a_buffered_round_says_since_which_round_and_from_which_version_a_device_trains(site):
     site.fill()
     with site.repository.transaction() as tx:
         older = Seat(given=Given(round=2, version=0, deadline_s=1097.0, staleness=1))
@@ -304,8 +306,9 @@ def test_the_page_of_a_buffered_round_says_since_when_a_device_is_at_work(site):
         tx.save_round(msgspec.structs.replace(tx.round(3), rules=rules, seats={A: older, B: carried}, working=1))
     page = site.get("/rounds/3").text
     assert "at work" in page
-    assert page.count("since round 2, on version 0") == 1
-    assert "since round 3" not in page
+    assert page.count("since round 2, on version 0") == page.count("since round 3, on version 1") == 1
+    seats = site.get("/api/v1/rounds/3").get_json(force=True)["seats"]
+    assert [(seat["device"], seat["round"], seat["version"]) for seat in seats] == [("a", 2, 0), ("b", 3, 1)]
     assert site.get("/rounds/3?state=carried").status_code == 200
 
 

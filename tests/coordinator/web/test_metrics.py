@@ -57,7 +57,7 @@ def test_the_open_round_and_the_model_are_told(site):
     assert value(found, "nightjar_task_status", task="keyboard", status="active") == 1
     assert value(found, "nightjar_task_status", task="keyboard", status="paused") == 0
     assert value(found, "nightjar_model_version") == 1
-    assert value(found, "nightjar_model_recall", top="1") == pytest.approx(0.1)
+    assert value(found, "nightjar_model_share", top="1") == pytest.approx(0.1)
 
 
 def test_a_state_that_a_device_made_up_costs_no_time_series(site):

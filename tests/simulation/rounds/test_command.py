@@ -92,6 +92,7 @@ def test_a_defect_is_said_and_ends_with_status_1(monkeypatch):
         (["--plot", "rounds.txt"], "ending in .png"),
         (["--plot", "nowhere/rounds.png"], "existing folder"),
         (["--mode", "buffered", "--privacy", "dp"], "--mode buffered is for --privacy none"),
+        (["--canaries", "0.3", "--privacy", "secure-sum"], "--canaries is for --privacy none"),
         (["--concurrency", "5"], "--concurrency is for --mode buffered"),
     ],
 )
