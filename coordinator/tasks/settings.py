@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.adaptive_clipping import fewest_reports
 from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
@@ -145,11 +147,13 @@ class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: after all rounds.
         delta: chance that the promise fails; far below one in the number of devices.
         clip_norm: largest norm of an update.
+        clip_quantile: with "dp", from the second round on the norm that this share of the updates is within.
     """
 
     epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
     delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
+    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # the norm stays; following takes a large goal
 
 
 def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
@@ -161,6 +165,18 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
     if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
         faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
     return faults
+
+
+def clipping_faults(privacy: Privacy, quantile: float | None) -> list[str]:
+    """Why a clip norm cannot follow a quantile."""
+    if quantile is None or privacy is Privacy.DP:
+        return []
+    if privacy is Privacy.SECURE_DP:
+        return [
+            "dp.clip_quantile: with secure-dp the count of updates within the clip norm would need noise from devices, "
+            "and a check of it by each; leave it out"
+        ]
+    return ["dp.clip_quantile: without noise the clip norm follows the median anyway; leave it out, or take privacy dp"]
 
 
 def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> list[str]:
@@ -307,13 +323,16 @@ def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str
         key: the secret of the noise, in hex; empty where devices add it.
         summed: whether devices add the noise inside a secure sum.
     """
+    counted = dp.clip_quantile is not None
+    calibrate = calibrated_sums if summed else partial(calibrated, counted=counted)
     return NoiseTerms(
         clip_norm=dp.clip_norm,
         devices=devices,
-        multiplier=(calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, rounds, separation),
+        multiplier=calibrate(dp.epsilon, dp.delta, rounds, separation),
         separation=separation,
         key=key,
         honest=honest_devices(devices, threshold_for(devices)) if summed else 0,
+        quantile=None if summed else dp.clip_quantile,
     )
 
 
@@ -350,6 +369,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
         faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
         if task.kind is not Work.TRAIN:
             faults.append("kind: what devices measure is published without noise; take train")
+    faults.extend(clipping_faults(task.privacy, task.dp.clip_quantile) or _count_faults(task))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0
@@ -365,6 +385,20 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
     if task.mode is Mode.BUFFERED:
         faults.extend(f"mode: with buffered, {fault}" for fault in _buffer_faults(task))
     return faults
+
+
+def _count_faults(task: TaskSettings) -> list[str]:
+    """Why a noised count of the updates within the clip norm would say nothing."""
+    noise = noise_terms(task, "") if task.rounds and task.dp.clip_quantile is not None else None
+    if noise is None or noise.quantile is None:
+        return []
+    least = fewest_reports(noise.multiplier, noise.quantile)
+    if task.goal >= least:
+        return []
+    return [
+        f"dp.clip_quantile: expected a goal of at least {least} for the noise in the count of updates within the clip "
+        f"norm, got {task.goal}; leave it out, or take a larger goal, dp.epsilon or minimum_separation"
+    ]
 
 
 def _buffer_faults(task: TaskSettings) -> list[str]:

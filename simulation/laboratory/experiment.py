@@ -20,6 +20,7 @@ from coordinator.tasks.settings import (
     PlanConfig,
     StrategyConfig,
     TaskSettings,
+    clipping_faults,
     privacy_faults,
     strategy_faults,
 )
@@ -260,6 +261,7 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append("time.training_s: expected 0 with cohort.availability, whose rounds are cohort.round_s apart")
     if experiment.mode == "buffered":
         faults.extend(_buffered_faults(experiment))
+    faults.extend(clipping_faults(experiment.privacy, experiment.dp.clip_quantile))
     if experiment.privacy.noised:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
         if experiment.cohort.candidates is not None:
