@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -11,9 +10,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.privacy.accounting import calibrated
-from coordinator.learning.privacy.adaptive_clipping import fewest_reports
-from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, calibrated_sums
+from coordinator.learning.privacy.distributed import MOST_MULTIPLIER
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
@@ -28,13 +25,14 @@ from coordinator.learning.strategies import (
 )
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
+from coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
 from wire.codec.codecs import NAMES, usable
 from wire.errors import ConfigError
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
-from wire.secure_sum.terms import MOST_MEMBERS, honest_devices, least_minimum, threshold_for
+from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -140,22 +138,6 @@ class Mode(enum.Enum):
     """Devices are always at work; each ``goal`` reports make a version."""
 
 
-class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"`` or ``"secure-dp"``.
-
-    Attributes:
-        epsilon: after all rounds.
-        delta: chance that the promise fails; far below one in the number of devices.
-        clip_norm: largest norm of an update.
-        clip_quantile: with "dp", from the second round on the norm that this share of the updates is within.
-    """
-
-    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
-    delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
-    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
-    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # the norm stays; following takes a large goal
-
-
 def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
     """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
     own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
@@ -165,18 +147,6 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
     if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
         faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
     return faults
-
-
-def clipping_faults(privacy: Privacy, quantile: float | None) -> list[str]:
-    """Why a clip norm cannot follow a quantile."""
-    if quantile is None or privacy is Privacy.DP:
-        return []
-    if privacy is Privacy.SECURE_DP:
-        return [
-            "dp.clip_quantile: with secure-dp the count of updates within the clip norm would need noise from devices, "
-            "and a check of it by each; leave it out"
-        ]
-    return ["dp.clip_quantile: without noise the clip norm follows the median anyway; leave it out, or take privacy dp"]
 
 
 def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> list[str]:
@@ -312,30 +282,6 @@ def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
     return noise_for(task.dp, task.rounds, task.minimum_separation, task.goal, key, summed=False)
 
 
-def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str, *, summed: bool) -> NoiseTerms:
-    """The noise with which all the rounds together stay within the epsilon of ``dp``.
-
-    Args:
-        dp: epsilon, delta and clip norm.
-        rounds: committed rounds.
-        separation: a device is at most once in so many rounds in a row.
-        devices: reports of a round; the fewest, where devices add the noise.
-        key: the secret of the noise, in hex; empty where devices add it.
-        summed: whether devices add the noise inside a secure sum.
-    """
-    counted = dp.clip_quantile is not None
-    calibrate = calibrated_sums if summed else partial(calibrated, counted=counted)
-    return NoiseTerms(
-        clip_norm=dp.clip_norm,
-        devices=devices,
-        multiplier=calibrate(dp.epsilon, dp.delta, rounds, separation),
-        separation=separation,
-        key=key,
-        honest=honest_devices(devices, threshold_for(devices)) if summed else 0,
-        quantile=None if summed else dp.clip_quantile,
-    )
-
-
 def promise(task: TaskSettings) -> tuple[object, ...] | None:
     """The settings that a promise of differential privacy rests on; None without one."""
     devices = task.minimum if task.privacy.summed else task.goal
@@ -369,7 +315,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
         faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
         if task.kind is not Work.TRAIN:
             faults.append("kind: what devices measure is published without noise; take train")
-    faults.extend(clipping_faults(task.privacy, task.dp.clip_quantile) or _count_faults(task))
+    faults.extend(clipping_faults(task.privacy, task.dp, noise_terms(task, "") if task.rounds else None, task.goal))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0
@@ -385,20 +331,6 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
     if task.mode is Mode.BUFFERED:
         faults.extend(f"mode: with buffered, {fault}" for fault in _buffer_faults(task))
     return faults
-
-
-def _count_faults(task: TaskSettings) -> list[str]:
-    """Why a noised count of the updates within the clip norm would say nothing."""
-    noise = noise_terms(task, "") if task.rounds and task.dp.clip_quantile is not None else None
-    if noise is None or noise.quantile is None:
-        return []
-    least = fewest_reports(noise.multiplier, noise.quantile)
-    if task.goal >= least:
-        return []
-    return [
-        f"dp.clip_quantile: expected a goal of at least {least} for the noise in the count of updates within the clip "
-        f"norm, got {task.goal}; leave it out, or take a larger goal, dp.epsilon or minimum_separation"
-    ]
 
 
 def _buffer_faults(task: TaskSettings) -> list[str]:

@@ -32,7 +32,7 @@ from coordinator.learning.robust import aggregate_for
 from coordinator.learning.staleness import Staleness, parse_staleness
 from coordinator.learning.strategies import last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
-from coordinator.tasks.settings import noise_for
+from coordinator.tasks.dp import noise_for
 from edge_agent.ports import Program
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file

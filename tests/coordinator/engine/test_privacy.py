@@ -11,8 +11,9 @@ from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.tree_noise import noise_step
 from coordinator.rounds.round import Phase
 from coordinator.storage.database import Database
+from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.operations import RollBack
-from coordinator.tasks.settings import DpConfig, PlanConfig
+from coordinator.tasks.settings import PlanConfig
 from coordinator.tasks.task import TaskStatus
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame

@@ -13,7 +13,8 @@ from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import state_from_bytes
 from coordinator.rounds.round import Phase
 from coordinator.storage.database import Database
-from coordinator.tasks.settings import DpConfig, PlanConfig
+from coordinator.tasks.dp import DpConfig
+from coordinator.tasks.settings import PlanConfig
 from coordinator.tasks.task import TaskStatus
 from edge_agent.core import secure_sum as device_side
 from edge_agent.core.privacy_ledger import noise_faults

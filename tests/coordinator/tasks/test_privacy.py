@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import Aggregation
+from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.settings import (
-    DpConfig,
     PlanConfig,
     StrategyConfig,
     TaskSettings,
