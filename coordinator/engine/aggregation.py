@@ -29,6 +29,7 @@ from coordinator.engine.jobs import (
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import noised_mean
 from coordinator.learning.robust import aggregate_for
@@ -114,11 +115,12 @@ def _aggregate(
         ClientUpdate(each.device, each.num_examples, partial(payload, each), factor(each.staleness))
         for each in job.reports
     ]
-    noise = job.noise
+    noise, clip_norm, next_norm = job.noise, job.clip_norm, None
     if noise is None:
         aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
     else:
-        aggregate = noised_mean(noise, job.step)
+        clip_norm = noise.clip_norm if clip_norm is None else clip_norm
+        aggregate, next_norm = noised_mean(noise, job.step, clip_norm), partial(next_private_norm, noise, job.step)
     try:
         if job.summed is not None:
             summed = average_of_sum(
@@ -142,10 +144,11 @@ def _aggregate(
                 codec_for(job.codec),
                 layout,
                 optimizer,
-                job.clip_norm if noise is None else noise.clip_norm,
+                clip_norm,
                 job.minimum,
                 aggregate,
                 equal=noise is not None,
+                next_norm=next_norm,
             )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)

@@ -113,11 +113,7 @@ class JobResults:
             rollout=Rollout(),
             lineage=self._releases.lineage(state, done, unit),
         )
-        record = unit.snapshot.tasks[task]
-        if record.state.noise is not None:
-            # Counted whatever becomes of the version: the noise of a step must not serve twice.
-            noised = (*record.state.noised, done.round)
-            unit.enlist(replace(record, state=replace(record.state, noised=noised)))
+        unit.spend_privacy(task, done.round)  # the noise of a step must not serve twice
         self._releases.note_figures(base.version, done.federated, unit)
         self._releases.take_in(made, done.federated.devices, unit)
         if done.metrics is not None:

@@ -84,7 +84,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         codec: how the payloads are encoded.
         strategy: how the mean update changes the model.
         optimizer_state: hash of the optimizer's state; None in the first round.
-        clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates.
+        clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates, or with
+            noise the norm in its terms.
         downlink: how the next weights are published.
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
         seed: seed for the next bases and for rounding.

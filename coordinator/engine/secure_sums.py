@@ -192,6 +192,7 @@ class SecureSums:
             match effect:
                 case Unmask():
                     held = replace(held, plan=effect)
+                    unit.spend_privacy(state.task, number)  # from now on we can open the sum, averaged or not
                     unit.effects.append(StartAggregation(number))
                 case Refuse(key, reason):
                     unit.tx.count("sum_messages_refused")

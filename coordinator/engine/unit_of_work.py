@@ -194,6 +194,13 @@ class UnitOfWork:
         self.tx.save_sum(number, held)
         self.snapshot.sums[number] = held
 
+    def spend_privacy(self, task: str, number: int) -> None:
+        """Count a round against its task's differential privacy, once, whatever becomes of the round."""
+        record = self.snapshot.tasks[task]
+        state = record.state
+        if state.noise is not None and number not in state.noised:
+            self.enlist(replace(record, state=replace(state, noised=(*state.noised, number))))
+
     def note_check_in(self) -> None:
         """Count a check-in for pace steering."""
         self.tx.save_rhythm(check_in_counted(self.tx.rhythm(), self.now_s))
@@ -299,8 +306,9 @@ class UnitOfWork:
         state, settings = record.state, record.settings
         readable = not settings.privacy.summed  # a trial reads each device's report
         canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
-        if canary is None and state.noise is not None and len(state.noised) >= settings.rounds:
-            return  # its privacy is spent, though an operator decided about a trial and not all rounds were counted
+        if canary is None and tasks.privacy_spent(state, settings.stop_rule()):
+            self.step_task(name, tasks.PrivacySpent(self.now_s, settings.stop_rule()))
+            return
         base = canary or self.base_of(record)
         if base is None:
             return  # the version to evaluate does not exist yet

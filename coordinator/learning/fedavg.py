@@ -95,6 +95,8 @@ class Combined:
     left_out: tuple[DeviceId, ...] = ()
 
 
+NextNorm = Callable[[float, int, int], float]
+"""(C, number of updates within C, number of updates) -> C of the next cohort."""
 Aggregate = Callable[[Iterable[Contribution], int], Combined]
 """(contributions in strictly ascending order of devices, n) -> the combined updates."""
 
@@ -138,6 +140,7 @@ def federated_average(
     aggregate: Aggregate | None = None,
     *,
     equal: bool = False,
+    next_norm: NextNorm | None = None,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
 
@@ -151,7 +154,8 @@ def federated_average(
         clip_norm: C; None for a task's first cohort.
         minimum: smallest number of updates to average.
         aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
-        equal: every weight is 1 and the clip norm stays as it is, so that the influence of a device has a known limit.
+        equal: every weight is 1, so that the influence of a device has a known limit.
+        next_norm: how the clip norm changes; None follows the median.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
@@ -182,8 +186,8 @@ def federated_average(
 
     combined = (aggregate or streamed_mean)(contributions(), layout.size)
     following, state = optimizer.apply(weights, combined.mean, state)
-    if clip_norm is not None and not equal:
-        clip_norm = next_clip_norm(clip_norm, sum(norm <= clip_norm for norm in norms) / len(norms))
+    if clip_norm is not None:
+        clip_norm = (next_norm or _follow_median)(clip_norm, sum(norm <= clip_norm for norm in norms), len(norms))
     return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
 
@@ -301,3 +305,7 @@ def next_clip_norm(clip_norm: float, within: float) -> float:
     (3.619, 4.421)
     """
     return clip_norm * math.exp(-ETA * (within - GAMMA))
+
+
+def _follow_median(clip_norm: float, within: int, updates: int) -> float:
+    return next_clip_norm(clip_norm, within / updates)

@@ -10,8 +10,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.privacy.accounting import calibrated
-from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, calibrated_sums
+from coordinator.learning.privacy.distributed import MOST_MULTIPLIER
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.robust import aggregation_faults
@@ -26,13 +25,14 @@ from coordinator.learning.strategies import (
 )
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
+from coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import StopRule
 from wire.codec.codecs import NAMES, usable
 from wire.errors import ConfigError
 from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
-from wire.secure_sum.terms import MOST_MEMBERS, honest_devices, least_minimum, threshold_for
+from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -136,20 +136,6 @@ class Mode(enum.Enum):
     """A round selects devices, waits for their reports, and ends."""
     BUFFERED = "buffered"
     """Devices are always at work; each ``goal`` reports make a version."""
-
-
-class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"`` or ``"secure-dp"``.
-
-    Attributes:
-        epsilon: after all rounds.
-        delta: chance that the promise fails; far below one in the number of devices.
-        clip_norm: largest norm of an update.
-    """
-
-    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
-    delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
-    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
 
 
 def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
@@ -297,27 +283,6 @@ def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
     return noise_for(task.dp, task.rounds, task.minimum_separation, task.goal, key, summed=False)
 
 
-def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str, *, summed: bool) -> NoiseTerms:
-    """The noise with which all the rounds together stay within the epsilon of ``dp``.
-
-    Args:
-        dp: epsilon, delta and clip norm.
-        rounds: committed rounds.
-        separation: a device is at most once in so many rounds in a row.
-        devices: reports of a round; the fewest, where devices add the noise.
-        key: the secret of the noise, in hex; empty where devices add it.
-        summed: whether devices add the noise inside a secure sum.
-    """
-    return NoiseTerms(
-        clip_norm=dp.clip_norm,
-        devices=devices,
-        multiplier=(calibrated_sums if summed else calibrated)(dp.epsilon, dp.delta, rounds, separation),
-        separation=separation,
-        key=key,
-        honest=honest_devices(devices, threshold_for(devices)) if summed else 0,
-    )
-
-
 def promise(task: TaskSettings) -> tuple[object, ...] | None:
     """The settings that a promise of differential privacy rests on; None without one."""
     devices = task.minimum if task.privacy.summed else task.goal
@@ -351,6 +316,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled:
         faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
         if task.kind is not Work.TRAIN:
             faults.append("kind: what devices measure is published without noise; take train")
+    faults.extend(clipping_faults(task.privacy, task.dp, noise_terms(task, "") if task.rounds else None, task.goal))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0

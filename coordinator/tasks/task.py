@@ -6,8 +6,8 @@ Theory of operation
 An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:`coordinator.tasks.schedule`). An
 operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
 each case. A task becomes FINISHED when its stop rule applies: it has committed the wanted number of rounds, reached the
-target figure, or made no progress for a number of rounds. Only a changed stop rule makes a FINISHED task active again;
-a STOPPED task stays stopped::
+target figure, or made no progress for a number of rounds; or when its privacy is spent. Only a changed stop rule makes
+a FINISHED task active again; a STOPPED task stays stopped::
 
     step(task, event) -> task
 
@@ -37,6 +37,7 @@ def _rows() -> Iterable[Row[Task]]:
         row(TaskStatus.ACTIVE, Paused, _pause, TaskStatus.PAUSED),
         row(TaskStatus.ACTIVE, TaskStopped, _stop, TaskStatus.STOPPED),
         row(TaskStatus.ACTIVE, RuleRead, _finish_if_enough, TaskStatus.ACTIVE, TaskStatus.FINISHED),
+        row(TaskStatus.ACTIVE, PrivacySpent, _finish_spent, TaskStatus.FINISHED),
         row(TaskStatus.PAUSED, RoundCommitted, _advance, TaskStatus.PAUSED, TaskStatus.FINISHED),
         row(TaskStatus.PAUSED, RoundAbandoned, _note_abandoned, TaskStatus.PAUSED),
         row(TaskStatus.PAUSED, Resumed, _activate, TaskStatus.ACTIVE),
@@ -98,7 +99,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         best_top1: best top-1 share of a version of the task.
         since_best: number of committed rounds since the best one.
         noise: how its sums are noised; None without differential privacy.
-        noised: numbers of the rounds that made a noised version, whatever became of it.
+        noised: numbers of the rounds that spent privacy: whose noised version was made, or whose noised secure sum
+            could be opened, whatever became of it.
         waiting: the ended buffered round whose early reports count in the task's next buffer; 0 if there is none.
     """
 
@@ -173,7 +175,15 @@ class RuleRead:
     rule: StopRule
 
 
-Event = RoundCommitted | RoundAbandoned | Paused | Resumed | TaskStopped | RuleRead
+@dataclass(frozen=True, slots=True)
+class PrivacySpent:
+    """No further round may be noised (:func:`privacy_spent`), though not each noised one became a version."""
+
+    now_s: float
+    rule: StopRule
+
+
+Event = RoundCommitted | RoundAbandoned | Paused | Resumed | TaskStopped | RuleRead | PrivacySpent
 
 
 def step(task: Task, event: Event) -> Task:
@@ -203,6 +213,12 @@ def enough(task: Task, rule: StopRule) -> str:
     return ""
 
 
+def privacy_spent(task: Task, rule: StopRule) -> str:
+    """Why a task with differential privacy may not noise another round; empty if it may."""
+    spent = task.noise is not None and len(task.noised) >= rule.rounds
+    return f"its privacy is spent: {len(task.noised)} of {rule.rounds} rounds" if spent else ""
+
+
 def _count(task: Task, event: RoundCommitted) -> Task:
     counted = replace(task, committed=task.committed + 1, empty=0, closed_at_s=event.now_s)
     if event.top1 is None:
@@ -219,6 +235,11 @@ def _advance(task: Task, event: RoundCommitted) -> Task:
 def _finish_if_enough(task: Task, event: RoundCommitted | RuleRead) -> Task:
     why = enough(task, event.rule)
     return replace(task, status=TaskStatus.FINISHED, reason=why, who="", since_s=event.now_s) if why else task
+
+
+def _finish_spent(task: Task, event: PrivacySpent) -> Task:
+    why = privacy_spent(task, event.rule)
+    return replace(task, status=TaskStatus.FINISHED, reason=why, who="", since_s=event.now_s)
 
 
 def _note_abandoned(task: Task, event: RoundAbandoned) -> Task:
@@ -239,7 +260,7 @@ def _activate(task: Task, event: Resumed | RuleRead) -> Task:
 
 
 def _wake_unless_enough(task: Task, event: RuleRead) -> Task:
-    why = enough(task, event.rule)
+    why = enough(task, event.rule) or privacy_spent(task, event.rule)
     return replace(task, reason=why) if why else _activate(task, event)
 
 

@@ -14,9 +14,9 @@ from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import Aggregation
+from coordinator.tasks.dp import DpConfig, clipping_faults
 from coordinator.tasks.settings import (
     CodecConfig,
-    DpConfig,
     PlanConfig,
     StrategyConfig,
     TaskSettings,
@@ -260,6 +260,7 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append("time.training_s: expected 0 with cohort.availability, whose rounds are cohort.round_s apart")
     if experiment.mode == "buffered":
         faults.extend(_buffered_faults(experiment))
+    faults.extend(clipping_faults(experiment.privacy, experiment.dp, None, experiment.cohort.size))
     if experiment.privacy.noised:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
         if experiment.cohort.candidates is not None:

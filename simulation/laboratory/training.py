@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,13 +25,14 @@ from coordinator.learning.fedavg import (
     ClientUpdate,
     federated_average,
 )
+from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.staleness import Staleness, parse_staleness
 from coordinator.learning.strategies import last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
-from coordinator.tasks.settings import noise_for
+from coordinator.tasks.dp import noise_for
 from edge_agent.ports import Program
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
@@ -195,8 +197,9 @@ def run(
                 layout,
                 optimizer_for(choice, number - 1),
                 state.clip_norm,
-                aggregate=aggregate(number) if aggregate else _aggregate(prepared, number),
+                aggregate=aggregate(number) if aggregate else _aggregate(prepared, number, state.clip_norm),
                 equal=private,
+                next_norm=partial(next_private_norm, _noise(prepared), number - 1) if private else None,
             )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
@@ -296,12 +299,12 @@ def _terms(prepared: Prepared, order: SumOrder) -> Terms:
     return terms_of(order, prepared.layout, order.cohort, "laboratory", prepared.experiment.corpus, order.number)
 
 
-def _aggregate(prepared: Prepared, number: int) -> Aggregate:
+def _aggregate(prepared: Prepared, number: int, clip_norm: float | None) -> Aggregate:
     """How the updates of a round are combined; with differential privacy, the noise is that of the simulated people."""
     experiment, generator = prepared.experiment, seeded(prepared.seed, "aggregation", number)
     if experiment.privacy is not Privacy.DP:
         return aggregate_for(experiment.strategy.choice(), generator)
-    return noised_mean(_noise(prepared), number - 1)
+    return noised_mean(_noise(prepared), number - 1, experiment.dp.clip_norm if clip_norm is None else clip_norm)
 
 
 def _noise(prepared: Prepared) -> NoiseTerms:

@@ -2,6 +2,7 @@
 
 - ``tree_noise``: the noise of DP-FTRL, by tree aggregation;
 - ``noised_mean``: the mean of equal, clipped updates with that noise;
+- ``adaptive_clipping``: a clip norm that follows the updates, by a noised count;
 - ``accounting``: epsilon of a noise, and the noise of an epsilon; all figures are those of dp-accounting;
 - ``ledger``: what a task promises, spends and assumes, and which settings contradict it.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE
+
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
 
@@ -23,7 +25,7 @@ def participations(rounds: int, separation: int) -> int:
 
 
 @lru_cache(256)
-def epsilon_after(multiplier: float, rounds: int, separation: int, delta: float) -> float:
+def epsilon_after(multiplier: float, rounds: int, separation: int, delta: float, *, counted: bool = False) -> float:
     """Epsilon after a number of rounds.
 
     Args:
@@ -31,21 +33,22 @@ def epsilon_after(multiplier: float, rounds: int, separation: int, delta: float)
         rounds: committed rounds.
         separation: rounds of a tree; a device is at most once in each.
         delta: delta.
+        counted: whether the updates within the clip norm are counted (:mod:`.adaptive_clipping`).
     """
     if not rounds:
         return 0.0
     accountant = _accountant()
-    accountant.compose(_event(multiplier, rounds, separation))
+    accountant.compose(_event(multiplier, rounds, separation, counted=counted))
     return float(accountant.get_epsilon(delta))
 
 
 @lru_cache(256)
-def calibrated(epsilon: float, delta: float, rounds: int, separation: int) -> float:
+def calibrated(epsilon: float, delta: float, rounds: int, separation: int, *, counted: bool = False) -> float:
     """The smallest noise multiplier with which all the rounds together stay within epsilon."""
     from dp_accounting import calibrate_dp_mechanism
 
     def event(multiplier: float) -> DpEvent:
-        return _event(multiplier, rounds, separation)
+        return _event(multiplier, rounds, separation, counted=counted)
 
     return float(calibrate_dp_mechanism(_accountant, event, epsilon, delta))
 
@@ -57,7 +60,14 @@ def _accountant() -> PrivacyAccountant:
     return RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
 
 
-def _event(multiplier: float, rounds: int, separation: int) -> DpEvent:
+def _event(multiplier: float, rounds: int, separation: int, *, counted: bool) -> DpEvent:
+    from dp_accounting import ComposedDpEvent
+
+    count = [_trees(COUNT_NOISE * multiplier, rounds, separation)] if counted else []
+    return ComposedDpEvent([_trees(multiplier, rounds, separation), *count])
+
+
+def _trees(multiplier: float, rounds: int, separation: int) -> DpEvent:
     from dp_accounting import ComposedDpEvent, SelfComposedDpEvent, SingleEpochTreeAggregationDpEvent
 
     whole, rest = divmod(rounds, separation)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
+from functools import partial
 
 import msgspec
 
 from coordinator.learning.privacy.accounting import epsilon_after, participations
+from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
 from coordinator.learning.privacy.distributed import epsilon_of_sums
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 
@@ -55,6 +57,20 @@ IN_SUMS = (
 """Assumptions where devices add the noise."""
 
 
+class Clipping(msgspec.Struct, frozen=True, kw_only=True):
+    """How a clip norm follows the updates (:mod:`coordinator.learning.privacy.adaptive_clipping`).
+
+    Attributes:
+        quantile: share of the updates within the clip norm that it follows.
+        noise: deviation of the noise in the count of these updates.
+        epsilon: after all rounds, of the counts alone; it is part of the ledger's.
+    """
+
+    quantile: float
+    noise: float
+    epsilon: float
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """The privacy ledger of a task; the unit is a device.
 
@@ -69,6 +85,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
         multiplier: deviation of a node's noise over the sensitivity.
         noise: deviation of the noise in each coordinate of a round's mean.
         influence: most that a device moves a round's mean, L2 norm.
+        clipping: how the clip norm changes; then noise and influence are those of the first round. None if it does not.
         unit: who is protected.
         assumptions: what the promise rests on.
     """
@@ -83,6 +100,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     multiplier: float
     noise: float
     influence: float
+    clipping: Clipping | None = None
     unit: str = "device"
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
@@ -96,7 +114,14 @@ def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledg
         rounds: committed rounds that the task ends after.
         noised: rounds so far.
     """
-    influence, epsilon = terms.clip_norm / terms.devices, epsilon_of_sums if terms.honest else epsilon_after
+    influence, quantile, clipping = terms.clip_norm / terms.devices, terms.quantile, None
+    epsilon = epsilon_of_sums if terms.honest else partial(epsilon_after, counted=quantile is not None)
+    if quantile is not None:
+        clipping = Clipping(
+            quantile=quantile,
+            noise=count_deviation(terms.multiplier, quantile),
+            epsilon=epsilon_after(COUNT_NOISE * terms.multiplier, rounds, terms.separation, delta),
+        )
     return Ledger(
         epsilon=epsilon(terms.multiplier, rounds, terms.separation, delta),
         delta=delta,
@@ -108,18 +133,29 @@ def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledg
         multiplier=terms.multiplier,
         noise=terms.multiplier * influence * (math.sqrt(terms.devices / terms.honest) if terms.honest else 1.0),
         influence=influence,
+        clipping=clipping,
         assumptions=IN_SUMS if terms.honest else ASSUMPTIONS,
     )
 
 
 def explain(ledger: Ledger) -> list[str]:
     """The ledger in sentences, for people."""
+    clipping = ledger.clipping
     times = "once" if ledger.participations == 1 else f"{ledger.participations} times"
     return [
         f"after {ledger.rounds} rounds: epsilon {ledger.epsilon:.1f}, delta {ledger.delta:g}, for each {ledger.unit}; "
         f"after the {ledger.noised} so far: epsilon {ledger.spent:.1f}",
         f"a device takes part at most {times}, and at most once in any {ledger.separation} committed rounds in a row",
         f"it moves a round's mean by at most {ledger.influence:.3g}, and the noise has the deviation "
-        f"{ledger.noise:.3g} in each coordinate",
+        f"{ledger.noise:.3g} in each coordinate" + ("" if clipping is None else ", in the first round"),
+        *(
+            []
+            if clipping is None
+            else [
+                f"the clip norm follows the norm that {clipping.quantile:.0%} of the updates are within, by a count "
+                f"with noise of the deviation {clipping.noise:.3g}; of the epsilon, the counts alone would be "
+                f"{clipping.epsilon:.1f}"
+            ]
+        ),
         *(f"assumed: {each}" for each in ledger.assumptions),
     ]

@@ -4,8 +4,8 @@ With C as the clip norm, n as the goal, z as the noise multiplier and g as the s
 
     (sum(s_k u_k) + z C g) / n
 
-Every device counts the same and moves the sum by at most C: the sensitivity. n is the goal also when fewer report, so
-that it tells nothing.
+C may change from round to round (:mod:`coordinator.learning.privacy.adaptive_clipping`). Every device counts the same
+and moves the sum by at most C: the sensitivity. n is the goal also when fewer report, so that it tells nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a task's sums are noised; fixed when the task is created.
 
     Attributes:
-        clip_norm: C.
+        clip_norm: C; with a quantile, that of the first round.
         devices: n.
         multiplier: z.
         separation: S, rounds of a tree.
         key: the secret of the noise, in hex.
         honest: how many devices' noise is counted on, where devices add it inside secure sums
             (:mod:`coordinator.learning.privacy.distributed`); 0 where the coordinator adds it.
+        quantile: share of the updates within C that C follows; None leaves it as it is.
     """
 
     clip_norm: float
@@ -37,19 +38,21 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
     separation: int
     key: str
     honest: int = 0
+    quantile: float | None = None
 
 
-def noised_mean(terms: NoiseTerms, step: int) -> Aggregate:
+def noised_mean(terms: NoiseTerms, step: int, clip_norm: float) -> Aggregate:
     """The function that combines the updates of a cohort, all of weight 1.
 
     Args:
         terms: of the task.
         step: number of the rounds that the task committed before.
+        clip_norm: C of the round.
     """
 
     def aggregate(contributions: Iterable[Contribution], size: int) -> Combined:
         total, _ = weighted_sum(contributions, size)
-        total += terms.multiplier * terms.clip_norm * noise_step(bytes.fromhex(terms.key), step, terms.separation, size)
+        total += terms.multiplier * clip_norm * noise_step(bytes.fromhex(terms.key), step, terms.separation, size)
         return Combined(total / terms.devices)
 
     return aggregate

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
+from coordinator.engine.aggregation import do_job
 from coordinator.engine.inbox import Operated
 from coordinator.engine.task_creation import take_stock
+from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.tree_noise import noise_step
 from coordinator.rounds.round import Phase
+from coordinator.storage.database import Database
+from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.operations import RollBack
-from coordinator.tasks.settings import DpConfig, PlanConfig
+from coordinator.tasks.settings import PlanConfig
 from coordinator.tasks.task import TaskStatus
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
@@ -130,3 +134,38 @@ def test_a_version_that_is_taken_back_has_spent_its_round_and_its_noise_serves_n
     second = noise_step(bytes.fromhex(noise.key), 1, 2, LAYOUT.size) * noise.multiplier * 0.01
     clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)
     np.testing.assert_allclose(weights_of(world) - before, (clipped + second) / 2, rtol=1e-3, atol=1e-6)
+
+
+def test_a_clip_norm_that_follows_the_updates_survives_a_restart_bit_for_bit(tmp_path):
+    opened = []
+
+    def open_database():
+        opened.append(Database(f"sqlite:///{tmp_path / 'coordinator.sqlite'}"))
+        return opened[-1]
+
+    following = DpConfig(epsilon=5.0, clip_norm=0.01, clip_quantile=0.5)
+    world = World(write_model(tmp_path), tmp_path, open_database, **PRIVATE | {"dp": following})
+    try:
+        world.check_in("a", "b")
+        for device in ("a", "b"):
+            delta = np.full(LAYOUT.size, 0.01, np.float32)
+            world.receive(device, "report", report_frame(world.assignment(device), delta, LAYOUT, 5))
+        (job,) = world.worker.jobs
+        done = do_job(job, world.artifacts, world.private, lambda *_: world.measured)  # and then the process is killed
+        world.start()
+        world.work()
+        with world.repository.transaction() as tx:
+            version, terms = tx.current_version(), tx.task("keyboard").state.noise
+        assert (version.clip_norm.hex(), version.version) == (done.clip_norm.hex(), 1)
+        assert Manifest.decode(world.artifacts.get(version.manifest)).weights.sha256 == done.weights
+        assert version.clip_norm == next_private_norm(terms, 0, 0.01, 0, 2)
+        before = weights_of(world)
+        world.start()
+        a_round(world, "c", "d")
+        drawn = noise_step(bytes.fromhex(terms.key), 1, 2, LAYOUT.size) * terms.multiplier
+        clipped = 2 / np.sqrt(LAYOUT.size)
+        expected = version.clip_norm * (clipped + drawn) / 2
+        np.testing.assert_allclose(weights_of(world) - before, expected, rtol=1e-3, atol=1e-5)
+    finally:
+        for database in opened:
+            database.close()

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from coordinator.engine.aggregation import with_bases
-from coordinator.engine.jobs import AggregationJob
+from coordinator.engine.inbox import JobEnded
+from coordinator.engine.jobs import AggregationJob, JobFailed
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import state_from_bytes
 from coordinator.rounds.round import Phase
-from coordinator.tasks.settings import DpConfig, PlanConfig
+from coordinator.storage.database import Database
+from coordinator.tasks.dp import DpConfig
+from coordinator.tasks.settings import PlanConfig
+from coordinator.tasks.task import TaskStatus
 from edge_agent.core import secure_sum as device_side
 from edge_agent.core.privacy_ledger import noise_faults
 from edge_agent.core.secure_sum import Tools, UpdateEncoded
@@ -421,3 +425,73 @@ def test_a_round_with_noise_commits_the_mean_counts_itself_and_keeps_the_clip_no
     assert version.clip_norm == 0.5
     world.check_in("d0")
     assert world.transport.to("d0", Rejection)[-1].reason is RejectionReason.TOOK_PART_LATELY
+
+
+def task_of(world):
+    with world.repository.transaction() as tx:
+        return tx.task("keyboard")
+
+
+@pytest.fixture(params=["memory", "disk"])
+def noised_world(tmp_path, request):
+    opened = []
+
+    def open_database():
+        opened.append(Database(f"sqlite:///{tmp_path / 'coordinator.sqlite'}"))
+        return opened[-1]
+
+    yield SummedWorld(tmp_path, open_database=open_database if request.param == "disk" else None, **NOISED)
+    for database in opened:
+        database.close()
+
+
+def fail(world, number) -> None:
+    world.worker.jobs.clear()
+    world.driver.handle(JobEnded(JobFailed("no room on the disk", number)))
+
+
+def test_a_round_has_spent_its_privacy_once_its_sum_can_be_opened_though_averaging_fails(noised_world):
+    noised_world.begin()
+    noised_world.talk()
+    assert noised_world.phase_of(1) is Phase.COMMITTING
+    spent = task_of(noised_world).ledger().spent
+    assert spent > 0
+    noised_world.start()
+    fail(noised_world, 1)
+    assert noised_world.phase_of(1) is Phase.ABANDONED
+    noised_world.start()
+    assert (task_of(noised_world).state.noised, task_of(noised_world).ledger().spent) == ((1,), spent)
+    noised_world.check_in("d0")
+    assert noised_world.transport.to("d0", Rejection)[-1].reason is RejectionReason.TOOK_PART_LATELY
+
+
+def test_a_round_that_is_averaged_again_after_a_crash_is_counted_once(noised_world):
+    noised_world.begin()
+    noised_world.talk()
+    noised_world.start()
+    noised_world.work()
+    assert noised_world.phase_of(1) is Phase.COMMITTED
+    assert task_of(noised_world).state.noised == (1,)
+
+
+def test_a_round_whose_sum_cannot_be_opened_spends_nothing(noised_world):
+    noised_world.begin()
+    while noised_world.phase_of(1) is Phase.REPORTING:
+        noised_world.talk_once()
+    for device in noised_world.devices.values():
+        device.silent = True
+    noised_world.tick(31.0)
+    assert noised_world.phase_of(1) is Phase.ABANDONED
+    assert task_of(noised_world).state.noised == ()
+
+
+def test_a_task_whose_rounds_all_spent_privacy_ends_though_none_became_a_version(tmp_path):
+    world = SummedWorld(tmp_path, **NOISED | {"rounds": 1})
+    world.begin()
+    world.talk()
+    fail(world, 1)
+    ended = task_of(world).state
+    assert (ended.status, ended.committed) == (TaskStatus.FINISHED, 0)
+    assert ended.reason == "its privacy is spent: 1 of 1 rounds"
+    world.start()
+    assert task_of(world).state == ended

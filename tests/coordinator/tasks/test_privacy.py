@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import Aggregation
+from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.settings import (
-    DpConfig,
     PlanConfig,
     StrategyConfig,
     TaskSettings,
@@ -41,6 +41,33 @@ def test_what_contradicts_it_is_refused_with_the_reason(changes, why):
     )
     without = replace(PRIVATE, privacy=Privacy.NONE, **changes)
     assert task_faults(without, Limits(), measured=True, enrolled=True) == []
+
+
+FOLLOWING = DpConfig(clip_quantile=0.5)
+
+
+def faults(**changes):
+    return task_faults(replace(PRIVATE, **changes), Limits(), measured=True, enrolled=True)
+
+
+def test_a_clip_norm_follows_the_updates_where_the_count_of_a_large_goal_says_something():
+    assert faults(goal=1000, dp=FOLLOWING) == []
+    assert any("expected a goal of at least 172" in fault for fault in faults(goal=20, dp=FOLLOWING))
+    terms = noise_terms(replace(PRIVATE, goal=1000, dp=FOLLOWING), "ab")
+    assert terms.quantile == 0.5
+    assert 1.01 < terms.multiplier / noise_terms(PRIVATE, "ab").multiplier < 1.03
+
+
+@pytest.mark.parametrize(
+    ("privacy", "why"),
+    [
+        (Privacy.NONE, "without noise the clip norm follows the median anyway"),
+        (Privacy.SECURE_SUM, "without noise the clip norm follows the median anyway"),
+        (Privacy.SECURE_DP, "with secure-dp the count of updates within the clip norm would need noise from devices"),
+    ],
+)
+def test_a_clip_norm_that_follows_is_refused_where_it_cannot_or_does_so_anyway(privacy, why):
+    assert any(why in fault for fault in faults(privacy=privacy, goal=26, minimum=26, dp=FOLLOWING))
 
 
 def test_the_noise_is_calibrated_to_the_settings():

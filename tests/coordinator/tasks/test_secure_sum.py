@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.strategies import Aggregation
+from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.settings import (
     CodecConfig,
-    DpConfig,
     PlanConfig,
     StrategyConfig,
     TaskSettings,

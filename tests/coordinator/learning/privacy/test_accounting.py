@@ -1,11 +1,13 @@
 """Epsilon is what dp-accounting says, and the calibrated noise reaches it."""
 
+import math
+
 import dp_accounting
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
 from coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
-from coordinator.learning.privacy.ledger import explain, ledger_of
+from coordinator.learning.privacy.ledger import Clipping, explain, ledger_of
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 
 REPLACE_SPECIAL = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
@@ -45,6 +47,15 @@ def test_the_calibrated_noise_reaches_epsilon_and_not_more(epsilon, rounds, sepa
     assert epsilon - 1e-3 < epsilon_after(multiplier, rounds, separation, 1e-6) <= epsilon
 
 
+def test_sum_and_count_are_composed_by_dp_accounting():
+    assert epsilon_after(3.0, 150, 100, 1e-6, counted=True) == said(
+        tree(3.0, 100), tree(3.0, 50), tree(15.0, 100), tree(15.0, 50)
+    )
+    multiplier = calibrated(8.9, 1e-6, 500, 100, counted=True)
+    assert 8.899 < epsilon_after(multiplier, 500, 100, 1e-6, counted=True) <= 8.9
+    assert multiplier == pytest.approx(calibrated(8.9, 1e-6, 500, 100) * math.sqrt(1 + 1 / 25), rel=1e-3)
+
+
 def test_epsilon_grows_with_the_rounds_and_is_zero_before_the_first():
     spent = [epsilon_after(3.0, rounds, 100, 1e-6) for rounds in (0, 1, 100, 101, 400)]
     assert spent[0] == 0
@@ -60,4 +71,16 @@ def test_the_ledger_says_what_is_promised_spent_and_assumed():
     assert "at most 5 times" in lines[1]
     assert ledger.participations == participations(500, 100) == 5
     assert ledger.spent < ledger.epsilon / 2
-    assert (ledger.noise, ledger.influence) == (multiplier / 20, 0.05)
+    assert (ledger.noise, ledger.influence, ledger.clipping) == (multiplier / 20, 0.05, None)
+
+
+def test_the_ledger_says_what_a_clip_norm_that_follows_the_updates_costs():
+    multiplier = calibrated(8.9, 1e-6, 500, 100, counted=True)
+    terms = NoiseTerms(clip_norm=1.0, devices=1000, multiplier=multiplier, separation=100, key="00", quantile=0.5)
+    ledger = ledger_of(terms, 1e-6, 500, 100)
+    assert ledger.epsilon == pytest.approx(8.9, abs=1e-3)
+    assert ledger.spent == epsilon_after(multiplier, 100, 100, 1e-6, counted=True)
+    assert ledger.clipping == Clipping(
+        quantile=0.5, noise=2.5 * multiplier, epsilon=epsilon_after(5 * multiplier, 500, 100, 1e-6)
+    )
+    assert "the clip norm follows the norm that 50% of the updates are within" in explain(ledger)[3]

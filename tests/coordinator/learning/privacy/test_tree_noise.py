@@ -1,9 +1,12 @@
 """The noise that is really added: its variance, and that repeated aggregations add the same."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.privacy.tree_noise import noise_step, prefix_variance
 from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
@@ -71,8 +74,9 @@ def averaged(updates, terms, step=0):
         optimizer,
         terms.clip_norm,
         1,
-        noised_mean(terms, step),
+        noised_mean(terms, step, terms.clip_norm),
         equal=True,
+        next_norm=partial(next_private_norm, terms, step),
     )
 
 

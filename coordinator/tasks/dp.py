@@ -1,0 +1,86 @@
+"""The settings of differential privacy, and the noise that follows from them. Pure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from coordinator.learning.privacy.accounting import calibrated
+from coordinator.learning.privacy.adaptive_clipping import fewest_reports
+from coordinator.learning.privacy.distributed import calibrated_sums
+from coordinator.learning.privacy.ledger import Privacy
+from coordinator.learning.privacy.noised_mean import NoiseTerms
+from wire.secure_sum.terms import honest_devices, threshold_for
+
+
+class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"`` or ``"secure-dp"``.
+
+    Attributes:
+        epsilon: after all rounds.
+        delta: chance that the promise fails; far below one in the number of devices.
+        clip_norm: largest norm of an update.
+        clip_quantile: with "dp", from the second round on the norm that this share of the updates is within.
+    """
+
+    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
+    delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
+    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # the norm stays; following takes a large goal
+
+
+def clipping_faults(privacy: Privacy, dp: DpConfig, noise: NoiseTerms | None, goal: int) -> list[str]:
+    """Why a clip norm cannot follow a quantile.
+
+    Args:
+        privacy: of the task.
+        dp: its settings.
+        noise: how its sums are noised; None if they are not.
+        goal: reports wanted.
+    """
+    if dp.clip_quantile is None:
+        return []
+    match privacy:
+        case Privacy.SECURE_DP:
+            why = (
+                "with secure-dp the count of updates within the clip norm would need noise from devices, and a check "
+                "of it by each; leave it out"
+            )
+        case Privacy.DP:
+            least = 1 if noise is None else fewest_reports(noise.multiplier, dp.clip_quantile)
+            if goal >= least:
+                return []
+            why = (
+                f"expected a goal of at least {least} for the noise in the count of updates within the clip norm, got "
+                f"{goal}; leave it out, or take a larger goal, dp.epsilon or minimum_separation"
+            )
+        case Privacy.NONE | Privacy.SECURE_SUM:
+            why = "without noise the clip norm follows the median anyway; leave it out, or take privacy dp"
+    return [f"dp.clip_quantile: {why}"]
+
+
+def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str, *, summed: bool) -> NoiseTerms:
+    """The noise with which all the rounds together stay within the epsilon of ``dp``.
+
+    Args:
+        dp: epsilon, delta and clip norm.
+        rounds: committed rounds.
+        separation: a device is at most once in so many rounds in a row.
+        devices: reports of a round; the fewest, where devices add the noise.
+        key: the secret of the noise, in hex; empty where devices add it.
+        summed: whether devices add the noise inside a secure sum.
+    """
+    counted = dp.clip_quantile is not None
+    calibrate = calibrated_sums if summed else partial(calibrated, counted=counted)
+    return NoiseTerms(
+        clip_norm=dp.clip_norm,
+        devices=devices,
+        multiplier=calibrate(dp.epsilon, dp.delta, rounds, separation),
+        separation=separation,
+        key=key,
+        honest=honest_devices(devices, threshold_for(devices)) if summed else 0,
+        quantile=None if summed else dp.clip_quantile,
+    )
