@@ -20,6 +20,7 @@ import msgspec
 
 from simulation.demo.replay import Reached
 from simulation.laboratory.outcome import Outcome
+from wire.errors import ConfigError
 
 Value = TypeVar("Value")
 Curve = Sequence[tuple[float, float]]
@@ -69,7 +70,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A result: of a page, or of the laboratory.
 
     Attributes:
-        name: what was run.
+        name: what was run; no two recorded rows have the same.
         command: reproduces it.
         printed: figure that a source document gives; None if none does.
         measured: the same figure here, mean over the seeds.
@@ -231,6 +232,10 @@ def page_command(name: str, run: Page) -> click.Command:
     """
 
     def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
-        show(list(run_page(name, run, request_of(form, out / name, data, only))), as_json=as_json)
+        try:
+            rows = list(run_page(name, run, request_of(form, out / name, data, only)))
+        except ConfigError as error:
+            raise click.ClickException(str(error)) from error
+        show(rows, as_json=as_json)
 
     return click.command(name, help=run.__doc__)(options(command))

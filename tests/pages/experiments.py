@@ -12,16 +12,13 @@ from tests.pages import thesis
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
-LENGTHS = ("short", "long")
-"""Forms that are recorded; of a row that was made in both, the later is shown."""
-
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
 (`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
 experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
-forms are never recorded; of a row in both other forms, the long one is shown. All ran on x86-64 with 2 shared
+forms are never recorded; a long form replaces a short one of the same name. All ran on x86-64 with 2 shared
 cores.
 
 ![error against simulated time, by family](images/communication.svg)
@@ -76,9 +73,7 @@ def page() -> str:
 
 
 def _section(name: str) -> str:
-    recorded = [each for each in results() if each.page == name]
-    longest = {each.name: each for each in sorted(recorded, key=lambda each: LENGTHS.index(each.form))}
-    rows = [each for each in recorded if longest[each.name] is each]
+    rows = [each for each in results() if each.page == name]
     if not rows:
         return ""
     lines = ["", f"## `{name}`", ""]
