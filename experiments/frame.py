@@ -121,6 +121,7 @@ def row(
     printed: float | None = None,
     pooled: float | None = None,
     bound: bool = False,
+    alone: bool = False,
     measure: str = "accuracy",
     figures: Mapping[str, float] | None = None,
     curves: Mapping[str, Curve] | None = None,
@@ -137,6 +138,7 @@ def row(
         printed: the source document's figure.
         pooled: the figure of the same model trained in one place.
         bound: the run was stopped before the figure was known, which is larger.
+        alone: ``--only`` runs it without the page's other rows.
         measure: what the figures are: accuracy, rounds, bytes.
         figures: other figures by name.
         curves: line -> its points.
@@ -146,7 +148,7 @@ def row(
     mean = fmean(measured)
     return Row(
         name=name,
-        command="",
+        command=f" --only '{name}'" if alone else "",
         printed=printed,
         measured=mean,
         bound=bound,
@@ -173,7 +175,7 @@ def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
     command = f"python -m experiments.{name} --form {request.form.value}{data}"
     commit = _commit()
     for each in run(request):
-        yield msgspec.structs.replace(each, command=command, commit=commit, page=name)
+        yield msgspec.structs.replace(each, command=command + each.command, commit=commit, page=name)
 
 
 def _commit() -> str:

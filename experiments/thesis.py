@@ -90,6 +90,7 @@ def run(request: Request) -> Iterator[Row]:
             seeds=[SEED],
             printed=cell.printed,
             bound=last < cell.target,
+            alone=True,
             measure=f"{'epochs' if cell.table == '5-1' else 'rounds'} to {cell.target:g}",
             figures={"accuracy at the end": last},
             curves={cell.name.split()[-1]: curve} if cell.table in ("5-2", "5-4", "5-5") else {},

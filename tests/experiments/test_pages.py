@@ -26,7 +26,7 @@ def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
     assert len({each.name for each in rows}) == len(rows)
     for each in rows:
         assert math.isfinite(each.measured)
-        assert each.command == f"python -m experiments.{name} --form smoke"
+        assert each.command.startswith(f"python -m experiments.{name} --form smoke")
         assert each.seeds
     msgspec.json.encode(rows)
 
@@ -51,6 +51,12 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
     record.keep([first, Row(name="b", command="learn", measured=0.1, seeds=[1])])
     record.keep([msgspec.structs.replace(first, measured=0.9)])
     assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
+
+
+def test_a_row_that_runs_alone_has_a_command_of_its_own(tmp_path):
+    rows = [row(Request(Form.LONG, tmp_path), "a cell", [1.0], seeds=[1], alone=True)]
+    (found,) = run_page("thesis", lambda _: rows, Request(Form.LONG, tmp_path))
+    assert found.command == "python -m experiments.thesis --form long --only 'a cell'"
 
 
 def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
