@@ -138,9 +138,9 @@ def main(
             click.echo(progress.passed(name), err=True)
     if as_json:
         show(rows, as_json=True)
-    for name, error in failed.items():
-        click.echo(f"not run: {name}: {error}", err=True)
-    if any(chosen or not isinstance(error, MissingDataError) for error in failed.values()):
+    for name, fault in failed.items():
+        click.echo(f"not run: {name}: {fault}", err=True)
+    if any(chosen or not isinstance(fault, MissingDataError) for fault in failed.values()):
         raise click.exceptions.Exit(ConfigError.exit_status)
 
 

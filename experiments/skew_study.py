@@ -113,8 +113,8 @@ def _of_skew(request: Request, skew: Skew) -> Row:
                 found.setdefault("FedAvg, then personal", []).append(personal(weights, people, seed))
     means = {name: float(np.mean(values)) for name, values in found.items()}
     figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
-    name, pooled = f"FedAvg, skew: {skew.value}", means["pooled"]
-    return row(request, name, found["FedAvg"], seeds=seeds, pooled=pooled, figures=figures)
+    title, beside = f"FedAvg, skew: {skew.value}", means["pooled"]
+    return row(request, title, found["FedAvg"], seeds=seeds, pooled=beside, figures=figures)
 
 
 def _uniform(people: int) -> Choose:
