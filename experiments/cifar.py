@@ -46,7 +46,7 @@ def run(request: Request) -> list[Row]:
         curves = {f"{cohort} of {CLIENTS}": played.points, "central": central.points, "single client": single.points}
         made = row(
             request,
-            f"{cohort} of {CLIENTS} clients, {rounds} rounds",
+            f"ResNet-8 on CIFAR-10, {cohort} of {CLIENTS} clients, {rounds} rounds",
             [played.last],
             seeds=[SEED],
             pooled=central.last,

@@ -120,17 +120,21 @@ Study = Callable[[Federation, int, int], Played]
 """(federation, seed, rounds) -> how the training went."""
 
 
-def playing(make: Callable[[Federation], Advance], cohort: int | None = 10, *, every: int = 4) -> Study:
+def playing(
+    make: Callable[[Federation], Advance], cohort: int | None = 10, *, every: int = 4, cost: float = math.inf
+) -> Study:
     """A study that plays an algorithm from its start.
 
     Args:
         make: federation -> the algorithm.
         cohort: clients a round; None takes all.
         every: rounds between measurements.
+        cost: at which to stop.
     """
 
     def played(federation: Federation, seed: int, rounds: int) -> Played:
-        return play(federation, make(federation), seed, rounds, cohort or len(federation.clients), every=every)
+        among = cohort or len(federation.clients)
+        return play(federation, make(federation), seed, rounds, among, every=every, cost=cost)
 
     return played
 

@@ -64,7 +64,7 @@ def _page(path: Path, rows: Sequence[Row]) -> None:
 
 def _panel(row: Row) -> str:
     """Rows of the same panel are drawn together: of the thesis, a table and a network."""
-    return " ".join(row.name.split()[:2]) if row.page == "thesis" else row.name
+    return row.name.rsplit(" ", 1)[0] if row.page == "thesis" else row.name
 
 
 def _communication(path: Path, rows: Sequence[Row]) -> None:

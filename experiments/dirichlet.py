@@ -82,7 +82,7 @@ def run(request: Request) -> list[Row]:
         figures = {"alone": float(np.mean(local))}
         for name in METHODS:
             figures |= {name: means[name], f"{name} losing": losing[name]}
-        name = f"FedAvg minus alone, alpha {alpha:g}"
+        name = f"Dirichlet({alpha:g}) parties of MNIST, FedAvg minus alone"
         axes = ("gain", "parties")
         made = row(
             request,

@@ -90,7 +90,7 @@ def alike_federation(seed: int) -> Federation:
     return Federation(differing.network, [whole.at(part) for part in parts], differing.test)
 
 
-WORLDS = {"clients that differ": synthetic_federation, "IID": alike_federation}
+WORLDS = {"clients that differ": synthetic_federation, "clients alike": alike_federation}
 """Name -> seed -> federation."""
 
 

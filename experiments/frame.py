@@ -20,6 +20,7 @@ import msgspec
 
 from simulation.demo.replay import Reached
 from simulation.laboratory.outcome import Outcome
+from wire.errors import ConfigError
 
 Value = TypeVar("Value")
 Curve = Sequence[tuple[float, float]]
@@ -69,7 +70,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A result: of a page, or of the laboratory.
 
     Attributes:
-        name: what was run.
+        name: what was run; no two recorded rows have the same.
         command: reproduces it.
         printed: figure that a source document gives; None if none does.
         measured: the same figure here, mean over the seeds.
@@ -120,6 +121,7 @@ def row(
     printed: float | None = None,
     pooled: float | None = None,
     bound: bool = False,
+    alone: bool = False,
     measure: str = "accuracy",
     figures: Mapping[str, float] | None = None,
     curves: Mapping[str, Curve] | None = None,
@@ -136,6 +138,7 @@ def row(
         printed: the source document's figure.
         pooled: the figure of the same model trained in one place.
         bound: the run was stopped before the figure was known, which is larger.
+        alone: ``--only`` runs it without the page's other rows.
         measure: what the figures are: accuracy, rounds, bytes.
         figures: other figures by name.
         curves: line -> its points.
@@ -145,7 +148,7 @@ def row(
     mean = fmean(measured)
     return Row(
         name=name,
-        command="",
+        command=f" --only '{name}'" if alone else "",
         printed=printed,
         measured=mean,
         bound=bound,
@@ -172,7 +175,7 @@ def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
     command = f"python -m experiments.{name} --form {request.form.value}{data}"
     commit = _commit()
     for each in run(request):
-        yield msgspec.structs.replace(each, command=command, commit=commit, page=name)
+        yield msgspec.structs.replace(each, command=command + each.command, commit=commit, page=name)
 
 
 def _commit() -> str:
@@ -231,6 +234,10 @@ def page_command(name: str, run: Page) -> click.Command:
     """
 
     def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
-        show(list(run_page(name, run, request_of(form, out / name, data, only))), as_json=as_json)
+        try:
+            rows = list(run_page(name, run, request_of(form, out / name, data, only)))
+        except ConfigError as error:
+            raise click.ClickException(str(error)) from error
+        show(rows, as_json=as_json)
 
     return click.command(name, help=run.__doc__)(options(command))

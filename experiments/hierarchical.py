@@ -70,7 +70,7 @@ def run(request: Request) -> list[Row]:
         "by parties": float(np.mean(wrong)),
         **{f"accuracy {name}": float(np.mean(found)) for name, found in accuracies.items()},
     }
-    name = f"{GROUPS} groups beside flat"
+    name = f"hierarchical averaging in {GROUPS} groups, beside flat"
     return [row(request, name, differences, seeds=seeds, measure="largest difference of a weight", figures=figures)]
 
 

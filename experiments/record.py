@@ -28,10 +28,20 @@ def results() -> list[Row]:
 
 
 def keep(rows: Sequence[Row]) -> None:
-    """Record rows; those of the same page, form and name are replaced."""
-    new = {(each.page, each.form, each.name): each for each in rows}
-    kept = [each for each in results() if (each.page, each.form, each.name) not in new]
-    ordered = sorted([*kept, *new.values()], key=lambda each: (each.page, each.name, each.form))
+    """Record rows; those of the same name are replaced, but a long form's not by a short one's.
+
+    Raises:
+        ConfigError: another page has a row of that name.
+    """
+    old = {each.name: each for each in results()}
+    for each in rows:
+        if each.name in old and old[each.name].page != each.page:
+            msg = f"expected a name that no other page has, got {each.name!r} of {old[each.name].page}; rename the row"
+            raise ConfigError(msg)
+    long = {each.name for each in old.values() if each.form == "long"}
+    new = {each.name: each for each in rows if each.form == "long" or each.name not in long}
+    kept = [each for each in old.values() if each.name not in new]
+    ordered = sorted([*kept, *new.values()], key=lambda each: (each.page, each.name))
     replace_file(RESULTS, b"[\n" + b",\n".join(map(msgspec.json.encode, ordered)) + b"\n]\n")
 
 

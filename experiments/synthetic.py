@@ -25,13 +25,22 @@ def method(proximal: float) -> Study:
 def run(request: Request) -> list[Row]:
     """A row for each alpha and beta, and one for clients that do not differ."""
     methods = {"FedAvg": method(0.0), "FedProx": method(0.1)}
-    rows = [study(request, "IID", methods, PLAN, rounds=(2, 40, 200), federation=alike_federation)]
+    rows = [
+        study(
+            request,
+            "FedAvg, Synthetic(1, 1) dealt at random",
+            methods,
+            PLAN,
+            rounds=(2, 40, 200),
+            federation=alike_federation,
+        )
+    ]
     for alpha in (0.0, 0.5, 1.0):
 
         def world(seed: int, alpha: float = alpha) -> Federation:
             return synthetic_federation(seed, alpha, alpha)
 
-        name = f"Synthetic({alpha:g}, {alpha:g})"
+        name = f"FedAvg, Synthetic({alpha:g}, {alpha:g})"
         rows.append(study(request, name, methods, PLAN, rounds=(2, 40, 200), federation=world))
     return rows
 

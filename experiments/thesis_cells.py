@@ -9,9 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CLIENTS = 100
-UNPRINTED = 700
-"""Rounds of a cell that the thesis did not run, to stop it: about those of FedSGD on the same data."""
 TARGETS = {"2NN": 0.97, "LeNet-5": 0.99}
+LENET_5_ROUNDS = (
+    (1, 600, 2941, 2872, 1466),
+    (5, 600, 750, 1474, 641),
+    (1, 50, 319, 1211, 507),
+    (20, 600, 268, 748, 391),
+    (1, 10, 109, 701, 187),
+    (5, 50, 101, 667, 202),
+    (20, 50, 95, 508, 160),
+    (5, 10, 42, 523, 150),
+)
+"""E, B, and rounds of FedSGD on IID data (table 5-4), on shards (5-4), and of FedAvg on shards (5-5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,7 @@ class Cell:
         share: C; 0 is one client in turn, None central training.
         sharded: two shards a client instead of IID.
         method: fedavg, or what the thesis only names.
+        beside: rounds of FedSGD or FedAvg in a cell that it did not run, to stop it.
     """
 
     table: str
@@ -41,6 +51,7 @@ class Cell:
     share: float | None = 0.0
     sharded: bool = False
     method: str = "fedavg"
+    beside: float = 0.0
 
     @property
     def name(self) -> str:
@@ -48,7 +59,9 @@ class Cell:
         how = "central" if self.share is None else f"C={self.share:g}"
         split = "-shards" if self.sharded else ""
         method = "" if self.method == "fedavg" else f"-{self.method}"
-        return f"{self.table}{method} {self.network}{split} {how},E={self.passes},B={self.batch},eta={self.rate:g}"
+        return (
+            f"thesis {self.table}{method} {self.network}{split} {how},E={self.passes},B={self.batch},eta={self.rate:g}"
+        )
 
     @property
     def in_epochs(self) -> float:
@@ -58,12 +71,12 @@ class Cell:
     @property
     def most(self) -> int:
         """Rounds, or epochs of central training, after which a run is stopped: half more than printed."""
-        return round(1.5 * (self.printed or UNPRINTED) / self.in_epochs + 20)
+        return round(1.5 * (self.printed or self.beside) / self.in_epochs + 20)
 
     @property
     def work(self) -> float:
         """About how long the cell takes as printed, in passes over all images; 20 measurements are a pass."""
-        rounds = (self.printed or UNPRINTED) / self.in_epochs
+        rounds = (self.printed or self.beside) / self.in_epochs
         a_round = 1.0 if self.share is None else max(1, self.share * CLIENTS) * self.passes / CLIENTS
         return rounds * ((self.batch / 600 if self.method == "dgc" else a_round) + 0.05)
 
@@ -111,22 +124,15 @@ CELLS = [
     ),
     *(
         Cell(table, "LeNet-5", 0.02, batch, rounds, 0.98, passes, share, sharded)
-        for passes, batch, *rounds_of in (
-            (1, 600, 2941, 2872, 1466),
-            (5, 600, 750, 1474, 641),
-            (1, 50, 319, 1211, 507),
-            (20, 600, 268, 748, 391),
-            (1, 10, 109, 701, 187),
-            (5, 50, 101, 667, 202),
-            (20, 50, 95, 508, 160),
-            (5, 10, 42, 523, 150),
-        )
+        for passes, batch, *rounds_of in LENET_5_ROUNDS
         for (table, share, sharded), rounds in zip(
             (("5-4", 0.0, False), ("5-4", 0.0, True), ("5-5", 0.1, True)), rounds_of, strict=True
         )
     ),
     *(
-        Cell("5-5", "LeNet-5", 0.02, 10, None, 0.98, 1, share, sharded=True, method=method)
+        Cell("5-5", "LeNet-5", 0.02, batch, None, 0.98, passes, share, True, method, fedavg if share == 0.1 else fedsgd)
         for method, share in (("q-fedavg", 0.1), ("dgc", 1.0), ("selective", 0.0))
+        for passes, batch, _, fedsgd, fedavg in LENET_5_ROUNDS
+        if method != "dgc" or passes == 1  # DGC takes one step a round, whatever E
     ),
 ]

@@ -95,7 +95,7 @@ def run(request: Request) -> list[Row]:
         return played
 
     methods = {"adaptive": method(None), "1 %": method(0.01), "10 %": method(0.1), "all": method(1.0)}
-    return [study(request, "adaptive density", methods, plan, rounds=(20, 800, 2400), cost="second")]
+    return [study(request, "sign-based adaptive density", methods, plan, rounds=(20, 800, 2400), cost="second")]
 
 
 main = page_command("catalogue.adaptive_density", run)

@@ -98,7 +98,7 @@ def run(request: Request) -> list[Row]:
         return playing(lambda federation: dgc(federation, plan, dense=dense), cohort=None, every=10)
 
     methods = {"DGC": method(dense=False), "dense": method(dense=True)}
-    return [study(request, "DGC, 1 %", methods, plan, rounds=(20, 500, 1500), cost="byte")]
+    return [study(request, "DGC, density 1 %", methods, plan, rounds=(20, 500, 1500), cost="byte")]
 
 
 main = page_command("catalogue.dgc", run)

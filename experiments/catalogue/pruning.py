@@ -16,22 +16,20 @@ book's 3.3.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import replace
 
 import numpy as np
 
 from experiments.catalogue.compressing import COMPUTE_S, DENSE_BYTES, Kept, largest, seconds
-from experiments.comparing import Study, study
+from experiments.comparing import playing, study
 from experiments.engine import (
     Advance,
     Chosen,
     Federation,
     Plan,
-    Played,
     averaging,
     descend,
-    play,
     priced,
     sizes,
     synthetic_federation,
@@ -132,24 +130,13 @@ def world(seed: int) -> Federation:
 
 def run(request: Request) -> list[Row]:
     """Both stages beside the first alone and beside no pruning, in equally many simulated seconds."""
-    plan = Plan(rate=0.02, batch=20, steps=5)
-    horizon_s = request.pick(300.0, 10_000.0, 30_000.0)
-
-    def method(make: Callable[[Federation], Advance]) -> Study:
-        def played(federation: Federation, seed: int, rounds: int) -> Played:
-            clients = len(federation.clients)
-            return play(federation, make(federation), seed, rounds, clients, every=5, cost=horizon_s)
-
-        return played
-
-    def whole(federation: Federation) -> Callable[[Chosen], float]:
-        size = federation.network.size
-        return lambda _: FIXED_S + round_seconds(size, size)
-
+    plan, size = Plan(rate=0.02, batch=20, steps=5), world(1).network.size
+    whole_s = FIXED_S + round_seconds(size, size)
+    in_time = functools.partial(playing, cohort=None, every=5, cost=request.pick(300.0, 10_000.0, 30_000.0))
     methods = {
-        "two stages": method(lambda federation: pruned(federation, plan, again=True)),
-        "the first alone": method(lambda federation: pruned(federation, plan, again=False)),
-        "unpruned": method(lambda federation: priced(averaging(federation, plan), whole(federation))),
+        "two stages": in_time(lambda federation: pruned(federation, plan, again=True)),
+        "the first alone": in_time(lambda federation: pruned(federation, plan, again=False)),
+        "unpruned": in_time(lambda federation: priced(averaging(federation, plan), lambda _: whole_s)),
     }
     rounds = (10, 1000, 3000)
     return [study(request, "pruning in two stages", methods, plan, rounds=rounds, federation=world, cost="second")]

@@ -96,14 +96,15 @@ def run(request: Request) -> list[Row]:
     fleets = {
         "devices that appear once": Fleet(returning=False),
         "masked sums": Fleet(masked=True),
-        "both": Fleet(returning=False, masked=True),
+        "masked sums of devices that appear once": Fleet(returning=False, masked=True),
     }
     rows = []
     for name, fleet in fleets.items():
         out = [each for each in strategies() if refusals(each, fleet)]
         figures = {"of": float(len(strategies()))}
-        note = f"Refused with {name}: {', '.join(out)}." if name != "both" else ""
-        rows.append(row(request, name, [len(out)], seeds=[0], measure="refused", figures=figures, note=note))
+        note = "" if fleet.masked and not fleet.returning else f"Refused: {', '.join(out)}."
+        title = f"strategies refused with {name}"
+        rows.append(row(request, title, [len(out)], seeds=[0], measure="refused", figures=figures, note=note))
     return rows
 
 

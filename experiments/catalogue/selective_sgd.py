@@ -53,7 +53,7 @@ def run(request: Request) -> list[Row]:
         return played
 
     methods = {"theta 0.1": method(0.1), "theta 1": method(1.0)}
-    return [study(request, "Selective SGD", methods, plan, rounds=(30, 1500, 3000), cost="byte")]
+    return [study(request, "Selective SGD, theta 0.1", methods, plan, rounds=(30, 1500, 3000), cost="byte")]
 
 
 main = page_command("catalogue.selective_sgd", run)

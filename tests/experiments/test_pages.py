@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from experiments import __main__, record
 from experiments.__main__ import PAGES, main
+from experiments.data_sets import cifar10
 from experiments.frame import Form, Request, Row, row, run_page
+from wire.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
 
@@ -24,7 +26,7 @@ def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
     assert len({each.name for each in rows}) == len(rows)
     for each in rows:
         assert math.isfinite(each.measured)
-        assert each.command == f"python -m experiments.{name} --form smoke"
+        assert each.command.startswith(f"python -m experiments.{name} --form smoke")
         assert each.seeds
     msgspec.json.encode(rows)
 
@@ -51,6 +53,12 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
     assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
 
 
+def test_a_row_that_runs_alone_has_a_command_of_its_own(tmp_path):
+    rows = [row(Request(Form.LONG, tmp_path), "a cell", [1.0], seeds=[1], alone=True)]
+    (found,) = run_page("thesis", lambda _: rows, Request(Form.LONG, tmp_path))
+    assert found.command == "python -m experiments.thesis --form long --only 'a cell'"
+
+
 def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     def cells(request):
         for name in ("a", "b"):
@@ -62,12 +70,39 @@ def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
 
     made = []
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
-    monkeypatch.setattr(__main__, "PAGES", ("cells",))
+    monkeypatch.setattr(__main__, "PAGES", {"cells": 1})
     monkeypatch.setattr(__main__, "import_module", lambda _: type("cells", (), {"run": staticmethod(cells)}))
     for _ in range(2):
         CliRunner().invoke(main, ["--record", "--resume", "--out", str(tmp_path)])
     assert made == ["a", "b"]
     assert [(each.name, each.bound) for each in record.results()] == [("a", True), ("b", False)]
+
+
+def test_a_long_form_replaces_a_short_one_and_not_the_other_way_round(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
+    short, long = (
+        Row(name="a", command="", page="p", form=form, measured=0.1, seeds=[1]) for form in ("short", "long")
+    )
+    for each in (short, long, short):
+        record.keep([each])
+    assert record.results() == [long]
+
+
+def test_a_name_that_another_page_has_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
+    one, other = (Row(name="a", command="", page=page, form="short", measured=0.1, seeds=[1]) for page in "pq")
+    record.keep([one])
+    with pytest.raises(ConfigError, match="of p; rename"):
+        record.keep([other])
+
+
+def test_recorded_rows_have_names_of_their_own_and_commands_of_their_pages():
+    rows = record.results()
+    assert len({each.name for each in rows}) == len(rows)
+    for each in rows:
+        assert each.page in ("", *PAGES)
+        module = f"experiments.{each.page} --form {each.form}" if each.page else "simulation learn experiments/"
+        assert each.command.startswith(f"python -m {module}")
 
 
 def test_a_smoke_form_is_not_recorded():
@@ -76,8 +111,31 @@ def test_a_smoke_form_is_not_recorded():
     assert "smoke" in answer.output
 
 
+@pytest.mark.parametrize(("chosen", "status"), [([], 0), (["--page", "cifar"], 2)])
+def test_a_page_without_its_data_set_is_left_out_with_the_command_that_fetches_it(
+    chosen, status, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("NIGHTJAR_EXPERIMENTS_DATA", raising=False)
+    lacking = type("cifar", (), {"run": staticmethod(lambda request: cifar10(request.data))})
+    monkeypatch.setattr(__main__, "PAGES", {"cifar": 1})
+    monkeypatch.setattr(__main__, "import_module", lambda _: lacking)
+    answer = CliRunner().invoke(main, [*chosen, "--out", str(tmp_path)])
+    assert answer.exit_code == status
+    assert "not run: cifar" in answer.stderr
+    assert "git clone https://" in answer.stderr
+
+
+def test_pages_that_ran_say_how_long_the_others_will_take(tmp_path, monkeypatch):
+    monkeypatch.setattr(__main__, "PAGES", {"one": 10, "other": 20})
+    monkeypatch.setattr(__main__, "import_module", lambda _: type("one", (), {"run": staticmethod(_page)}))
+    answer = CliRunner().invoke(main, ["--out", str(tmp_path)], catch_exceptions=False)
+    first, last = answer.stderr.splitlines()
+    assert first.endswith("pages left: 1, about 1 min")
+    assert last.startswith("other: 0 s, 0 s of processors")
+
+
 def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(__main__, "PAGES", ("made",))
+    monkeypatch.setattr(__main__, "PAGES", {"made": 1})
     monkeypatch.setattr(__main__, "import_module", lambda _: type("made", (), {"run": staticmethod(_page)}))
     answer = CliRunner().invoke(main, ["--form", "smoke", "--json", "--out", str(tmp_path)], catch_exceptions=False)
     (only,) = msgspec.json.decode(answer.stdout, type=list[Row])

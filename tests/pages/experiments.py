@@ -14,9 +14,6 @@ from tests.pages import thesis
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
-LENGTHS = ("short", "long")
-"""Forms that are recorded; of a row that was made in both, the later is shown."""
-
 MOST_COLUMNS = 13
 """With more columns, a table has a line for each figure instead of each result."""
 CATALOGUE = "catalogue."
@@ -29,7 +26,7 @@ Made by `python -m tests.pages` from `experiments/results.json`, which has every
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
 (`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
 experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
-forms are never recorded; of a row in both other forms, the long one is shown. All ran on x86-64 with 2 shared
+forms are never recorded; a long form replaces a short one of the same name. All ran on x86-64 with 2 shared
 cores.
 """
 _STRATEGIES = """
@@ -92,7 +89,7 @@ def page() -> str:
     sums = "".join(_row(each) for each in linear.compared(linear.results()))
     beside = "".join(_screened(each) for each in screened())
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
-    catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _longest(name)]
+    catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _rows(name)]
     others = "".join(_section(name) for name in PAGES if not name.startswith(CATALOGUE))
     strategies = _table([_strategy(each) for each in catalogue if each.measure != REFUSED])
     refused = "".join(_refused(each) for each in catalogue if each.measure == REFUSED)
@@ -112,15 +109,12 @@ def page() -> str:
     )
 
 
-def _longest(name: str) -> list[Row]:
-    """The rows of a page, each of the longest form that was recorded."""
-    recorded = [each for each in results() if each.page == name]
-    longest = {each.name: each for each in sorted(recorded, key=lambda each: LENGTHS.index(each.form))}
-    return [each for each in recorded if longest[each.name] is each]
+def _rows(name: str) -> list[Row]:
+    return [each for each in results() if each.page == name]
 
 
 def _section(name: str) -> str:
-    rows = _longest(name)
+    rows = _rows(name)
     if not rows:
         return ""
     title = (import_module(f"experiments.{name}").__doc__ or name).splitlines()[0].replace("``", "`").rstrip(".")
@@ -150,7 +144,7 @@ def _alike(rows: Sequence[Row]) -> list[list[Row]]:
 
 def _made(rows: Sequence[Row]) -> str:
     """How rows were made: form, seeds and code."""
-    forms = ", ".join(sorted({each.form for each in rows}, key=LENGTHS.index))
+    forms = ", ".join(sorted({each.form for each in rows}, reverse=True))
     seeds = sorted({seed for each in rows for seed in each.seeds})
     return f"{forms}; seeds {', '.join(map(str, seeds))}; code {', '.join(sorted({each.commit for each in rows}))}"
 
