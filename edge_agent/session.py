@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import structlog
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
@@ -36,8 +35,6 @@ from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
 from wire.secure_sum.low_rank import Bases, from_bytes
 from wire.secure_sum.order import SumOrder, contribution, values_of
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +198,9 @@ def run_session(
     task = SessionTask(assignment, model, desk.examples.source(), residual, seed, personal)
     done = desk.train(task, should_stop)
     if isinstance(done, TrainingStopped) and done.advice:
-        log.warning("examples_cannot_be_used", why=done.advice)
+        import structlog  # takes memory, and the training process imports this module, too
+
+        structlog.get_logger().warning("examples_cannot_be_used", why=done.advice)
     if personal is not None and should_stop():
         # Perhaps everything is being deleted, and these weights were written after that. Otherwise the next session
         # makes them again.

@@ -44,3 +44,8 @@ def test_a_core_imports_no_clock_thread_socket_or_database(core):
 def test_the_running_agent_pays_for_no_cryptography_library():
     loaded = loaded_by("import edge_agent.assembly, edge_agent.enrolment.renewal")
     assert not {name for name in loaded if name.split(".")[0] in ("cryptography", "cffi")}
+
+
+def test_the_training_process_loads_no_logging_library_whose_memory_would_come_on_top():
+    loaded = loaded_by("import edge_agent.session, edge_agent.shell.trainer_messages, edge_agent.shell.tflite")
+    assert not {name for name in loaded if name.split(".")[0] in ("structlog", "rich", "asyncio")}
