@@ -56,6 +56,9 @@ def plot(path: Path, runs: Iterable[Found]) -> None:
         _line(left, words[name], name, f"C{number}", "-")
         _line(left, guesses[name], f"guess beside {name}", f"C{number}", ":")
     left.set(xscale="log", xlabel="devices in the cohort", ylabel="typed words named, %", ylim=(0, 102))
+    sizes = sorted({size for points in words.values() for size in points})
+    left.set_xticks(sizes, labels=[f"{size:g}" for size in sizes])
+    left.minorticks_off()
     several = [name for name, points in backdoors.items() if len(points) > 1]
     for number, name in enumerate(several):
         _line(right, backdoors[name], name, f"C{number}", "-")
