@@ -25,7 +25,7 @@ test-long: setup ## the tests that take long, and the fast ones on Debian trixie
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 3 -m "long and not twin" $(ARGS)
 	@scripts/trixie_tests.sh
 
-test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, bad releases
+test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, releases over the air
 	@$(BIN)/python -m pytest -m twin $(ARGS)
 
 check: setup ## format, lint, types, import contracts, doctests, tests of the decisions: before each commit, a minute

@@ -99,6 +99,8 @@ def run_agent(config: AgentConfig) -> None:
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
+        # Else systemd's programs, asked for conditions, tell it of their failures, which it logs every few seconds.
+        os.environ.pop("NOTIFY_SOCKET", None)
         artifacts = ModelFiles(
             config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=config.keyboard.enabled
         )

@@ -4,7 +4,8 @@ The Update Framework's client verifies the metadata. Its first trusted root come
 the owner signed; later roots, and the versions below which no metadata is accepted, are kept in ``data_dir``. The
 bundle is an artifact, so it is fetched as a model is: resumed, and checked against the hash and size in the metadata.
 What is complete is left in ``data_dir/release`` for ``nightjar-device ordered``, which checks the bundle's own
-signature and tries the release (:mod:`firmware_scripts.device.handing_over`).
+signature and tries the release (:mod:`firmware_scripts.device.handing_over`). A bundle that came to nothing there
+is not fetched again: the last one is remembered by its hash. Another replaces one that still waits to be unpacked.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from wire.releases import (
 )
 
 FOLDER = "release"
-BUNDLE, WITHDRAWN, INCOMING = "bundle.tar", "withdrawn.json", "incoming.tar"
+BUNDLE, WITHDRAWN, INCOMING, HANDED_OVER = "bundle.tar", "withdrawn.json", "incoming.tar", "handed-over"
 BYTES_PER_S = 1_000_000.0
 """A release is never so urgent that it should fill the line of a home."""
 WHOLE_S = 3 * 3600.0
@@ -55,9 +56,7 @@ def look(asked: Looking) -> Looked:
     Raises:
         NightjarError: the coordinator or the disk is not available, or the present release is damaged.
     """
-    folder, record = Path(asked.data_dir) / FOLDER, Path(asked.record)
-    if (folder / BUNDLE).exists() or (record.parent / INCOMING).exists():
-        return Looked("a release is handed over already")
+    folder = Path(asked.data_dir) / FOLDER
     identity = held_identity(Path(asked.data_dir))
     tls = None if identity is None else tls_context(Path(asked.data_dir), identity)
     patience = Patience(whole_s=WHOLE_S, bytes_per_s=BYTES_PER_S)
@@ -118,6 +117,11 @@ class _Look:
             return Looked(f"release {version} has no bundle for {self._facts.platform}")
         if not (self._asked.free or msgspec.convert(target.custom, BundleFacts).security):
             return Looked(f"release {version} waits until the device is charging and on an unmetered network")
+        last = self._folder / HANDED_OVER
+        if last.exists() and last.read_text() == target.hashes["sha256"]:
+            if (self._folder / BUNDLE).exists() or (Path(self._asked.record).parent / INCOMING).exists():
+                return Looked(f"release {version} is handed over already")
+            return Looked(f"release {version} was not taken", f"{version}: the device has no use for its bundle")
         partial = self._folder / f"{target.hashes['sha256']}.part"
         self._remove_partial(partial)
         try:
@@ -125,6 +129,7 @@ class _Look:
         except RemoteProtocolError as error:
             return Looked(f"release {version} was not fetched", f"{version}: {error}")
         put_in_place(partial, self._folder / BUNDLE)
+        replace_file(last, target.hashes["sha256"].encode())
         return Looked(f"release {version} was fetched and handed over")
 
     def _remove_partial(self, kept: Path | None = None) -> None:

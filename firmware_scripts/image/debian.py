@@ -22,7 +22,6 @@ from host.files import put_in_place
 from host.locks import take_lock
 from wire.errors import ConfigError, UnavailableError
 
-SUITE = "bookworm"
 # The time of files in images: the day of the first image. Files of packages have their own times.
 EPOCH_S = 1_767_225_600  # 2026-01-01
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -178,7 +177,7 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
         # Each device generates its own.
         '--customize-hook=cd "$1/etc" && rm -f machine-id hostname resolv.conf ../var/lib/dbus/machine-id',
         *(['--customize-hook=rm "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
-        SUITE,
+        recipe.board.suite,
         tar,
         *([mirror] if mirror else []),
     ]

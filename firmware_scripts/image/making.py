@@ -113,7 +113,7 @@ def make_image(
         "bmap": format_bmap(map_of(image, report)),
         "sha256": f"{sha256}  {image.name}\n".encode(),
         "packages": format_packages(base.packages).encode(),
-        "cdx.json": image_sbom(image.name, sha256, recipe.board.architecture, base.packages),
+        "cdx.json": image_sbom(image.name, sha256, recipe.board.suite, recipe.board.architecture, base.packages),
     }
     for suffix, data in beside.items():
         image.with_name(f"{image.name}.{suffix}").write_bytes(data)

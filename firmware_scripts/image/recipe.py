@@ -59,6 +59,7 @@ class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         command_line: the kernel's command line.
         device_tree: a file of the kernel's package; empty if the machine describes itself.
         drop: folders of kernel modules that are left out.
+        suite: Debian's name of the release.
     """
 
     about: str
@@ -69,6 +70,7 @@ class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command_line: str
     device_tree: str = ""
     drop: tuple[str, ...] = ()
+    suite: Literal["bookworm", "trixie"] = "bookworm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class Recipe:
     def rootfs_key(self, *others: str) -> str:
         """The cache key of the root file system of Debian's packages: a hash of its inputs and ``others``."""
         board = self.board
-        parts = (board.architecture, board.kernel, *board.drop, "", *self.packages, "", *self.kernel_modules)
+        of_board = (board.suite, board.architecture, board.kernel, *board.drop)
+        parts = (*of_board, "", *self.packages, "", *self.kernel_modules)
         return hashlib.sha256("\n".join((*parts, *others)).encode()).hexdigest()[:16]
 
 

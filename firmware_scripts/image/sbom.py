@@ -12,10 +12,10 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from firmware_scripts.image.debian import EPOCH_S, SUITE, Package
+from firmware_scripts.image.debian import EPOCH_S, Package
 
 
-def image_sbom(name: str, sha256: str, architecture: str, packages: Sequence[Package]) -> bytes:
+def image_sbom(name: str, sha256: str, suite: str, architecture: str, packages: Sequence[Package]) -> bytes:
     """The SBOM of ``packages`` in the image ``name``; a function of its arguments only."""
     whole = Component(
         name=name,
@@ -23,7 +23,7 @@ def image_sbom(name: str, sha256: str, architecture: str, packages: Sequence[Pac
         bom_ref=name,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
     )
-    components = [_component(package, architecture) for package in packages]
+    components = [_component(package, suite, architecture) for package in packages]
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"nightjar-image:{sha256}"),
         metadata=BomMetaData(timestamp=datetime.fromtimestamp(EPOCH_S, UTC), component=whole),
@@ -33,9 +33,9 @@ def image_sbom(name: str, sha256: str, architecture: str, packages: Sequence[Pac
     return JsonV1Dot6(bom).output_as_string(indent=2).encode() + b"\n"
 
 
-def _component(package: Package, architecture: str) -> Component:
+def _component(package: Package, suite: str, architecture: str) -> Component:
     kind = package.architecture if package.architecture == "all" else architecture
-    purl = PackageURL("deb", "debian", package.name, package.version, {"arch": kind, "distro": SUITE})
+    purl = PackageURL("deb", "debian", package.name, package.version, {"arch": kind, "distro": suite})
     return Component(
         name=package.name, version=package.version, type=ComponentType.LIBRARY, bom_ref=str(purl), purl=purl
     )

@@ -11,6 +11,15 @@ from firmware_scripts.twin.guest import Guest
 _PARAMETERS = "/sys/module/test_power/parameters"
 
 
+def has_battery(guest: Guest) -> bool:
+    """Whether the machine has a battery; one without is always on mains.
+
+    Raises:
+        UnavailableError: the machine does not answer.
+    """
+    return guest.read(f"{_PARAMETERS}/ac_online") is not None
+
+
 def set_charging(guest: Guest, *, charging: bool) -> None:
     """Connect or disconnect the charger.
 

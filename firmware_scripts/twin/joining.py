@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firmware_scripts.twin.battery import set_charging
+from firmware_scripts.twin.battery import has_battery, set_charging
 from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.guest import Guest
 from firmware_scripts.twin.person import type_sentences
@@ -81,8 +81,9 @@ def join(
     milestones.booted_s = round(machine.wait_for(BOOTED, deadline_s), 1)
     tell(f"booted after {milestones.booted_s} s")
     guest.wait_until_there(deadline_s - now_s())
-    set_charging(guest, charging=True)
-    tell(f"plugged in after {now_s()} s: the kernel says that it is charging")
+    if has_battery(guest):
+        set_charging(guest, charging=True)
+        tell(f"plugged in after {now_s()} s: the kernel says that it is charging")
     typed = False
     last = ""
     while not milestones.report_committed:

@@ -57,14 +57,16 @@ class Machine:
 _VIRTIO_DISK = ("-device", "virtio-blk-pci,drive=disk")
 _VIRTIO_PORT = ("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=guest,name=org.qemu.guest_agent.0")
 _VIRTIO_NETWORK = "virtio-net-pci,netdev=net,romfile="
+_ARM64 = Machine(
+    "qemu-system-aarch64",
+    ("-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "768"),
+    _VIRTIO_DISK,
+    _VIRTIO_NETWORK,
+    _VIRTIO_PORT,
+)
 MACHINES = {
-    "virt-arm64": Machine(
-        "qemu-system-aarch64",
-        ("-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "768"),
-        _VIRTIO_DISK,
-        _VIRTIO_NETWORK,
-        _VIRTIO_PORT,
-    ),
+    "virt-arm64": _ARM64,
+    "virt-arm64-trixie": _ARM64,
     "virt-amd64": Machine(
         "qemu-system-x86_64",
         ("-machine", "q35,sata=off,smbus=off,vmport=off", "-cpu", "max", "-smp", "2", "-m", "768"),

@@ -17,9 +17,12 @@ from firmware_scripts.bundle.signing import load_private_key
 from firmware_scripts.bundle.wheelhouse import AGENT_WHEELS
 
 _TOP = "from __future__ import annotations\n"
+_BORROWS = "\nimport sys\n\nsys.path.append('/opt/nightjar/releases/0.1.0/lib')\n"
 KINDS = {
     # file, what is put in, and where: at its top or at its end
     "good": None,
+    # whole, but for its packages, which are those of the first release: pip would take minutes in a twin
+    "borrows": ("edge_agent/__init__.py", _BORROWS, "end"),
     "crashes": ("edge_agent/__main__.py", 'raise SystemExit("broken on purpose")\n', "top"),
     "hangs": (
         "edge_agent/assembly.py",
@@ -47,18 +50,22 @@ def spoil(tree, kind, version):
     path.write_text(source + text if where == "end" else source.replace(_TOP, _TOP + text, 1))
 
 
-def spoiled_bundle(bundle, folder, kind, version, key, platform):
-    """A bundle with such an agent, beside the packages of a good ``bundle``; returns its path in ``folder``."""
+def spoiled_bundle(bundle, folder, kind, version, key, platform, packages="*"):
+    """A bundle with such an agent, beside the packages of a good ``bundle``; returns its path in ``folder``.
+
+    Only those of its other packages are kept whose files match ``packages``.
+    """
     with tempfile.TemporaryDirectory(prefix="nightjar-") as name:
         work = Path(name)
         with tarfile.open(bundle) as archive:
             archive.extractall(work / "bundle", filter="data")
         (content,) = (work / "bundle").iterdir()
         (wheel,) = (content / "wheels").glob(AGENT_WHEELS)
+        for package in set((content / "wheels").iterdir()) - {wheel, *(content / "wheels").glob(packages)}:
+            package.unlink()
         _respun(wheel, work / "tree", kind, version)
-        others = {
-            f"device/{p.relative_to(content / 'device')}": p for p in (content / "device").rglob("*") if p.is_file()
-        }
+        files = {str(path.relative_to(content)): path for path in content.rglob("*") if path.is_file()}
+        others = {name: path for name, path in files.items() if name == "root.json" or name.startswith("device/")}
         private = load_private_key(key)
         return make_bundle(platform_named(platform), content / "wheels", others, private, folder)
 

@@ -32,8 +32,8 @@ def pip_wheel():
     return next((wheel for place in places for wheel in sorted(place.glob("pip-*.whl"))), None)
 
 
-def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet", more=None):
-    """A bundle of the agent's name with nothing behind it but pip, and ``more`` files; made once in each folder."""
+def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet", more=None, root=None):
+    """A bundle of the agent's name with nothing behind it but pip, ``more`` files, a root; made once in each folder."""
     made = folder / f"nightjar-{version}-{platform}.tar"
     if made.exists():
         return made
@@ -44,7 +44,7 @@ def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="flee
     make_wheel(house, "nightjar-federated", version, more=more)
     if pip_wheel() is not None:
         shutil.copy(pip_wheel(), house)
-    paths = {}
+    paths = {} if root is None else {"root.json": root}
     for name, data in device_files(PROJECT).items():
         paths[name] = own / name
         paths[name].parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ def test_an_ordered_release_is_fetched_verified_and_handed_over(owner, coordinat
     coordinator.order = TO_ALL
     assert device.look().text == "release 0.2.0 was fetched and handed over"
     assert device.handed_over.read_bytes() == bundle.read_bytes()
-    assert device.look().text == "a release is handed over already"
+    assert device.look().text == "release 0.2.0 is handed over already"
 
 
 def test_only_the_share_takes_it(owner, coordinator, device):
@@ -75,3 +75,25 @@ def test_a_fetch_is_continued_where_it_was_cut(owner, coordinator, device):
 def test_a_coordinator_without_releases_is_no_fault_of_the_metadata(coordinator, device):
     with pytest.raises(UnavailableError):
         device.look()
+
+
+def test_a_bundle_that_came_to_nothing_is_told_and_not_fetched_again(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = TO_ALL
+    device.look()
+    device.handed_over.unlink()  # taken over, and refused
+    (looked,) = {device.look(), device.look()}
+    assert looked.refused == "0.2.0: the device has no use for its bundle"
+    assert sum(path.startswith("/artifacts/") for path in coordinator.asked) == 1
+
+
+def test_a_newer_release_replaces_one_that_cannot_be_unpacked(owner, coordinator, device):
+    newer = owner.release("0.3.0")
+    coordinator.add(owner, owner.release("0.2.0"), newer)
+    coordinator.order = TO_ALL
+    device.look()
+    device.handed_over.rename(device.record.parent / "incoming.tar")
+    assert device.look().text == "release 0.2.0 is handed over already"
+    coordinator.order = ReleaseOrder((ReleaseOffer("0.3.0", EVERYBODY),))
+    assert device.look().text == "release 0.3.0 was fetched and handed over"
+    assert device.handed_over.read_bytes() == newer.read_bytes()

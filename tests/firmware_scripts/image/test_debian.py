@@ -85,8 +85,8 @@ def test_lists_of_packages_are_read_as_they_were_written():
 
 
 def test_the_list_of_contents_names_every_package_and_is_the_same_twice():
-    made = image_sbom("nightjar.img", "ab" * 32, "amd64", PACKAGES)
-    assert made == image_sbom("nightjar.img", "ab" * 32, "amd64", PACKAGES)
+    made = image_sbom("nightjar.img", "ab" * 32, "bookworm", "amd64", PACKAGES)
+    assert made == image_sbom("nightjar.img", "ab" * 32, "bookworm", "amd64", PACKAGES)
     assert b"pkg:deb/debian/dash@0.5.12-2?arch=amd64&distro=bookworm" in made
 
 

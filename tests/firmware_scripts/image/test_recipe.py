@@ -14,7 +14,7 @@ def recipe(low, high, board=BOARD):
     return read_recipe("board", lambda _: board, layers.__getitem__)
 
 
-@pytest.mark.parametrize("name", ["virt-arm64", "virt-amd64", "raspi3b"])
+@pytest.mark.parametrize("name", ["virt-arm64", "virt-arm64-trixie", "virt-amd64", "raspi3b"])
 def test_our_boards_have_whatever_the_agent_needs(name):
     found = recipe_of(name)
     # tflite-runtime is linked with libstdc++ and does not say so; FAT cannot be mounted without its checker's package.
@@ -24,7 +24,7 @@ def test_our_boards_have_whatever_the_agent_needs(name):
 
 
 def test_boards_are_listed_with_what_they_are():
-    assert set(boards()) == {"virt-arm64", "virt-amd64", "raspi3b"}
+    assert set(boards()) == {"virt-arm64", "virt-arm64-trixie", "virt-amd64", "raspi3b"}
 
 
 def test_the_highest_layer_decides():
@@ -82,7 +82,7 @@ def test_a_root_file_system_is_known_by_all_that_goes_into_it():
 
 
 def test_a_board_that_is_not_there_names_those_that_are():
-    with pytest.raises(ConfigError, match="raspi3b, virt-amd64, virt-arm64"):
+    with pytest.raises(ConfigError, match="raspi3b, virt-amd64, virt-arm64, virt-arm64-trixie"):
         recipe_of("toaster")
 
 

@@ -5,6 +5,7 @@ import pytest
 from firmware_scripts.twin.running import powered
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from tests.firmware_scripts.twin.fleet import Fleet, bundle_of_this_checkout, image_with
+from tests.firmware_scripts.twin.over_the_air import Owner
 from tests.firmware_scripts.twin.stories import AT_WORK, SETTLED, eventually, switch_off, there, twin_of
 
 
@@ -14,8 +15,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="package")
-def bundle(folder):
-    return bundle_of_this_checkout(folder)
+def owner(folder):
+    return Owner(folder / "owner")
+
+
+@pytest.fixture(scope="package")
+def bundle(folder, owner):
+    return bundle_of_this_checkout(folder, owner.root)
 
 
 @pytest.fixture(scope="package")

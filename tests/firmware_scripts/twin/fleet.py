@@ -1,5 +1,6 @@
 """A coordinator that asks for certificates, with a model that can be trained, and images of devices that join it."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -22,11 +23,17 @@ from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.machines import machine_of
 from tests.enrolment.world import World
 from tests.firmware_scripts.parcels import keys
+from tests.firmware_scripts.twin.over_the_air import FILES, LINKS
 
 ROOT = Path(__file__).parents[3]
 # The one of a PC needs no emulation while its packages are configured, and starts in a third of the time.
 BOARD = os.environ.get("NIGHTJAR_TWIN_BOARD", "virt-amd64")
-PLATFORM = "bookworm-x86_64" if BOARD == "virt-amd64" else "bookworm-aarch64"
+PLATFORMS = {
+    "virt-amd64": "bookworm-x86_64",
+    "virt-arm64": "bookworm-aarch64",
+    "virt-arm64-trixie": "trixie-aarch64",
+}
+PLATFORM = PLATFORMS[BOARD]
 # Emulated, on a machine that may be busy with other things.
 PATIENCE_S = float(os.environ.get("NIGHTJAR_TWIN_PATIENCE_S", "900"))
 
@@ -44,7 +51,7 @@ cohort = 1
 """
 
 
-def _what_is_missing():
+def what_is_missing(board):
     path = environment(0)["PATH"]
     needed = [
         "mmdebstrap",
@@ -55,12 +62,12 @@ def _what_is_missing():
         "sfdisk",
         "make",
         "gcc",
-        machine_of(BOARD).program,
+        machine_of(board).program,
     ]
     return sorted({PACKAGES[name] for name in needed if shutil.which(name, path=path) is None})
 
 
-MISSING = _what_is_missing()
+MISSING = what_is_missing(BOARD)
 MARKS = [
     pytest.mark.twin,
     pytest.mark.slow,
@@ -97,6 +104,8 @@ class Fleet(World):
             max_steps = 4
             [limits]
             cohort = 1
+            [rollout]
+            devices = 1
             """
         )
         self.config = load_config(self.path, {})
@@ -117,22 +126,24 @@ class Fleet(World):
             return {"state": "", "reason": ""}
 
 
-def bundle_of_this_checkout(folder):
-    """The whole agent with the packages that it needs, fetched from the index."""
+def bundle_of_this_checkout(folder, root, platform=PLATFORM):
+    """The whole agent with the packages that it needs, fetched from the index; its device trusts this root."""
     private, _ = keys(folder)
-    command = [sys.executable, "-m", "firmware_scripts", "bundle", "--platform", PLATFORM, "--key", str(private)]
-    done = subprocess.run([*command, "--output", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "firmware_scripts", "bundle", "--platform", platform, "--key", str(private)]
+    command += ["--include", f"root.json={root}", "--output", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 3:
         pytest.skip(f"packages cannot be fetched: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     return next(folder.glob("nightjar-*.tar"))
 
 
-def image_with(bundle, folder):
+def image_with(bundle, folder, board=BOARD):
     """An image with the agent in it; the root file system below it is kept in the user's cache."""
     cache = cache_folder(os.environ)
     cache.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_of(BOARD)
+    recipe = recipe_of(board)
+    recipe = dataclasses.replace(recipe, files={**recipe.files, **FILES}, links={**recipe.links, **LINKS})
     root_file_system(recipe, cache, "", ())
     parcel = load_parcel(bundle, keys(bundle.parent)[1])
     return make_image(recipe, folder / "device.img", cache, "", (), parcel, lambda *_: None).image

@@ -8,14 +8,13 @@ from firmware_scripts.image.disk import ROOT
 from firmware_scripts.image.tools import environment
 from firmware_scripts.twin.running import DISK, Twin, prepare
 from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
+from tests.firmware_scripts.twin.over_the_air import ask_for, record
 from wire.errors import UnavailableError
 
 IDENTITY = "/var/lib/private/nightjar-agent/identity"
 # Shell inside the device: its release counts, and whoever sees to that has ended.
 SETTLED = "nightjar-device status | grep -q settled"
 AT_WORK = "systemctl is-active nightjar-firstboot"
-# A release that is silent is waited for: three minutes on a device, less where somebody waits for the device.
-_TRIAL_S = 60
 
 
 def twin_of(image, bundle, fleet, folder, name):
@@ -79,10 +78,21 @@ def is_whole(twin):
 def offer(twin):
     """What an owner does, with the bundle on the card; the present release may still be busy with connecting."""
     install = "/usr/local/bin/nightjar-device install --although-unwell /boot/firmware/nightjar/update.tar"
-    twin.guest.shell(f"systemd-run --unit=update --setenv=NIGHTJAR_TRIAL_S={_TRIAL_S} {install}")
+    twin.guest.shell(f"systemd-run --unit=update {install}")
 
 
 def told(fleet, name, version):
     """The coordinator's words about a release that was taken back; empty as long as it knows nothing."""
     found = str(fleet.device(name).get("taken_back") or "")
     return found if found.startswith(version) else ""
+
+
+def ordered(fleet, owner, bundle, version, *, security=False, share=1.0):
+    """A release that the coordinator offers to a share of the devices."""
+    owner.publish(fleet, bundle, security=security)
+    ask_for(fleet, "start", version, share)
+
+
+def settles(guest, version):
+    """Wait until a release counts on a device."""
+    until(lambda: record(guest) | {"state": "settled", "version": version} == record(guest), f"settled on {version}")

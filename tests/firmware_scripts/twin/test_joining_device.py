@@ -29,10 +29,12 @@ pytestmark = MARKS
 CRASHES = "0.9.5"
 
 
-def test_it_joins_trains_stops_unplugged_and_takes_a_bad_release_back_after_a_power_cut(image, bundle, fleet, folder):
+def test_it_joins_trains_stops_unplugged_and_takes_a_bad_release_back_after_a_power_cut(
+    image, bundle, owner, fleet, folder
+):
     twin = twin_of(image, bundle, fleet, folder, "joins")
     with boot_partition(twin.folder / DISK) as fat:  # nobody looks at it until somebody offers it
-        fat.write("nightjar/update.tar", bad_bundle(bundle.parent, CRASHES, "crashes"))
+        fat.write("nightjar/update.tar", bad_bundle(bundle, owner, CRASHES, "crashes"))
 
     lines = []
     with powered(twin, fleet.ports()) as machine:

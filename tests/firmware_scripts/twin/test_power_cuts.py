@@ -1,11 +1,9 @@
-"""QEMU is killed while its device writes: it starts again, goes on, and is enrolled once."""
+"""QEMU is killed while its device writes: it starts again, goes on, and is enrolled once. Releases: test_fleet.py."""
 
-from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.joining import join
 from firmware_scripts.twin.person import sentences, type_sentences
-from firmware_scripts.twin.running import DISK, boot_file, powered
-from tests.firmware_scripts.twin.bad_agents import bad_bundle
+from firmware_scripts.twin.running import boot_file, powered
 from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
 from tests.firmware_scripts.twin.stories import (
     AT_WORK,
@@ -64,21 +62,6 @@ def test_during_training_it_trains_again_and_counts_once(settled, fleet, folder)
         switch_off(twin, machine)
     assert fleet.standings()["settled"] == ["active"]
     assert is_whole(twin)
-
-
-def test_during_an_update_it_keeps_the_release_that_it_had(settled, bundle, fleet, folder):
-    twin = copy_of(settled, folder / "update")
-    with boot_partition(twin.folder / DISK) as fat:
-        fat.write("nightjar/update.tar", bad_bundle(bundle.parent, "0.9.1", "crashes"))
-    with powered(twin, fleet.ports()):
-        eventually(there(twin.guest), f"! {AT_WORK} && systemctl is-active nightjar-agent")
-        update = "nightjar-device install --although-unwell /boot/firmware/nightjar/update.tar"
-        twin.guest.shell(f"systemd-run --unit=update /usr/local/bin/{update}")
-        eventually(twin.guest, "ls -d /opt/nightjar/releases/.0.9.1.part")
-    goes_on(twin, fleet, "settled")
-    with powered(twin, fleet.ports()):
-        there(twin.guest)
-        assert "0.9.1" not in twin.guest.shell("ls -A /opt/nightjar/releases; readlink /opt/nightjar/current")
 
 
 def typed(guest):

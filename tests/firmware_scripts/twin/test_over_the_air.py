@@ -1,0 +1,79 @@
+"""As test_joining_device.py, with the releases over the air: a good one, and one that crashes, with a power cut."""
+
+from firmware_scripts.twin.battery import set_charging
+from firmware_scripts.twin.joining import join
+from firmware_scripts.twin.person import sentences
+from firmware_scripts.twin.running import boot_file, powered
+from tests.firmware_scripts.twin.bad_agents import bad_bundle, good_bundle
+from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
+from tests.firmware_scripts.twin.over_the_air import ask_for, look, record, tried
+from tests.firmware_scripts.twin.power import what_the_kernel_says
+from tests.firmware_scripts.twin.stories import (
+    AT_WORK,
+    SETTLED,
+    eventually,
+    is_whole,
+    ordered,
+    settles,
+    switch_off,
+    there,
+    told,
+    twin_of,
+    until,
+)
+
+pytestmark = MARKS
+GOOD, CRASHES = "0.2.0", "0.3.0"
+
+
+def test_it_joins_trains_stops_unplugged_takes_a_good_release_and_goes_back_from_a_bad_one(
+    image, bundle, owner, fleet, folder
+):
+    twin = twin_of(image, bundle, fleet, folder, "joins")
+    lines = []
+    with powered(twin, fleet.ports()) as machine:
+        found = join(machine, twin.guest, fleet.seen(), "", sentences(), lines.append, PATIENCE_S, enrols=True)
+        print("\n".join(lines))
+        assert found.device == "joins"
+        assert 0 < found.booted_s <= found.checked_in_s <= found.committed_s
+        assert found.enrolled_s is not None
+        assert found.report_committed
+        assert fleet.standings()["joins"] == ["active"]
+        assert what_the_kernel_says(twin.guest)["test_ac/online"] == "1"
+
+        set_charging(twin.guest, charging=False)
+        assert what_the_kernel_says(twin.guest)["test_battery/status"] == "Discharging"
+        until(lambda: fleet.device("joins")["reason"] == "not charging", "told that it is not charging")
+        assert fleet.device("joins")["state"] == "ineligible"
+        eventually(twin.guest, f"{SETTLED} && ! {AT_WORK}")
+
+        # On battery only a security release is fetched.
+        ordered(fleet, owner, good_bundle(bundle, GOOD), GOOD, security=True)
+        look(twin.guest)
+        settles(twin.guest, GOOD)
+        until(lambda: tried(fleet, GOOD) == (1, 0), "told of the good release")
+        set_charging(twin.guest, charging=True)
+        until(lambda: tried(fleet, GOOD) == (1, 1), "trained with the good release")
+        set_charging(twin.guest, charging=False)
+
+        ask_for(fleet, "promote", GOOD)
+        ordered(fleet, owner, bad_bundle(bundle, owner, CRASHES, "crashes"), CRASHES, security=True)
+        until(lambda: record(twin.guest).get("state") == "trying", "trying the bad release")
+        assert record(twin.guest)["version"] == CRASHES
+    # Its power is cut here, in the trial of the release. The claim is burnt, and wiped from the card.
+    assert boot_file(twin, "nightjar/claim.json") is None
+    assert "enrol" in boot_file(twin, "nightjar-status.txt")
+
+    with powered(twin, fleet.ports()) as machine:
+        there(twin.guest)
+        settles(twin.guest, GOOD)
+        assert twin.guest.shell("readlink /opt/nightjar/current").strip() == f"releases/{GOOD}"
+        until(lambda: told(fleet, "joins", CRASHES), f"told that {CRASHES} was taken back")
+        # And is not tried again, although the coordinator still offers it.
+        eventually(
+            twin.guest, f"journalctl -u nightjar-agent | grep -q 'release {GOOD} is what this device should have'"
+        )
+        switch_off(twin, machine)
+    assert f"release {CRASHES} was taken back for {GOOD}" in boot_file(twin, "nightjar-status.txt")
+    assert fleet.standings()["joins"] == ["active"]
+    assert is_whole(twin)
