@@ -7,6 +7,7 @@ from experiments.frame import Row
 from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
 from experiments.record import results
+from experiments.silos import PAGE as SILOS
 from simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
 
@@ -72,7 +73,7 @@ def page() -> str:
     sums = "".join(_row(each) for each in linear.compared(linear.results()))
     beside = "".join(_screened(each) for each in screened())
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
-    return _HEAD + "".join(map(_section, PAGES)) + _CHAT + chat + _SUMS + sums + _SCREENED + beside
+    return _HEAD + "".join(map(_section, (*PAGES, SILOS))) + _CHAT + chat + _SUMS + sums + _SCREENED + beside
 
 
 def _section(name: str) -> str:
