@@ -22,6 +22,7 @@ from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.reading import State
 from simulation.silos.federation import FederatedPlan, Federation
 from simulation.silos.hosts import Host
+from simulation.silos.in_process import train_here
 from wire.errors import UnavailableError
 from wire.messages import TrainingPlan
 from wire.parameters import Vector
@@ -129,7 +130,7 @@ def run_seed(
         split: how they are divided.
         seed: of weights, split and training.
         folder: for files; new.
-        hosts: of the coordinator and of the two silos.
+        hosts: of the coordinator and of the two silos; none trains the federated arm in this process.
         say: called with what is done now.
         made: called with the federation before it starts.
         pooled: accuracy of the pooled images if the seed's other split has found it; it is the same.
@@ -154,24 +155,30 @@ def run_seed(
         say(f"training {name} alone" if name in NAMES else "training on both silos' images")
         arms.append(_accuracy(model, _trained(model, rows[name], recipe, seed), rows["test"]))
     plan = recipe.federated(split, len(rows[NAMES[0]]))
-    federation = Federation(
-        folder / "federation",
-        folder / "model",
-        {name: folder / f"{name}.npz" for name in NAMES},
-        plan,
-        hosts,
-        seed,
-    )
-    made(federation)
+    if not hosts:
+        weights = train_here(model, {name: rows[name] for name in NAMES}, plan, seed, say)
+        sent = 2 * plan.rounds * weights.nbytes
+        traffic = {"rounds": plan.rounds, "bytes_up": sent, "bytes_down": sent}
+    else:
+        federation = Federation(
+            folder / "federation",
+            folder / "model",
+            {name: folder / f"{name}.npz" for name in NAMES},
+            plan,
+            hosts,
+            seed,
+        )
+        made(federation)
 
-    def watch(state: State) -> None:
-        say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
+        def watch(state: State) -> None:
+            say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
 
-    with stopping(federation.groups):
-        federation.start()
-        state = federation.train(watch)
-        weights = federation.weights(state)
-    counters = state["counters"]
+        with stopping(federation.groups):
+            federation.start()
+            state = federation.train(watch)
+            weights = federation.weights(state)
+        counted = state["counters"]
+        traffic = {"rounds": counted["rounds_committed"]} | {name: counted[name] for name in ("bytes_up", "bytes_down")}
     return Run(
         model=recipe.model,
         split=split,
@@ -179,10 +186,8 @@ def run_seed(
         alone=tuple(arms[:2]),
         pooled=arms[2] if pooled is None else pooled,
         federated=_accuracy(model, weights, rows["test"]),
-        rounds=counters["rounds_committed"],
-        bytes_up=counters["bytes_up"],
-        bytes_down=counters["bytes_down"],
         seconds=round(time.monotonic() - began_s, 1),
+        **traffic,
     )
 
 

@@ -41,6 +41,10 @@ def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     assert run.federated > run.pooled - 0.1
     assert run.bytes_up > 2 * run.rounds * 4 * (64 * 10 + 10)
     assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 6)
+    here = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "here", [], said.append, pooled=run.pooled)
+    assert said[-1] == "federated: 6 of 6 rounds"
+    assert (here.rounds, here.alone, here.pooled) == (run.rounds, run.alone, run.pooled)
+    assert abs(here.federated - run.federated) < 0.1
 
 
 @pytest.mark.long
