@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -60,7 +61,7 @@ def train_here(
                 msg = f"{name} ended early in round {number + 1}: {done.detail}"
                 raise UnavailableError(msg)
             payload = codec.encode(done.delta, layout, generator)
-            updates.append(ClientUpdate(DeviceId(name), done.num_examples, lambda payload=payload: payload))
+            updates.append(ClientUpdate(DeviceId(name), done.num_examples, partial(bytes, payload)))
         optimizer = optimizer_for(choice, number)
         averaged = federated_average(weights, state, updates, codec, layout, optimizer, clip_norm)
         weights, state, clip_norm = averaged.weights, averaged.state, averaged.clip_norm
