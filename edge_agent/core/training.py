@@ -192,9 +192,12 @@ def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], Train
 
 
 def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
-    """The batches of all epochs; each epoch has its rows in a new order, which mixes messages and padding."""
+    """The batches of all epochs; each epoch has its rows in a new order, which mixes messages and padding.
+
+    Each batch is copied when it is due: a round may take a few of many, and an epoch's copy needs twice the memory.
+    """
     rows = batches.x.shape[0] * batches.x.shape[1]
+    x, y = (each.reshape(rows, *each.shape[2:]) for each in (batches.x, batches.y))
     for _ in range(epochs):
-        order = generator.permutation(rows)
-        x, y = (each.reshape(rows, *each.shape[2:])[order].reshape(each.shape) for each in (batches.x, batches.y))
-        yield from zip(x, y, strict=True)
+        for chosen in generator.permutation(rows).reshape(batches.x.shape[:2]):
+            yield x[chosen], y[chosen]

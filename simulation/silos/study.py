@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from coordinator.learning.strategies.rate_schedule import Decay, RateSchedule, rate_share
 from edge_agent.core.training import TrainedUpdate, evaluate, train
 from edge_agent.ports import Model
 from edge_agent.shell.model_files import exported_model
@@ -21,6 +22,7 @@ from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.reading import State
 from simulation.silos.federation import FederatedPlan, Federation
 from simulation.silos.hosts import Host
+from simulation.silos.in_process import train_here
 from wire.errors import UnavailableError
 from wire.messages import TrainingPlan
 from wire.parameters import Vector
@@ -42,14 +44,15 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a model is trained.
+    """How a model is trained; 10,000 images for validation, none of them a test image, chose the numbers.
 
-    Random halves take FedAvg and an epoch a round. Split by label, a silo forgets the other's digits within an epoch:
-    a round has few steps, and FedAdam makes up for their number.
+    Random halves take FedAvg and two rounds an epoch. Split by label, a silo forgets the other's digits within an
+    epoch: a round has few steps, and server momentum (FedAvgM) makes up for their number.
 
     Attributes:
         model: name of the model.
-        learning_rate: of all arms.
+        learning_rate: of silos alone, of the pooled images, and of random halves.
+        label_rate: of a silo with the split by label.
         epochs: passes over the examples, in all arms.
         label_steps: steps of a silo in a round with the split by label.
         clip_norm: of a batch's gradient.
@@ -57,23 +60,23 @@ class Recipe:
 
     model: str
     learning_rate: float
-    epochs: int = 20
+    label_rate: float
+    epochs: int = 10
     label_steps: int = 10
     clip_norm: float = 5.0
 
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
-        plan = FederatedPlan(self.epochs, silo_steps, self.learning_rate, self.clip_norm)
-        if split == HALVES:
-            return plan
-        steps = min(silo_steps, self.label_steps)
+        steps = -(-silo_steps // 2) if split == HALVES else min(silo_steps, self.label_steps)
         rounds = max(1, round(self.epochs * silo_steps / steps))
         schedule = {"decay": "cosine", "decay_rounds": rounds}
-        adam = {"name": "fedadam", "server_learning_rate": 0.01, "adaptivity": 0.001, "schedule": schedule}
-        return replace(plan, rounds=rounds, steps=steps, strategy=adam)
+        if split == HALVES:
+            return FederatedPlan(rounds, steps, self.learning_rate, self.clip_norm, {"schedule": schedule})
+        momentum = {"name": "fedavgm", "server_learning_rate": 0.3, "schedule": schedule}
+        return FederatedPlan(rounds, steps, self.label_rate, self.clip_norm, momentum)
 
 
-RECIPES = (Recipe("lenet-5", 0.1), Recipe("logistic", 0.05))
+RECIPES = (Recipe("lenet-5", 0.2, 0.2), Recipe("logistic", 0.2, 0.1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ def run_seed(
     hosts: Sequence[Host],
     say: Callable[[str], None],
     made: Callable[[Federation], None] = lambda _federation: None,
+    pooled: float | None = None,
 ) -> Run:
     """Train a model in all arms with one seed.
 
@@ -126,9 +130,10 @@ def run_seed(
         split: how they are divided.
         seed: of weights, split and training.
         folder: for files; new.
-        hosts: of the coordinator and of the two silos.
+        hosts: of the coordinator and of the two silos; none trains the federated arm in this process.
         say: called with what is done now.
         made: called with the federation before it starts.
+        pooled: accuracy of the pooled images if the seed's other split has found it; it is the same.
 
     Raises:
         UnavailableError: a process died, or a training diverged.
@@ -146,39 +151,43 @@ def run_seed(
     model = exported_model(folder / "model")
     rows = {name: _rows(model, folder / f"{name}.npz") for name in (*NAMES, "pooled", "test")}
     arms = []
-    for name in (*NAMES, "pooled"):
+    for name in NAMES if pooled is not None else (*NAMES, "pooled"):
         say(f"training {name} alone" if name in NAMES else "training on both silos' images")
         arms.append(_accuracy(model, _trained(model, rows[name], recipe, seed), rows["test"]))
     plan = recipe.federated(split, len(rows[NAMES[0]]))
-    federation = Federation(
-        folder / "federation",
-        folder / "model",
-        {name: folder / f"{name}.npz" for name in NAMES},
-        plan,
-        hosts,
-        seed,
-    )
-    made(federation)
+    if not hosts:
+        weights = train_here(model, {name: rows[name] for name in NAMES}, plan, seed, say)
+        sent = 2 * plan.rounds * weights.nbytes
+        traffic = {"rounds": plan.rounds, "bytes_up": sent, "bytes_down": sent}
+    else:
+        federation = Federation(
+            folder / "federation",
+            folder / "model",
+            {name: folder / f"{name}.npz" for name in NAMES},
+            plan,
+            hosts,
+            seed,
+        )
+        made(federation)
 
-    def watch(state: State) -> None:
-        say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
+        def watch(state: State) -> None:
+            say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
 
-    with stopping(federation.groups):
-        federation.start()
-        state = federation.train(watch)
-        weights = federation.weights(state)
-    counters = state["counters"]
+        with stopping(federation.groups):
+            federation.start()
+            state = federation.train(watch)
+            weights = federation.weights(state)
+        counted = state["counters"]
+        traffic = {"rounds": counted["rounds_committed"]} | {name: counted[name] for name in ("bytes_up", "bytes_down")}
     return Run(
         model=recipe.model,
         split=split,
         seed=seed,
         alone=tuple(arms[:2]),
-        pooled=arms[2],
+        pooled=arms[2] if pooled is None else pooled,
         federated=_accuracy(model, weights, rows["test"]),
-        rounds=counters["rounds_committed"],
-        bytes_up=counters["bytes_up"],
-        bytes_down=counters["bytes_down"],
         seconds=round(time.monotonic() - began_s, 1),
+        **traffic,
     )
 
 
@@ -194,17 +203,17 @@ def _rows(model: Model, path: Path) -> Batches:
 
 
 def _trained(model: Model, rows: Batches, recipe: Recipe, seed: int) -> Vector:
+    """Train on all rows with a rate that falls from epoch to epoch, as the server's does in the federated arm."""
     program = load_program(model)
-    plan = TrainingPlan(
-        learning_rate=recipe.learning_rate,
-        clip_norm=recipe.clip_norm,
-        local_epochs=recipe.epochs,
-        max_steps=recipe.epochs * len(rows),
-    )
-    done = train(program, rows, plan, np.random.default_rng([seed, 25]), lambda: False, time.monotonic)
-    if not isinstance(done, TrainedUpdate):
-        msg = f"training {recipe.model} ended early: {done.detail}"
-        raise UnavailableError(msg)
+    falling = RateSchedule(decay=Decay.COSINE, decay_rounds=recipe.epochs)
+    generator = np.random.default_rng([seed, 25])
+    for epoch in range(recipe.epochs):
+        rate = recipe.learning_rate * rate_share(falling, epoch)
+        plan = TrainingPlan(learning_rate=rate, clip_norm=recipe.clip_norm, max_steps=len(rows))
+        done = train(program, rows, plan, generator, lambda: False, time.monotonic)
+        if not isinstance(done, TrainedUpdate):
+            msg = f"training {recipe.model} ended early: {done.detail}"
+            raise UnavailableError(msg)
     return program.save()
 
 

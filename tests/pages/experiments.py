@@ -9,6 +9,7 @@ from experiments.frame import Row
 from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
 from experiments.record import results
+from experiments.silos import PAGE as SILOS
 from simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
 
@@ -90,7 +91,7 @@ def page() -> str:
     beside = "".join(_screened(each) for each in screened())
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
     catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _rows(name)]
-    others = "".join(_section(name) for name in PAGES if not name.startswith(CATALOGUE))
+    others = "".join(_section(name) for name in (*PAGES, SILOS) if not name.startswith(CATALOGUE))
     strategies = _table([_strategy(each) for each in catalogue if each.measure != REFUSED])
     refused = "".join(_refused(each) for each in catalogue if each.measure == REFUSED)
     return (

@@ -34,13 +34,17 @@ def counted(folder):
 @pytest.mark.slow
 def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     said = []
-    recipe = Recipe("logistic", 0.5, epochs=3)
+    recipe = Recipe("logistic", 0.5, 0.5, epochs=3)
     run = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "run", [Loopback()] * 3, said.append)
-    assert run.rounds == 3
-    assert said[-1] == "federated: 3 of 3 rounds"
+    assert run.rounds == 6
+    assert said[-1] == "federated: 6 of 6 rounds"
     assert run.federated > run.pooled - 0.1
     assert run.bytes_up > 2 * run.rounds * 4 * (64 * 10 + 10)
-    assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 3)
+    assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 6)
+    here = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "here", [], said.append, pooled=run.pooled)
+    assert said[-1] == "federated: 6 of 6 rounds"
+    assert (here.rounds, here.alone, here.pooled) == (run.rounds, run.alone, run.pooled)
+    assert abs(here.federated - run.federated) < 0.1
 
 
 @pytest.mark.long
@@ -58,7 +62,7 @@ def test_each_of_three_hosts_is_killed_and_every_round_counts_once(tmp_path):
 
         run = run_seed(
             generated(320),
-            Recipe("logistic", 0.05, epochs=9),
+            Recipe("logistic", 0.1, 0.1, epochs=5),
             HALVES,
             0,
             tmp_path / "run",
@@ -68,7 +72,7 @@ def test_each_of_three_hosts_is_killed_and_every_round_counts_once(tmp_path):
         )
     assert not victims
     reports, committed = counted(tmp_path / "run")
-    assert run.rounds == len(committed) == 9
+    assert run.rounds == len(committed) == 10
     assert len(reports) == len(set(reports))
     for number in committed:
         assert {device for round_number, device in reports if round_number == number} == NAMES

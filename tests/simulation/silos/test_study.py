@@ -43,7 +43,7 @@ def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
 
 
 def test_a_round_is_an_epoch_at_most():
-    assert Recipe("logistic", 0.1, epochs=3, label_steps=10).federated(LABELS, 4).steps == 4
+    assert Recipe("logistic", 0.1, 0.1, epochs=3, label_steps=10).federated(LABELS, 4).steps == 4
 
 
 def test_the_result_has_means_of_the_first_model_at_the_top_and_the_others_by_name():
@@ -62,6 +62,31 @@ def test_the_table_has_a_row_for_each_model_and_split_with_the_range_of_the_seed
     table = console.export_text()
     assert "60.00 (50.00-70.00)" in table
     assert table.count("by label") == 2
+
+
+def test_a_run_that_ended_is_kept_and_one_that_was_killed_is_made_anew(tmp_path):
+    made = []
+
+    def make(folder):
+        folder.mkdir()  # fails over the rest of a killed run
+        made.append(folder)
+        return RUNS[0]
+
+    (tmp_path / "run").mkdir()
+    for _ in range(2):
+        assert command.kept_run(tmp_path / "run", make) == RUNS[0]
+    assert made == [tmp_path / "run"]
+
+
+def test_a_folder_of_other_files_or_another_number_of_images_is_refused(tmp_path):
+    for images in (200, 200):
+        with command.run_folder(tmp_path / "runs", images) as place:
+            (place / "run").mkdir(exist_ok=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    for folder, images in (("runs", 300), ("other", 200)):
+        with pytest.raises(ConfigError, match="give a new folder"), command.run_folder(tmp_path / folder, images):
+            pass
 
 
 def test_missing_mnist_is_said_with_the_command_that_fetches_it(tmp_path):

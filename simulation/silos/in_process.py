@@ -1,0 +1,69 @@
+"""The federated arm without processes or network: training, codec and averaging are the product's.
+
+It is to real silos what the laboratory is to real phones: the same learning in a fraction of the time, with other
+random numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.strategies import optimizer_for
+from coordinator.tasks.settings import StrategyConfig
+from edge_agent.core.training import TrainedUpdate, train
+from edge_agent.ports import Model
+from edge_agent.shell.tflite import load_program
+from models.batches import Batches
+from simulation.silos.federation import FederatedPlan
+from wire.codec import codec_for
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+from wire.messages import CodecChoice, TrainingPlan
+from wire.parameters import Vector
+
+
+def train_here(
+    model: Model, silos: dict[str, Batches], plan: FederatedPlan, seed: int, say: Callable[[str], None]
+) -> Vector:
+    """The weights after all rounds, (n,) float32.
+
+    Args:
+        model: the first version.
+        silos: name -> examples.
+        plan: what they do.
+        seed: of the silos' training.
+        say: called with what is done now.
+
+    Raises:
+        UnavailableError: a training diverged.
+    """
+    program, layout = load_program(model), model.manifest.layout
+    choice = msgspec.convert(plan.strategy, StrategyConfig).choice()
+    codec = codec_for(CodecChoice(name="dense-f32"))
+    generators: Sequence[np.random.Generator] = np.random.default_rng([seed, 26]).spawn(len(silos))
+    asked = TrainingPlan(
+        learning_rate=plan.learning_rate, clip_norm=plan.clip_norm, local_epochs=1000, max_steps=plan.steps
+    )
+    weights, clip_norm = program.save(), None
+    state = optimizer_for(choice).init(layout.size)
+    for number in range(plan.rounds):
+        updates = []
+        for (name, rows), generator in zip(silos.items(), generators, strict=True):
+            program.restore(weights)
+            done = train(program, rows, asked, generator, lambda: False, time.monotonic)
+            if not isinstance(done, TrainedUpdate):
+                msg = f"{name} ended early in round {number + 1}: {done.detail}"
+                raise UnavailableError(msg)
+            payload = codec.encode(done.delta, layout, generator)
+            updates.append(ClientUpdate(DeviceId(name), done.num_examples, partial(bytes, payload)))
+        optimizer = optimizer_for(choice, number)
+        averaged = federated_average(weights, state, updates, codec, layout, optimizer, clip_norm)
+        weights, state, clip_norm = averaged.weights, averaged.state, averaged.clip_norm
+        say(f"federated: {number + 1} of {plan.rounds} rounds")
+    return weights
