@@ -40,7 +40,7 @@ fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="-
 bench: setup ## every benchmark
 	@$(RUN) -m benchmarks $(ARGS)
 
-experiments: setup ## the short form of every page of experiments, 20 minutes (ARGS="--data FOLDER" names the data sets)
+experiments: setup ## the short form of every page of experiments, about half an hour (ARGS="--data FOLDER" names the data sets)
 	@$(RUN) -m experiments --form short $(ARGS)
 
 lock: setup ## renew the pinned packages with their hashes in requirements/locks

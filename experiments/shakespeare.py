@@ -30,7 +30,7 @@ def run(request: Request) -> list[Row]:
         said = {user: list(own) for user, own in corpora.load("personas", 1, people=4, messages=20).users.items()}
     else:
         said = roles(place(request.data, "shakespeare"), LEAST)
-    rounds, seeds = request.pick(1, 30, 200), request.pick([1], [1, 2], [1, 2, 3])
+    rounds, seeds = request.pick(1, 15, 200), request.pick([1], [1, 2], [1, 2, 3])
     names = sorted(said, key=lambda role: (-len(said[role]), role))[: request.pick(4, 50, 400)]
     cuts = {role: len(said[role]) * 4 // 5 for role in names}
     train = [line for role in names for line in said[role][: cuts[role]]]
