@@ -1,6 +1,6 @@
-"""``python -m experiments.silos FOLDER``: records the runs of ``python -m simulation silos --folder FOLDER``.
+"""Two silos that train one model on MNIST: each alone, both pooled, and federated (``python -m simulation silos``).
 
-A row for each model and split: measured is the federated accuracy on the test images.
+``python -m experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and split: measured is the federated accuracy on the test images.
 """
 
 from __future__ import annotations
