@@ -1,6 +1,7 @@
 """Two silos that train one model on MNIST: each alone, both pooled, and federated (``python -m simulation silos``).
 
-``python -m experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and split: measured is the federated accuracy on the test images.
+``python -m experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and
+split, measured is the federated accuracy on the test images.
 """
 
 from __future__ import annotations
