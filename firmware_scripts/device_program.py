@@ -102,7 +102,7 @@ def _once(agent_unit: str, does: str, commands: tuple[str, ...], *others: str) -
     service = "\n".join(["Type=oneshot", *starts, "User=nightjar-agent", "TimeoutStartSec=900", *others])
     unit = re.sub(r"^Description=.*$", f"Description=Nightjar: {does}", unit, flags=re.MULTILINE)
     unit = re.sub(
-        r"^(#.*|Type=.*|WatchdogSec=.*|Restart=.*|RestartSec=.*|TimeoutStopSec=.*)\n", "", unit, flags=re.MULTILINE
+        r"^(#.*|Type=.*|WatchdogSec=.*|Restart(Sec)?=.*|Timeout(Start|Stop)Sec=.*)\n", "", unit, flags=re.MULTILINE
     )
     unit = re.sub(r"^ExecStart=.*$", lambda _: service, unit, flags=re.MULTILINE)
     return f"# Made from nightjar-agent.service: the same user, folder and sandbox.\n\n{unit.rstrip()}\n"

@@ -143,3 +143,9 @@ def test_every_unit_that_runs_the_agent_reads_a_copy_of_the_settings_that_are_ro
     for text in running:
         assert "\nLoadCredential=agent.toml:/etc/nightjar/agent.toml\n" in text
         assert re.search(r"^ExecStart=/usr/local/bin/nightjar-agent \S+ --config %d/agent.toml", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["enrol", "self-test"])
+def test_what_runs_once_has_its_own_time_limit_on_a_slow_board_not_the_agents(name):
+    unit = device_files(ROOT)[f"device/units/nightjar-{name}.service"].decode()
+    assert [line for line in unit.splitlines() if line.startswith("Timeout")] == ["TimeoutStartSec=900"]
