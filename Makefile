@@ -40,8 +40,8 @@ fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="-
 bench: setup ## every benchmark
 	@$(RUN) -m benchmarks $(ARGS)
 
-experiments: setup ## the short form of every page of experiments, about half an hour (ARGS="--data FOLDER" names the data sets)
-	@$(RUN) -m experiments --form short $(ARGS)
+experiments: setup ## the short form of every page of experiments, two side by side (ARGS="--data FOLDER" names the data sets)
+	@$(RUN) -m experiments --form short --jobs 2 $(ARGS)
 
 lock: setup ## renew the pinned packages with their hashes in requirements/locks
 	@scripts/lock.sh

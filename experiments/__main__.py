@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 import click
 
 from experiments.data_sets import MissingDataError
-from experiments.frame import Row, options, request_of, run_page, show
+from experiments.frame import Request, Row, options, request_of, run_page, show
 from experiments.record import keep, results
 from wire.errors import ConfigError
 
@@ -65,29 +68,63 @@ from a twenty-fifth of the rounds.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A page has ended, with an error or without, after so many seconds of the clock and of processors."""
+
+    name: str
+    fault: ConfigError | None
+    wall_s: float
+    processor_s: float
+
+
 class Progress:
     """Says what each page took, and when the rest will be done.
 
     Args:
-        expected: page -> its processor seconds, in the order in which they run; empty where they are unknown.
+        expected: page -> its processor seconds; empty where they are unknown.
     """
 
     def __init__(self, expected: Mapping[str, float]) -> None:
-        self.left = dict(expected)
+        self._left = dict(expected)
         self._spent = 0.0  # of what was expected
-        self._wall_s = self._began_s = time.monotonic()
-        self._processor_s = _processor_s()
+        self._began_s = time.monotonic()
 
-    def passed(self, name: str) -> str:
+    def passed(self, ended: Ended) -> str:
         """The line after a page."""
-        wall_s, processor_s = time.monotonic(), _processor_s()
-        line = f"{name}: {wall_s - self._wall_s:.0f} s, {processor_s - self._processor_s:.0f} s of processors"
-        self._wall_s, self._processor_s = wall_s, processor_s
-        self._spent += self.left.pop(name, 0.0)
-        if self.left and self._spent:
-            left_s = (wall_s - self._began_s) * sum(self.left.values()) / self._spent
-            line += f"; pages left: {len(self.left)}, about {math.ceil(left_s / 60)} min"
+        line = f"{ended.name}: {ended.wall_s:.0f} s, {ended.processor_s:.0f} s of processors"
+        expected = self._left.pop(ended.name, 0.0)
+        if ended.fault is None:
+            self._spent += expected
+        if self._left and self._spent:
+            left_s = (time.monotonic() - self._began_s) * sum(self._left.values()) / self._spent
+            line += f"; pages left: {len(self._left)}, about {math.ceil(left_s / 60)} min"
         return line
+
+
+def _run(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ended]:
+    """The rows of pages, each page followed by its end; with several jobs a page's rows come at its end."""
+    if jobs == 1:
+        for name, request in requests.items():
+            yield from _page(name, request)
+        return
+    dearest = sorted(requests, key=lambda name: -PAGES[name])
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_whole_page, name, requests[name]) for name in dearest]):
+            yield from done.result()
+
+
+def _page(name: str, request: Request) -> Iterator[Row | Ended]:
+    fault, began_s, spent_s = None, time.monotonic(), _processor_s()
+    try:
+        yield from run_page(name, import_module(f"experiments.{name}").run, request)
+    except ConfigError as error:
+        fault = error
+    yield Ended(name, fault, time.monotonic() - began_s, _processor_s() - spent_s)
+
+
+def _whole_page(name: str, request: Request) -> list[Row | Ended]:
+    return list(_page(name, request))
 
 
 def _processor_s() -> float:
@@ -99,6 +136,7 @@ def _processor_s() -> float:
 @options
 @click.option("--page", "chosen", multiple=True, type=click.Choice(PAGES), help="Only these pages.")
 @click.option("--record", is_flag=True, help="Keep the rows in experiments/results.json.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Pages side by side.")
 @click.option("--resume", is_flag=True, help="With --record: leave out cells of the thesis that are in it.")
 def main(
     form: str,
@@ -109,9 +147,10 @@ def main(
     chosen: tuple[str, ...],
     as_json: bool,
     record: bool,
+    jobs: int,
     resume: bool,
 ) -> None:
-    """Run all pages of experiments, one after another; pages whose data set is missing are left out.
+    """Run all pages of experiments; pages whose data set is missing are left out.
 
     Status 2: a page that was chosen did not run, or its data set is broken.
     """
@@ -122,22 +161,25 @@ def main(
     failed: dict[str, ConfigError] = {}
     names = list(chosen or PAGES)
     progress = Progress({name: PAGES[name] for name in names} if form == "short" else {})
+    requests = {}
     for name in names:
         done = frozenset(each.name for each in results() if resume and (each.page, each.form) == (name, form))
-        request = request_of(form, out / name, data, only, done)
-        try:
-            for each in run_page(name, import_module(f"experiments.{name}").run, request):
-                if record:
-                    keep([each])
-                if not as_json:
-                    show([each], as_json=False)
-                rows.append(each)
-        except ConfigError as error:
-            failed[name] = error
-            progress.left.pop(name, None)
+        requests[name] = request_of(form, out / name, data, only, done)
+    for each in _run(requests, jobs):
+        if isinstance(each, Row):
+            if record:
+                keep([each])
+            if not as_json:
+                show([each], as_json=False)
+            rows.append(each)
+            continue
+        line = progress.passed(each)
+        if each.fault is None:
+            click.echo(line, err=True)
         else:
-            click.echo(progress.passed(name), err=True)
+            failed[each.name] = each.fault
     if as_json:
+        rows.sort(key=lambda each: names.index(each.page))
         show(rows, as_json=True)
     for name, fault in failed.items():
         click.echo(f"not run: {name}: {fault}", err=True)

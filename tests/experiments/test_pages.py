@@ -140,3 +140,12 @@ def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
     answer = CliRunner().invoke(main, ["--form", "smoke", "--json", "--out", str(tmp_path)], catch_exceptions=False)
     (only,) = msgspec.json.decode(answer.stdout, type=list[Row])
     assert (only.name, only.page, only.form) == ("a", "made", "smoke")
+
+
+@pytest.mark.slow
+def test_pages_side_by_side_give_the_rows_of_pages_in_turn(tmp_path):
+    pages = [part for page in ("catalogue.refusals", "hierarchical") for part in ("--page", page)]
+    command = [*pages, "--form", "smoke", "--json", "--out", str(tmp_path)]
+    in_turn, beside = (CliRunner().invoke(main, [*command, "--jobs", jobs], catch_exceptions=False) for jobs in "12")
+    assert beside.stdout == in_turn.stdout
+    assert sorted(line.partition(":")[0] for line in beside.stderr.splitlines()) == sorted(pages[1::2])
