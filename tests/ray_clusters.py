@@ -8,6 +8,12 @@ import pytest
 
 from coordinator.mqtt.free_ports import free_ports
 
+MARKS = [
+    pytest.mark.long,
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
+]
+
 
 def with_ray() -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements/ray.txt")

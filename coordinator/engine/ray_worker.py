@@ -52,17 +52,17 @@ class RayWorker:
             sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
 
         try:
-            return keep_trying(lambda: self._attempt(job), self._sleep, refused)
+            return keep_trying(lambda: self._attempt(job, line), self._sleep, refused)
         except (NightjarError, OSError) as error:
             return msgspec.json.encode(failed(job, str(error)))
 
-    def _attempt(self, job: Job) -> bytes:
+    def _attempt(self, job: Job, line: bytes) -> bytes:
         evaluation = None if isinstance(job, FiguresJob) else job.evaluation
         path = None if evaluation is None else Path(evaluation.text)
         text = None if path is None else (path.name, path.read_bytes())
         actor = self._begun()
         try:
-            return bytes(self._ray.get(actor.answer.remote(msgspec.json.encode(job), text)))
+            return bytes(self._ray.get(actor.answer.remote(line, text)))
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             self.leave()
             msg = f"the Ray cluster at {self._address} lost the worker ({str(error).strip().splitlines()[0]})"
@@ -112,10 +112,10 @@ class _Actor:
 
     def answer(self, line: bytes, text: tuple[str, bytes] | None) -> bytes:
         """The result of a job; ``text`` is the name and the content of its evaluation text."""
-        job = _JOBS.decode(line)
-        if text is not None and not isinstance(job, FiguresJob):
-            job = replace(job, evaluation=EvaluationText(str(self._kept(*text))))
-        return self._answer(msgspec.json.encode(job))
+        if text is not None:
+            job = replace(_JOBS.decode(line), evaluation=EvaluationText(str(self._kept(*text))))
+            line = msgspec.json.encode(job)
+        return self._answer(line)
 
     def _kept(self, name: str, content: bytes) -> Path:
         """The path of the text here, the same as long as the content is: the worker keeps what it read by path."""

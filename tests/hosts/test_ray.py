@@ -18,17 +18,10 @@ from tests.coordinator.model_folder import LAYOUT
 from tests.coordinator.storage.postgresql import fresh_database, server
 from tests.hosts.network import hosts
 from tests.hosts.world import ROOT, Fleet
-from tests.ray_clusters import two_nodes
+from tests.ray_clusters import MARKS, two_nodes
 from wire.messages import Verdict
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.postgresql,
-    pytest.mark.broker,
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
-    *KINDS[1].marks,
-]
+pytestmark = [pytest.mark.postgresql, pytest.mark.broker, *MARKS, *KINDS[1].marks]
 
 
 @contextlib.contextmanager

@@ -20,15 +20,9 @@ from tests.coordinator.engine.test_worker import job_on, write_measurable
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.storage.postgresql import fresh_database, server
-from tests.ray_clusters import two_nodes
+from tests.ray_clusters import MARKS, two_nodes
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.postgresql,
-    pytest.mark.tensorflow,
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
-]
+pytestmark = [pytest.mark.postgresql, pytest.mark.tensorflow, *MARKS]
 RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
 

@@ -14,17 +14,11 @@ from simulation.laboratory.checkpoint import CURVE
 from simulation.laboratory.command import learn
 from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import prepare
-from tests.ray_clusters import two_nodes, with_ray
+from tests.ray_clusters import MARKS, two_nodes, with_ray
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
 from wire.errors import ConfigError, UnavailableError
 
-pytestmark = [
-    pytest.mark.tflite,
-    pytest.mark.tensorflow,
-    pytest.mark.long,
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
-]
+pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, *MARKS]
 
 
 @pytest.fixture(scope="module")
