@@ -6,9 +6,13 @@ import time
 
 from firmware_scripts.image.disk import ROOT
 from firmware_scripts.image.tools import environment
+from firmware_scripts.twin.battery import set_charging
+from firmware_scripts.twin.joining import join
+from firmware_scripts.twin.person import sentences
 from firmware_scripts.twin.running import DISK, Twin, prepare
 from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
 from tests.firmware_scripts.twin.over_the_air import ask_for, record
+from tests.firmware_scripts.twin.power import what_the_kernel_says
 from wire.errors import UnavailableError
 
 IDENTITY = "/var/lib/private/nightjar-agent/identity"
@@ -54,6 +58,26 @@ def eventually(guest, script):
         return True
 
     until(holds, script)
+
+
+def join_until_unplugged(twin, machine, fleet, name):
+    """A new device joins its fleet, trains, and stops when it is unplugged; then it is settled, and at rest."""
+    lines = []
+    found = join(machine, twin.guest, fleet.seen(), "", sentences(), lines.append, PATIENCE_S, enrols=True)
+    print("\n".join(lines))
+    assert found.device == name
+    assert 0 < found.booted_s <= found.checked_in_s <= found.committed_s
+    assert found.enrolled_s is not None
+    assert found.report_committed
+    assert fleet.standings()[name] == ["active"]
+    assert what_the_kernel_says(twin.guest)["test_ac/online"] == "1"
+
+    set_charging(twin.guest, charging=False)
+    assert what_the_kernel_says(twin.guest)["test_battery/status"] == "Discharging"
+    until(lambda: fleet.device(name)["reason"] == "not charging", "told that it is not charging")
+    assert fleet.device(name)["state"] == "ineligible"
+
+    eventually(twin.guest, f"{SETTLED} && ! {AT_WORK}")
 
 
 def switch_off(twin, machine):

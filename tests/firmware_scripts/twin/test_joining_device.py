@@ -5,18 +5,14 @@ boot and an enrolment.
 """
 
 from firmware_scripts.shell.fat import boot_partition
-from firmware_scripts.twin.battery import set_charging
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences
 from firmware_scripts.twin.running import DISK, boot_file, powered
 from tests.firmware_scripts.twin.bad_agents import bad_bundle
-from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
-from tests.firmware_scripts.twin.power import what_the_kernel_says
+from tests.firmware_scripts.twin.fleet import MARKS
 from tests.firmware_scripts.twin.stories import (
-    AT_WORK,
     SETTLED,
     eventually,
     is_whole,
+    join_until_unplugged,
     offer,
     switch_off,
     there,
@@ -36,23 +32,8 @@ def test_it_joins_trains_stops_unplugged_and_takes_a_bad_release_back_after_a_po
     with boot_partition(twin.folder / DISK) as fat:  # nobody looks at it until somebody offers it
         fat.write("nightjar/update.tar", bad_bundle(bundle, owner, CRASHES, "crashes"))
 
-    lines = []
     with powered(twin, fleet.ports()) as machine:
-        found = join(machine, twin.guest, fleet.seen(), "", sentences(), lines.append, PATIENCE_S, enrols=True)
-        print("\n".join(lines))
-        assert found.device == "joins"
-        assert 0 < found.booted_s <= found.checked_in_s <= found.committed_s
-        assert found.enrolled_s is not None
-        assert found.report_committed
-        assert fleet.standings()["joins"] == ["active"]
-        assert what_the_kernel_says(twin.guest)["test_ac/online"] == "1"
-
-        set_charging(twin.guest, charging=False)
-        assert what_the_kernel_says(twin.guest)["test_battery/status"] == "Discharging"
-        until(lambda: fleet.device("joins")["reason"] == "not charging", "told that it is not charging")
-        assert fleet.device("joins")["state"] == "ineligible"
-
-        eventually(twin.guest, f"{SETTLED} && ! {AT_WORK}")
+        join_until_unplugged(twin, machine, fleet, "joins")
         first = twin.guest.shell("readlink /opt/nightjar/current")
         offer(twin)
         eventually(twin.guest, f"readlink /opt/nightjar/current | grep -q {CRASHES}")

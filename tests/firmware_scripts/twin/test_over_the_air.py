@@ -1,18 +1,14 @@
 """As test_joining_device.py, with the releases over the air: a good one, and one that crashes, with a power cut."""
 
 from firmware_scripts.twin.battery import set_charging
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences
 from firmware_scripts.twin.running import boot_file, powered
 from tests.firmware_scripts.twin.bad_agents import bad_bundle, good_bundle
-from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
+from tests.firmware_scripts.twin.fleet import MARKS
 from tests.firmware_scripts.twin.over_the_air import ask_for, look, record, tried
-from tests.firmware_scripts.twin.power import what_the_kernel_says
 from tests.firmware_scripts.twin.stories import (
-    AT_WORK,
-    SETTLED,
     eventually,
     is_whole,
+    join_until_unplugged,
     ordered,
     settles,
     switch_off,
@@ -30,22 +26,8 @@ def test_it_joins_trains_stops_unplugged_takes_a_good_release_and_goes_back_from
     image, bundle, owner, fleet, folder
 ):
     twin = twin_of(image, bundle, fleet, folder, "joins")
-    lines = []
     with powered(twin, fleet.ports()) as machine:
-        found = join(machine, twin.guest, fleet.seen(), "", sentences(), lines.append, PATIENCE_S, enrols=True)
-        print("\n".join(lines))
-        assert found.device == "joins"
-        assert 0 < found.booted_s <= found.checked_in_s <= found.committed_s
-        assert found.enrolled_s is not None
-        assert found.report_committed
-        assert fleet.standings()["joins"] == ["active"]
-        assert what_the_kernel_says(twin.guest)["test_ac/online"] == "1"
-
-        set_charging(twin.guest, charging=False)
-        assert what_the_kernel_says(twin.guest)["test_battery/status"] == "Discharging"
-        until(lambda: fleet.device("joins")["reason"] == "not charging", "told that it is not charging")
-        assert fleet.device("joins")["state"] == "ineligible"
-        eventually(twin.guest, f"{SETTLED} && ! {AT_WORK}")
+        join_until_unplugged(twin, machine, fleet, "joins")
 
         # On battery only a security release is fetched.
         ordered(fleet, owner, good_bundle(bundle, GOOD), GOOD, security=True)
