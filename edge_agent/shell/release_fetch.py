@@ -5,7 +5,8 @@ the owner signed; later roots, and the versions below which no metadata is accep
 bundle is an artifact, so it is fetched as a model is: resumed, and checked against the hash and size in the metadata.
 What is complete is left in ``data_dir/release`` for ``nightjar-device ordered``, which checks the bundle's own
 signature and tries the release (:mod:`firmware_scripts.device.handing_over`). A bundle that came to nothing there
-is not fetched again: the last one is remembered by its hash. Another replaces one that still waits to be unpacked.
+is not fetched again: the last one is remembered by its hash, and the reason that was left is told. Another replaces one
+that still waits to be unpacked.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ from wire.releases import (
 )
 
 FOLDER = "release"
-BUNDLE, WITHDRAWN, INCOMING, HANDED_OVER = "bundle.tar", "withdrawn.json", "incoming.tar", "handed-over"
+BUNDLE, WITHDRAWN, HANDED_OVER = "bundle.tar", "withdrawn.json", "handed-over"
+INCOMING, NOT_TAKEN = "incoming.tar", "not-taken"
+"""What ``nightjar-device`` took over, and why it does not use it; beside its record."""
 BYTES_PER_S = 1_000_000.0
 """A release is never so urgent that it should fill the line of a home."""
 WHOLE_S = 3 * 3600.0
+_MOST_CHARACTERS = 300
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -119,9 +123,11 @@ class _Look:
             return Looked(f"release {version} waits until the device is charging and on an unmetered network")
         last = self._folder / HANDED_OVER
         if last.exists() and last.read_text() == target.hashes["sha256"]:
-            if (self._folder / BUNDLE).exists() or (Path(self._asked.record).parent / INCOMING).exists():
+            theirs = Path(self._asked.record).parent
+            if (self._folder / BUNDLE).exists() or (theirs / INCOMING).exists():
                 return Looked(f"release {version} is handed over already")
-            return Looked(f"release {version} was not taken", f"{version}: the device has no use for its bundle")
+            reason = _first_line(theirs / NOT_TAKEN) or "the device has no use for its bundle"
+            return Looked(f"release {version} was not taken", f"{version}: {reason}")
         partial = self._folder / f"{target.hashes['sha256']}.part"
         self._remove_partial(partial)
         try:
@@ -136,6 +142,14 @@ class _Look:
         for path in self._folder.glob("*.part"):
             if path != kept:
                 path.unlink()
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(_MOST_CHARACTERS).replace("\0", "?").strip()
+    except OSError:
+        return ""
 
 
 class _Metadata(FetcherInterface):

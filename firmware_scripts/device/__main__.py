@@ -18,6 +18,7 @@ from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.handing_over import (
     done_with_bundle,
     done_with_withdrawal,
+    is_news,
     take_bundle,
     withdrawal,
 )
@@ -25,7 +26,7 @@ from firmware_scripts.device.health import Time
 from firmware_scripts.device.installing import remove
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile, encode
-from firmware_scripts.device.releases import Offered, Record, Settled, State, running
+from firmware_scripts.device.releases import Decline, Offered, Record, Settled, State, running
 from firmware_scripts.device.status_log import StatusLog
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.system_actions import Agent, DeviceActions
@@ -39,6 +40,7 @@ TRIAL_S = 180.0
 EXIT_NO = 4
 _LATER = frozenset({"not-now", "busy"})
 """Answers to an offer that may be another one soon."""
+_RELEASE = "nightjar-release.service"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +94,8 @@ def _install(asked: argparse.Namespace) -> int:
 
 def install(
     places: Places, systemd: Systemd, path: Path, pip_options: Sequence[str] = (), *, although_unwell: bool = False
-) -> tuple[int, str]:
-    """Offer a bundle to the device's releases; returns the exit status, and the code if the offer was declined."""
+) -> tuple[int, Decline | None]:
+    """Offer a bundle to the device's releases; returns the exit status, and why the offer was declined."""
     present = running(RecordFile(places).load().state)
     bundle = open_bundle(path, places.key, for_this_machine=not pip_options, present=present)
     well = although_unwell or not systemd.live or _is_well(systemd)
@@ -101,14 +103,29 @@ def install(
     actions.unpack = lambda: unpack(bundle, places, places.key, pip_options)
     record, declined = _switch(places, actions).take(Offered(bundle.version, well))
     if running(record.state) == bundle.version:
-        return 0, ""
+        return 0, None
     taken = declined is None and bundle.version not in record.refused
-    return UnavailableError.exit_status if taken else EXIT_NO, declined.code if declined else ""
+    return UnavailableError.exit_status if taken else EXIT_NO, declined
 
 
 def _ordered(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
-    return ordered(places, _systemd(places))
+    systemd = _systemd(places)
+    restarts = systemd.show(_RELEASE).get("NRestarts", "")
+    if not is_news(places) and restarts.isdigit() and not tries_again(int(restarts)):
+        return UnavailableError.exit_status
+    return ordered(places, systemd)
+
+
+def tries_again(restarts: int) -> bool:
+    """Whether this start of the unit, one each 5 minutes, tries again: rarely in the end, because it unpacks a bundle.
+
+    The unit's own back-off came with systemd 254; Debian 12 has 252.
+
+    >>> [restarts for restarts in range(30) if tries_again(restarts)]
+    [0, 1, 2, 4, 8, 12, 24]
+    """
+    return restarts in {1, 2, 4, 8} or restarts % 12 == 0
 
 
 def ordered(places: Places, systemd: Systemd) -> int:
@@ -123,12 +140,12 @@ def ordered(places: Places, systemd: Systemd) -> int:
         return 0
     try:
         status, declined = install(places, systemd, path)
-    except RemoteProtocolError:
-        done_with_bundle(places)
+    except RemoteProtocolError as error:
+        done_with_bundle(places, str(error))
         raise
-    if status == UnavailableError.exit_status or declined in _LATER:
+    if status == UnavailableError.exit_status or (declined is not None and declined.code in _LATER):
         return UnavailableError.exit_status
-    done_with_bundle(places)
+    done_with_bundle(places, declined.text if declined else "")
     return status
 
 

@@ -8,6 +8,7 @@ lead back to the release before. A bundle is moved, not copied; it may be change
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import Withdrawn
-from host.files import sync_folder
+from host.files import READABLE, replace_file, sync_folder
 
 BUNDLE, WITHDRAWN = "bundle.tar", "withdrawn.json"
 _MOST_BYTES = 4096
@@ -36,13 +37,21 @@ def take_bundle(places: Places) -> Path | None:
         return None
     found = places.incoming.lstat()
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        done_with_bundle(places)
+        done_with_bundle(places, "what was handed over is no plain file")
         return None
     return places.incoming
 
 
-def done_with_bundle(places: Places) -> None:
-    """Remove the bundle that was taken over."""
+def is_news(places: Places) -> bool:
+    """Whether the agent handed something over that was not taken over yet."""
+    return any(os.path.lexists(places.handed_over / name) for name in (BUNDLE, WITHDRAWN))
+
+
+def done_with_bundle(places: Places, reason: str = "") -> None:
+    """Remove the bundle that was taken over, and keep why it is not used: the agent tells the coordinator."""
+    places.not_taken.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a full disk, say, which the bundle must not keep full
+        replace_file(places.not_taken, _printable(" ".join(reason.split())).encode(), READABLE)
     places.incoming.unlink(missing_ok=True)
     sync_folder(places.kept)
 
@@ -53,13 +62,17 @@ def withdrawal(places: Places) -> Withdrawn | None:
         fd = os.open(places.handed_over / WITHDRAWN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             fields = json.loads(file.read(_MOST_BYTES))
-        version, reason = str(fields["version"]), str(fields["reason"])[:200]
+        version, reason = str(fields["version"]), _printable(str(fields["reason"])[:200])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Withdrawn(version, "".join(character if character.isprintable() else "?" for character in reason))
+    return Withdrawn(version, reason)
 
 
 def done_with_withdrawal(places: Places) -> None:
     """Remove the news of a withdrawal."""
     if not places.handed_over.is_symlink():
         (places.handed_over / WITHDRAWN).unlink(missing_ok=True)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)

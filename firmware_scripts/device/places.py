@@ -68,6 +68,11 @@ class Places:
         return self.kept / "incoming.tar"
 
     @property
+    def not_taken(self) -> Path:
+        """Why the last bundle taken over from the agent is not used; the agent reads it."""
+        return self.kept / "not-taken"
+
+    @property
     def card(self) -> Path:
         """The boot partition, which a person can read with any computer."""
         return self.root / "boot/firmware"

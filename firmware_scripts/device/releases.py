@@ -103,9 +103,10 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class UnpackFailed:
-    """The release could not be unpacked."""
+    """The release could not be unpacked; ``lasting`` if its bundle is the reason, and not a full disk, say."""
 
     reason: str
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +307,10 @@ def _trial(state: Trying) -> tuple[Effect, ...]:
 def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
     state = record.state
     back: State = Empty() if state.previous is None else Settled(state.previous)
-    # Not recorded as refused: a full disk is not the release's fault.
+    # Not recorded as refused: a full disk is not the release's fault, and its bundle may be made again.
     text = f"release {state.version} could not be put in place: {event.reason}"
-    return Record(back, record.refused), (Discard(state.version), Tell(text))
+    told = Decline("unusable", text) if event.lasting else Tell(text)
+    return Record(back, record.refused), (Discard(state.version), told)
 
 
 def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:

@@ -30,7 +30,7 @@ from firmware_scripts.device.releases import (
 )
 from firmware_scripts.device.systemd import Systemd
 from host.files import replace_link, sync_folder
-from wire.errors import NightjarError
+from wire.errors import NightjarError, RemoteProtocolError
 
 
 class Agent:
@@ -89,7 +89,7 @@ class DeviceActions:
                 try:
                     self.unpack()
                 except (NightjarError, OSError) as error:
-                    return UnpackFailed(str(error)[:300])
+                    return UnpackFailed(str(error)[:300], lasting=isinstance(error, RemoteProtocolError))
                 return Unpacked()
             case Discard(version):
                 for name in (version, f".{version}.part"):

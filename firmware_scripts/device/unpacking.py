@@ -28,6 +28,8 @@ LIBRARY = "lib"
 OWN = "device"
 """The folder with this program and the units, in a bundle and in a release."""
 _PIP_S = 1800.0  # for a Raspberry Pi Zero 2 with a slow card
+_PIP_REFUSES = 1
+"""How pip ends if a wheel is missing, has another hash or is for another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str]
         pip_options: options that make pip choose wheels for another machine than this one.
 
     Raises:
-        UnavailableError: the disk is full, or pip cannot install the wheels.
-        RemoteProtocolError: the bundle has changed since it was checked.
+        UnavailableError: the disk is full, or pip was stopped.
+        RemoteProtocolError: the bundle has changed since it was checked, or its wheels cannot be installed here.
     """
     folder = places.releases / bundle.version
     partial = places.releases / f".{bundle.version}.part"
@@ -179,6 +181,9 @@ def _install(folder: Path, pip_options: Sequence[str]) -> None:
         raise UnavailableError(msg) from error
     if done.returncode:
         msg = f"pip could not install the wheels: {done.stderr.strip()[-300:]}"
+        # An error of the disk also ends with this status; what pip did not foresee ends with another.
+        if done.returncode == _PIP_REFUSES and "OSError" not in done.stderr:
+            raise RemoteProtocolError(msg, code="bundle")
         raise UnavailableError(msg)
     lock.unlink()
 

@@ -84,6 +84,8 @@ def test_a_bundle_that_came_to_nothing_is_told_and_not_fetched_again(owner, coor
     device.handed_over.unlink()  # taken over, and refused
     (looked,) = {device.look(), device.look()}
     assert looked.refused == "0.2.0: the device has no use for its bundle"
+    (device.record.parent / "not-taken").write_text("pip could not install the wheels")
+    assert device.look().refused == "0.2.0: pip could not install the wheels"
     assert sum(path.startswith("/artifacts/") for path in coordinator.asked) == 1
 
 

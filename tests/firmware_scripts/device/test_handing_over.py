@@ -1,5 +1,7 @@
 """What the agent fetched, taken over by the release manager; and a kill at each step of that."""
 
+import argparse
+import errno
 import json
 import os
 
@@ -101,6 +103,51 @@ def test_a_bundle_of_somebody_else_is_refused_whatever_the_agent_verified(device
     with pytest.raises(program.RemoteProtocolError, match="not signed by the key of this device"):
         device.ordered()
     assert device.left == []
+    assert "not signed by the key of this device" in device.places.not_taken.read_text()
+
+
+def test_a_bundle_that_cannot_be_unpacked_is_refused_once_with_the_reason(device, monkeypatch):
+    def unpack(*_arguments):
+        raise program.RemoteProtocolError("pip could not install the wheels:\nnumpy is \0 missing")
+
+    monkeypatch.setattr(program, "unpack", unpack)
+    device.hand_over()
+    assert device.ordered() == NO
+    reason = "release 0.2.0 could not be put in place: pip could not install the wheels: numpy is ? missing"
+    assert device.places.not_taken.read_text() == reason
+    assert (device.left, device.state) == ([], Settled("0.1.0"))
+    device.hand_over("0.3.0")
+    assert device.ordered() == NO
+    assert "release 0.3.0" in device.places.not_taken.read_text()
+
+
+def test_a_full_disk_is_tried_again(device, monkeypatch):
+    def unpack(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "unpack", unpack)
+        device.hand_over()
+        assert device.ordered() == LATER
+        assert device.ordered() == LATER
+    assert device.ordered() == 0
+    assert device.state == Settled("0.2.0", "0.1.0")
+    assert device.places.not_taken.read_text() == ""
+
+
+def test_the_unit_tries_again_less_and_less_often_but_what_comes_new_at_once(device, monkeypatch):
+    shown, tried = {}, []
+    monkeypatch.setattr(device.systemd, "show", lambda _unit: shown)
+    monkeypatch.setattr(program, "_systemd", lambda _places: device.systemd)
+    monkeypatch.setattr(program, "ordered", lambda *_: tried.append(int(shown["NRestarts"])) or LATER)
+    asked = argparse.Namespace(root=device.places.root)
+    for restarts in range(40):
+        shown["NRestarts"] = str(restarts)
+        assert program._ordered(asked) == LATER
+    assert tried == [0, 1, 2, 4, 8, 12, 24, 36]
+    device.withdraw("0.2.0")
+    program._ordered(asked)
+    assert tried[-1] == 39
 
 
 def test_while_the_present_release_is_not_well_the_bundle_waits(device):

@@ -131,6 +131,14 @@ def test_what_could_not_be_unpacked_is_no_fault_of_the_release():
     assert after(Unpacking("0.2.0", None), UnpackFailed("disk full"))[0].state == Empty()
 
 
+def test_a_bundle_that_can_never_be_unpacked_is_declined_but_may_be_made_again():
+    failed = UnpackFailed("no pip among its wheels", lasting=True)
+    record, effects = after(Unpacking("0.2.0", "0.1.0"), failed)
+    assert record == Record(Settled("0.1.0"), {})
+    text = "release 0.2.0 could not be put in place: no pip among its wheels"
+    assert effects == (Discard("0.2.0"), Decline("unusable", text))
+
+
 def test_a_device_that_keeps_falling_over_while_a_release_is_tried_takes_it_back():
     record = Record(Trying("0.2.0", "0.1.0"))
     for _ in range(CRASHES_ALLOWED - 1):
