@@ -69,7 +69,7 @@ from edge_agent.ports import (
     WipeAsked,
     WorkDone,
 )
-from edge_agent.release_watch import ReleaseWatch
+from edge_agent.release_watch import FIRST, ReleaseWatch
 from edge_agent.session import Produced, prepare, run_session
 from edge_agent.summing import Enlisted, SumPart, enlist
 from edge_agent.uplink import AgentIdentity, Uplink
@@ -195,7 +195,10 @@ class Driver:
             self._retry.catch_up()
         with self._retry.contained():
             readings = self._read()
+            working = isinstance(self._state, Preparing | Training | Finishing)
             verdict = judge(readings, self._pace.policy)
+            if verdict.eligible and not working and self._releases.comes_first(readings):
+                verdict = FIRST
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
             self._eligible_since_s, standing = settle(self._eligible_since_s, verdict, now_s, hysteresis_s)
             settling = standing is EligibilityRun.SETTLING
@@ -416,7 +419,7 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
-                self._releases.stop()
+                self._releases.make_way()
                 ports, payload = self._ports, self._assigned
                 population, last = self._identity.population, self._sum.state
 

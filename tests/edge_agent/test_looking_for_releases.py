@@ -6,6 +6,7 @@ import pytest
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.ports import Looked
+from edge_agent.release_watch import FIRST, MOST_STOPS
 from edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseWatch
 from tests.edge_agent.fakes import Phone
 from wire.errors import UnavailableError
@@ -71,6 +72,26 @@ def test_a_session_comes_before_a_release(phone):
     assert phone.worker.stopped == {1}
     phone.pass_time(1)
     assert len(phone.worker.jobs) == 2  # no other look while the session lasts
+
+
+def test_a_look_that_sessions_stopped_three_times_comes_before_the_next_one(phone):
+    for number in range(1, MOST_STOPS + 1):
+        phone.pass_time(1)
+        phone.pass_time(120)
+        assert phone.state == "checked-in"
+        phone.be_assigned(number)
+        phone.conditions.lost.add(Condition.IDLE)
+        phone.pass_time(1)
+        phone.conditions.lost.clear()
+    phone.pass_time(1)
+    phone.pass_time(120)
+    assert (phone.state, phone.transport.of("status")[-1].reason) == ("ineligible", FIRST.reason)
+    while phone.worker.jobs:
+        phone.work()
+    assert phone.releases.ends == [False] * MOST_STOPS + [True]
+    phone.pass_time(1)
+    phone.pass_time(120)
+    assert phone.state == "checked-in"
 
 
 def test_what_was_refused_is_told_until_it_is_over(phone):
