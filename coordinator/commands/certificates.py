@@ -55,7 +55,7 @@ def show_authority(config_path: Path, *, as_json: bool) -> None:
 @config_option
 @json_option
 def prepare(config_path: Path, *, as_json: bool) -> None:
-    """Write the folder 'tls' in data_dir, for a broker that starts before the service."""
+    """Write the folders 'tls' and 'server' in data_dir, for a broker that starts before the service."""
     config = configuration(config_path)
     signer, folder = signer_of(config), config.data_dir / FOLDER
     try:

@@ -1,11 +1,11 @@
-"""The folder ``tls``: the files that the HTTPS server and a broker on this machine read.
+"""The folder ``tls``, which a broker reads, and beside it the folder ``server``, which no other program sees.
 
-``server.key`` and ``server.pem`` (the coordinator's), ``broker.key`` and ``broker.pem`` (the broker's, which devices do
-not accept as the coordinator's), ``authorities.pem`` (trusted authorities), ``revoked.pem`` (revocation lists, signed
-by the authorities, for mosquitto), ``refused`` (serial numbers of refused certificates, for the embedded broker) and
-``access`` (mosquitto's access list). The last two need no signature: while the authority does not sign, ``access``
-denies every topic to devices whose revoked certificates are not in ``revoked.pem`` yet. Each file is replaced
-atomically; its readers are notified when it changed.
+In ``tls``: ``broker.key`` and ``broker.pem`` (the broker's, which devices do not accept as the coordinator's),
+``authorities.pem`` (trusted authorities), ``revoked.pem`` (revocation lists, signed by the authorities, for mosquitto),
+``refused`` (serial numbers of refused certificates, for the embedded broker) and ``access`` (mosquitto's access list).
+The last two need no signature: while the authority does not sign, ``access`` denies every topic to devices whose
+revoked certificates are not in ``revoked.pem`` yet. In ``server``: ``server.key`` and ``server.pem``, the
+coordinator's. Each file is replaced atomically; its readers are notified when it changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
-FOLDER, AUTHORITY_FOLDER = "tls", "authority"
+FOLDER, SERVER_FOLDER, AUTHORITY_FOLDER = "tls", "server", "authority"
 """Folders in ``data_dir``."""
 SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
 BROKER_KEY, BROKER = "broker.key", "broker.pem"
@@ -116,18 +116,30 @@ def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[
         UnavailableError: the disk or the authority does not work now.
     """
     folder = _folder(config)
-    with _disk(folder):
+    with _disk(folder), _disk(folder.parent / SERVER_FOLDER):
         authorities = signer.ask(ListAuthorities())
         trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
         ours = [
-            _server(folder, authorities[0], [*names_of(config), role], key, certificate, signer, now_s)
-            for role, key, certificate in ((COORDINATOR_NAME, SERVER_KEY, SERVER), (BROKER_NAME, BROKER_KEY, BROKER))
+            _server(pair, authorities[0], [*names_of(config), role], signer, now_s)
+            for role, pair in ((COORDINATOR_NAME, coordinator_pair(folder)), (BROKER_NAME, broker_pair(folder)))
         ]
+        for name in (SERVER_KEY, SERVER):
+            (folder / name).unlink(missing_ok=True)  # former places, which the broker reads
         return Changes(
             server=any(ours),
             authorities=trust_changed,
             revoked=_revoked(folder, frozenset(shut_out), len(authorities), signer, trust_changed=trust_changed),
         )
+
+
+def coordinator_pair(folder: Path) -> tuple[Path, Path]:
+    """The coordinator's certificate and key; ``folder`` is the folder ``tls`` beside them."""
+    return folder.parent / SERVER_FOLDER / SERVER, folder.parent / SERVER_FOLDER / SERVER_KEY
+
+
+def broker_pair(folder: Path) -> tuple[Path, Path]:
+    """The broker's certificate and key."""
+    return folder / BROKER, folder / BROKER_KEY
 
 
 def names_of(config: CoordinatorConfig) -> list[str]:
@@ -179,15 +191,14 @@ def authority_names(folder: Path) -> frozenset[str]:
     )
 
 
-def _server(
-    folder: Path, authority: str, names: list[str], key_file: str, file: str, signer: AuthorityClient, now_s: float
-) -> bool:
-    if _serves(folder / key_file, folder / file, authority, names, now_s):
+def _server(pair: tuple[Path, Path], authority: str, names: list[str], signer: AuthorityClient, now_s: float) -> bool:
+    path, key_path = pair
+    if _serves(key_path, path, authority, names, now_s):
         return False
     key, csr = new_request()
     (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
-    replace_file(folder / key_file, key.encode())
-    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: clients see where it ends
+    replace_file(key_path, key.encode())
+    replace_file(path, (certificate + authority).encode())  # the whole chain: clients see where it ends
     return True
 
 

@@ -20,7 +20,7 @@ from amqtt.mqtt.connect import ConnectPacket
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
-from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, authority_names, refused_serials
+from coordinator.enrolment.tls_files import authority_names, broker_pair, refused_serials
 from coordinator.mqtt.broker import SERVICE_USER, Listeners
 from coordinator.web.tls_front import client_serial, server_context
 from wire import topics
@@ -177,7 +177,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         for context in self._contexts:
             # Authorities can only be added to a context; removed ones are rejected by name in _counts.
             context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))
-            context.load_cert_chain(self._doors.tls / BROKER, self._doors.tls / BROKER_KEY)
+            context.load_cert_chain(*broker_pair(self._doors.tls))
         for writer, serial in self._open.items():
             if serial in self._revoked:
                 task = asyncio.ensure_future(_close(writer))
@@ -185,7 +185,8 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
                 task.add_done_callback(self._closing.discard)
 
     def _create_ssl_context(self, listener: ListenerConfig) -> ssl.SSLContext:
-        context = server_context(_folder(self._doors))
+        folder = _folder(self._doors)
+        context = server_context(folder, *broker_pair(folder))
         service = str(listener["bind"]).endswith(f":{self._doors.service_port}")
         context.verify_mode = ssl.CERT_NONE if service else ssl.CERT_REQUIRED
         self._contexts.append(context)

@@ -28,7 +28,7 @@ from typing import Any
 
 import structlog
 
-from coordinator.enrolment.tls_files import AUTHORITIES, SERVER, SERVER_KEY
+from coordinator.enrolment.tls_files import AUTHORITIES, coordinator_pair
 from coordinator.web.proxy_protocol import client_behind
 from wire.addresses import network_of
 from wire.errors import ConfigError, RemoteProtocolError
@@ -117,7 +117,7 @@ class TlsFront:
 
     def reload(self) -> None:
         """Reload our certificate and the authorities for new connections. Thread-safe."""
-        self._context = server_context(self._folder)
+        self._context = server_context(self._folder, *coordinator_pair(self._folder))
 
     def drop(self, serials: Container[str]) -> None:
         """End the connections of clients with these certificates. Thread-safe."""
@@ -267,10 +267,10 @@ async def _forward(
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-def server_context(folder: Path) -> ssl.SSLContext:
-    """Serves with our certificate, and verifies client certificates, which are optional, against the authorities."""
+def server_context(folder: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Serves with a certificate, and verifies client certificates, which are optional, against the authorities."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / AUTHORITIES))
-    context.load_cert_chain(folder / SERVER, folder / SERVER_KEY)
+    context.load_cert_chain(certificate, key)
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
 

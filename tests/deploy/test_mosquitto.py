@@ -3,6 +3,10 @@
 import string
 from pathlib import Path
 
+import yaml
+
+from coordinator.enrolment.tls_files import FOLDER as FOLDER_OF_TLS
+from coordinator.enrolment.tls_files import SERVER_FOLDER
 from coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list
 from wire import topics
 from wire.frame import MAX_PACKET_BYTES
@@ -39,6 +43,16 @@ def test_the_listeners_are_ours():
     text = ours.substitute(port=8883, host="", service_port=1884, tls="/mosquitto/tls").replace(" 127.0.0.1", "")
     wanted = {line.strip() for line in text.splitlines() if line and line[0] != "#"}
     assert wanted < lines(FOLDER / "mosquitto.conf")
+
+
+def test_the_container_sees_no_key_but_the_brokers():
+    service = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["mosquitto"]
+    assert {volume.split(":")[0] for volume in service["volumes"]} == {"./mosquitto", "tls", "queues"}
+    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "coordinator.yaml").read_text())
+    pod = next(each for each in documents if each["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+    broker = next(each for each in pod["containers"] if each["name"] == "mosquitto")
+    assert {mount.get("subPath") for mount in broker["volumeMounts"]} == {None, f"data/{FOLDER_OF_TLS}", "queues"}
+    assert SERVER_FOLDER != FOLDER_OF_TLS  # the coordinator's key
 
 
 def test_the_access_list_of_the_page_is_ours():

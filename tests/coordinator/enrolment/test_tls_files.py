@@ -3,13 +3,13 @@ from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, EnrolmentConfig, TaskConfig
 from coordinator.enrolment.tls_files import (
-    BROKER,
-    BROKER_KEY,
     FOLDER,
-    SERVER,
+    SERVER_FOLDER,
     SERVER_KEY,
     Changes,
     authority_names,
+    broker_pair,
+    coordinator_pair,
     names_of,
     refresh,
     revoked_serials,
@@ -36,8 +36,19 @@ def signer(tmp_path):
 def test_what_is_up_to_date_is_left_alone(config, signer):
     assert refresh(config, signer, ["7"], NOW_S) == Changes(server=True, authorities=True, revoked=True)
     assert refresh(config, signer, ["7"], NOW_S) == NOTHING
-    server_context(config.data_dir / FOLDER)  # key and certificate belong together
-    assert {path.stat().st_mode & 0o777 for path in (config.data_dir / FOLDER).iterdir()} == {0o600}
+    folder = config.data_dir / FOLDER
+    server_context(folder, *coordinator_pair(folder))  # key and certificate belong together
+    private = [*folder.iterdir(), *(config.data_dir / SERVER_FOLDER).iterdir()]
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
+
+
+def test_the_folder_that_a_broker_reads_has_no_key_but_its_own(config, signer):
+    folder = config.data_dir / FOLDER
+    folder.mkdir()
+    (folder / SERVER_KEY).write_text("of a former version")
+    refresh(config, signer, [], NOW_S)
+    assert [path.name for path in folder.iterdir() if b"PRIVATE KEY" in path.read_bytes()] == ["broker.key"]
+    assert not (folder / SERVER_KEY).exists()
 
 
 def test_each_change_changes_what_it_must_and_no_more(config, signer):
@@ -60,18 +71,19 @@ def test_a_rotation_changes_whom_we_trust_and_at_its_end_who_we_are(config, sign
     assert len(authority_names(config.data_dir / FOLDER)) == 1
 
 
-@pytest.mark.parametrize("lost", [SERVER, SERVER_KEY, BROKER, BROKER_KEY])
-def test_a_certificate_without_its_key_is_made_anew(config, signer, lost):
+@pytest.mark.parametrize("pair_of", [coordinator_pair, broker_pair])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_certificate_without_its_key_is_made_anew(config, signer, pair_of, lost):
     refresh(config, signer, [], NOW_S)
     folder = config.data_dir / FOLDER
-    (folder / lost).unlink()
+    pair_of(folder)[lost].unlink()
     assert refresh(config, signer, [], NOW_S).server
     other = InThisProcess(config.data_dir / "other", NOW_S)
     elsewhere = structs.replace(config, data_dir=config.data_dir / "elsewhere")
     refresh(elsewhere, other, [], NOW_S)
-    (folder / SERVER_KEY).write_bytes((elsewhere.data_dir / FOLDER / SERVER_KEY).read_bytes())
+    coordinator_pair(folder)[1].write_bytes(coordinator_pair(elsewhere.data_dir / FOLDER)[1].read_bytes())
     assert refresh(config, signer, [], NOW_S).server
-    server_context(folder)
+    server_context(folder, *coordinator_pair(folder))
 
 
 def test_devices_find_us_by_the_first_of_our_names(config):

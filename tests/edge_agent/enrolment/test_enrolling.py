@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine.clock import WallClock
-from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
+from coordinator.enrolment.tls_files import FOLDER, broker_pair, coordinator_pair, refresh
 from edge_agent.enrolment.enrolling import refreshed
 from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
 from edge_agent.enrolment.keys import next_key
@@ -54,11 +54,11 @@ class Household:
         return same | times | {"broker_host": "127.0.0.1", "broker_port": 8883} | changes
 
     @contextmanager
-    def answering(self, key, certificate, **changes):
+    def answering(self, pair_of, **changes):
         """The device's identity, as if its coordinator were who answers with this certificate."""
         server = HTTPServer(("127.0.0.1", 0), Answering)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.tls / certificate, self.tls / key)
+        context.load_cert_chain(*pair_of(self.tls))
         server.socket = context.wrap_socket(server.socket, server_side=True)
         server.answer = msgspec.json.encode(Enrolled(certificate=self.certificate, **self.said(**changes)))
         thread = threading.Thread(target=partial(server.serve_forever, 0.01))
@@ -79,7 +79,7 @@ def household(tmp_path):
 
 def test_a_brokers_certificate_is_not_accepted_as_the_coordinators(household):
     with (
-        household.answering(BROKER_KEY, BROKER, coordinator_key=THEIRS, broker_host="evil.example") as identity,
+        household.answering(broker_pair, coordinator_key=THEIRS, broker_host="evil.example") as identity,
         pytest.raises(UnavailableError, match=r"coordinator\.nightjar\.internal"),
     ):
         refreshed(household.data_dir, identity)
@@ -87,7 +87,7 @@ def test_a_brokers_certificate_is_not_accepted_as_the_coordinators(household):
 
 
 def test_an_answer_changes_addresses_and_never_the_key_that_signs_orders(household):
-    with household.answering(SERVER_KEY, SERVER, coordinator_key=THEIRS, broker_host="pi.local") as identity:
+    with household.answering(coordinator_pair, coordinator_key=THEIRS, broker_host="pi.local") as identity:
         found = refreshed(household.data_dir, identity)
     assert found == held_identity(household.data_dir)
     assert (found.broker_host, found.coordinator_key) == ("pi.local", OURS)
