@@ -15,7 +15,8 @@ from host.files import close_what_is_written
 from wire.errors import NightjarError
 
 _ELSEWHERE = {
-    "records": {"round": "rounds", "device": "devices", "fleet": "fleet"},
+    "records": {"round": "rounds", "device": "devices"},
+    "fleet": {"fleet": "fleet"},
     "versions": {"model": "models"},
     "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},

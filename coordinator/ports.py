@@ -17,6 +17,7 @@ from coordinator.engine.effects import PendingEffect
 from coordinator.engine.jobs import Job, VersionMetrics
 from coordinator.learning.device_metrics import Tally
 from coordinator.learning.strategies import StrategyChoice
+from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
@@ -303,6 +304,15 @@ class DeviceStore(Protocol):
 
     def save_lease(self, lease: Lease) -> None:
         """Insert or replace a lease."""
+
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names sort after ``device``, in ascending order."""
+
+    def labelling(self) -> Labelling:
+        """The rules for labels."""
+
+    def save_labelling(self, labelling: Labelling) -> None:
+        """Replace the rules for labels."""
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
         """(lifecycle state, reason) -> number of devices.

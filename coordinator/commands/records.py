@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import fnmatch
-import sys
 from pathlib import Path
 
 import click
@@ -40,10 +38,10 @@ _FACTS = {
     "barred_until_s": "not selected until",
     "labels": "labels",
     "last_week": "how it spent the last week",
+    "memory_bytes": "memory in bytes",
     "taken_back": "release of the agent taken back",
     "remedy": "what to do",
 }
-_PAGE = 1_000
 _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")
 
 
@@ -223,25 +221,6 @@ def label_devices(
     wanted = {"add": add, "remove": remove}
     changed = [name for name in chosen if ask_service(config, "POST", f"/devices/{name}/labels", wanted)["changed"]]
     show({"changed": changed}, ("labels changed",), [(name,) for name in changed], as_json=as_json)
-
-
-@click.group()
-def fleet() -> None:
-    """All devices together."""
-
-
-@fleet.command("export")
-@config_option
-def export_devices(config_path: Path) -> None:
-    """Print everything that is known about every device, as CSV."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
-        columns = [name for name in Lease.__struct_fields__ if name != "week"]
-        rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
-        rows.writeheader()
-        after = ""
-        while leases := view.leases_after(_PAGE, after):
-            rows.writerows(msgspec.to_builtins(lease) for lease in leases)
-            after = leases[-1].device
 
 
 @devices.command()

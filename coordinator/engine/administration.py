@@ -6,19 +6,24 @@ kill leaves both or neither.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from coordinator.engine.effects import AnnounceModel
+from coordinator.engine.label_service import LabelService
 from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import DeviceLost
+from coordinator.rounds.labelling import labels_of
 from coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged, Lease, joined
 from coordinator.tasks.operations import (
     AuditEntry,
     BlockDevice,
     ChangeRelease,
     CreateTask,
+    DropLabelRule,
     LabelDevice,
     Operation,
     OperationRefused,
@@ -26,6 +31,7 @@ from coordinator.tasks.operations import (
     PromoteVersion,
     ResumeTask,
     RollBack,
+    SetLabelRule,
     StopTask,
     UnblockDevice,
     change_of,
@@ -43,6 +49,7 @@ def operate(
     maker: TaskCreator,
     rollouts: RolloutService,
     releases: ReleaseService,
+    labels: LabelService,
 ) -> bool | OperationRefused:
     """Carry out an operation and record it in the audit log.
 
@@ -53,6 +60,7 @@ def operate(
         maker: creates tasks.
         rollouts: moves versions between stages.
         releases: moves releases of the agent between stages.
+        labels: changes the rules for labels.
 
     Returns:
         True if something changed; False if nothing had to change, and then nothing is recorded; OperationRefused if
@@ -74,6 +82,8 @@ def operate(
             return _set_blocked(unit, who, device, "")
         case LabelDevice():
             return _label(unit, who, operation)
+        case SetLabelRule() | DropLabelRule():
+            return labels.change(operation, who, unit)
         case PromoteVersion(version, reason):
             return _promote(unit, who, version, reason, rollouts)
         case RollBack():
@@ -160,10 +170,14 @@ def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> b
 
 def _label(unit: UnitOfWork, who: str, asked: LabelDevice) -> bool | OperationRefused:
     lease = unit.tx.lease(asked.device) or Lease(device=asked.device)
-    labels = (set(lease.labels.split()) | set(asked.add)) - set(asked.remove)
+    labelling = unit.tx.labelling()
+    ruled = labelling.governed & {*asked.add, *asked.remove}
+    if ruled:
+        return OperationRefused(f"the label {min(ruled)} is given by a rule; change the rule instead")
+    labels = (set(lease.labels.split()) | set(asked.add)) - set(asked.remove) - labelling.governed
     if len(labels) > MOST_LABELS:
         return OperationRefused(f"a device has at most {MOST_LABELS} labels, {asked.device} would have {len(labels)}")
-    after = joined(labels)
+    after = labels_of(replace(lease, labels=joined(labels)), labelling)
     if after == lease.labels:
         return False
     unit.tx.save_lease(leases.step(lease, LabelsChanged(after)))

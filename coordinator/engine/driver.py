@@ -67,6 +67,7 @@ from coordinator.engine.inbox import (
     Ticked,
 )
 from coordinator.engine.job_results import JobResults
+from coordinator.engine.label_service import LabelService
 from coordinator.engine.message_handler import MessageHandler
 from coordinator.engine.release_service import ReleaseService
 from coordinator.engine.rollout_service import RolloutService
@@ -160,6 +161,7 @@ class Driver:
         self._maker = TaskCreator(config, artifacts)
         self._rollouts = RolloutService(config, artifacts)
         self._releases = ReleaseService(config.rollout)
+        self._labels = LabelService()
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
@@ -335,6 +337,7 @@ class Driver:
                     unit.tick()
                     self._sums.tick(unit)
                     self._releases.tick(unit)
+                    self._labels.tick(unit)
                 if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
                     self._listening_since_s = unit.now_s - LISTEN_S
                     unit.effects.append(AnnounceModel())
@@ -357,7 +360,7 @@ class Driver:
                 unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, unit, self._maker, self._rollouts, self._releases)
+                changed = operate(operation, who, unit, self._maker, self._rollouts, self._releases, self._labels)
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
                     asked = msgspec.to_builtins(operation)

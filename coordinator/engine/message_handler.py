@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from coordinator.engine.effects import ClearRetained, SendMissing
 from coordinator.engine.inbox import MessageArrived
+from coordinator.engine.label_service import relabelled
 from coordinator.engine.round_context import RoundContext, RoundContexts
 from coordinator.engine.secure_sums import SecureSums
 from coordinator.engine.unit_of_work import UnitOfWork
@@ -320,8 +321,8 @@ def _hear(device: DeviceId, unit: UnitOfWork) -> None:
 
 
 def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
-    before = unit.tx.lease(device) or Lease(device=device)
-    after = leases.step(before, event)
+    before = unit.tx.lease(device)
+    after = relabelled(before, leases.step(before or Lease(device=device), event), unit)
     if after != before:
         unit.tx.save_lease(after)
     return after

@@ -108,12 +108,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         task_types: its task types, sorted, separated by spaces; after a colon why its examples cannot be used.
         codecs: its codecs from other packages, sorted, separated by spaces.
         emulated: whether it is an emulated phone.
+        memory_bytes: its memory, as it reported it; 0 if unknown.
         last_round: the last round that accepted a report of the device; 0 if none did.
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.
         blocked: why an operator blocked the device; empty if it is not blocked.
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
-        labels: labels that operators gave the device, sorted, separated by spaces.
+        labels: labels that its claim, operators and rules gave the device, sorted, separated by spaces.
         week: how it spent its last days (:mod:`coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
         agent_round: ``last_round`` when it was first heard of with its agent version.
@@ -133,6 +134,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     task_types: str = "keyboard"
     codecs: str = ""
     emulated: bool = False
+    memory_bytes: int = 0
     last_round: int = 0
     rounds_counted: int = 0
     blocked: str = ""
@@ -208,7 +210,7 @@ class BlockingChanged(msgspec.Struct, frozen=True):
 
 
 class LabelsChanged(msgspec.Struct, frozen=True):
-    """An operator gave the device these labels instead of its former ones; see :func:`joined`."""
+    """An operator or a rule gave the device these labels instead of its former ones; see :func:`joined`."""
 
     labels: str
 
@@ -266,6 +268,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         task_types=joined(message.task_types),
         codecs=joined(message.codecs),
         emulated=message.emulated,
+        memory_bytes=message.memory_bytes,
         week=noted(lease.week, "checked-in", event.now_s),
     )
 

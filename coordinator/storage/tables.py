@@ -153,6 +153,7 @@ devices = Table(
     Column("task_types", String(1100), nullable=False, server_default="keyboard"),  # sorted, separated by spaces
     Column("codecs", String(1100), nullable=False, server_default=""),  # of other packages; like the task types
     Column("emulated", Boolean, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False, server_default="0"),
     Column("last_round", BigInteger, nullable=False),
     Column("rounds_counted", BigInteger, nullable=False),  # one bit per round
     Column("blocked", String(200), nullable=False, server_default=""),  # reason; empty for a device that is not blocked

@@ -20,6 +20,7 @@ from msgspec import structs
 from coordinator.engine import effects as effect_json
 from coordinator.engine.effects import PendingEffect
 from coordinator.ports import StoredChunk, StoredReport, StoredSum
+from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
@@ -54,7 +55,7 @@ from wire.identifiers import DeviceId
 STATES_TOLD_APART = 50
 """Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
-ORDER_NUMBER, RELEASES = "order-number", "releases"
+ORDER_NUMBER, RELEASES, LABELLING = "order-number", "releases", "labelling"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
@@ -363,6 +364,14 @@ class DatabaseView(VersionQueries, Reading):
     def save_releases(self, releases: Releases) -> None:
         """Replace the releases."""
         self._save_fact(RELEASES, releases)
+
+    def labelling(self) -> Labelling:
+        """The rules for labels."""
+        return self._fact(LABELLING, Labelling) or Labelling()
+
+    def save_labelling(self, labelling: Labelling) -> None:
+        """Replace the rules for labels."""
+        self._save_fact(LABELLING, labelling)
 
     def draw_number(self, now_s: float) -> int:
         """Draw the number of the next orders; based on the clock in milliseconds, so that it needs no backup."""

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.rounds.labelling import LabelRule
 from coordinator.rounds.lease import Label
 from coordinator.tasks import task as tasks
 from coordinator.tasks.settings import TaskSettings
@@ -120,6 +121,18 @@ class LabelDevice(msgspec.Struct, frozen=True, tag=True):
     remove: tuple[Label, ...] = ()
 
 
+class SetLabelRule(msgspec.Struct, frozen=True, tag=True):
+    """Give devices a label by a rule from now on, in place of the rule that there is for this label."""
+
+    rule: LabelRule
+
+
+class DropLabelRule(msgspec.Struct, frozen=True, tag=True):
+    """Take a rule away, and its label from all devices."""
+
+    label: Label
+
+
 class PromoteVersion(msgspec.Struct, frozen=True, tag=True):
     """Release a version to all devices, whatever its stage."""
 
@@ -176,6 +189,8 @@ Operation = (
     | BlockDevice
     | UnblockDevice
     | LabelDevice
+    | SetLabelRule
+    | DropLabelRule
     | PromoteVersion
     | RollBack
     | ChangeRelease

@@ -21,6 +21,7 @@ from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
 from coordinator.web.admission import ROOT, client_network, needs, problem
 from coordinator.web.answers import answers
+from coordinator.web.label_routes import add_label_routes
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.release_routes import add_release_routes
@@ -66,6 +67,7 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
     add_task_routes(blueprint, spec, ports)
     add_version_routes(blueprint, spec, ports)
     add_release_routes(blueprint, spec, ports)
+    add_label_routes(blueprint, spec, ports)
     _add_tokens(blueprint, spec, ports)
     add_enrolment(blueprint, spec, ports, limiter)
     limiter.limit(

@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn, TypeVar
 import msgspec
 from flask import abort, request
 
+from coordinator.rounds.lease import Label
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 
@@ -46,6 +47,18 @@ def device(name: str) -> DeviceId:
         return device_id(name)
     except RemoteProtocolError as error:
         abort(404, str(error))
+
+
+def label(text: str) -> str:
+    """The label in a URL.
+
+    Raises:
+        HTTPException: 404, if it is not a valid label.
+    """
+    try:
+        return msgspec.convert(text, Label)
+    except msgspec.ValidationError:
+        missing(f"label {text[:32]}")
 
 
 def number(value: int, what: str) -> int:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from coordinator.engine.effects import PendingEffect
 from coordinator.learning.device_metrics import Tally
 from coordinator.ports import StoredChunk, StoredReport, StoredSum, VersionRecord
+from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Round
@@ -99,6 +100,7 @@ class MemoryView:
         self._begun: dict[int, int] = {}
         self._counters: dict[str, int] = {}
         self._rhythm: dict[str, Rhythm] = {}
+        self._labelling: dict[str, Labelling] = {}
         self._number: dict[str, int] = {}
         self._audit: dict[int, AuditEntry] = {}
         self._last: dict[str, int] = {}
@@ -292,6 +294,18 @@ class MemoryView:
             self._put(self._states, key, self._states.get(key, 0) + 1)
             if before is not None:
                 self._put(self._states, _state_of(before), self._states[_state_of(before)] - 1)
+
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names sort after ``device``, in ascending order."""
+        return [self._leases[name] for name in sorted(self._leases) if name > device][:limit]
+
+    def labelling(self) -> Labelling:
+        """The rules for labels."""
+        return self._labelling.get("labelling", Labelling())
+
+    def save_labelling(self, labelling: Labelling) -> None:
+        """Replace the rules for labels."""
+        self._put(self._labelling, "labelling", labelling)
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
         """Number of devices by (lifecycle state, reason)."""

@@ -17,6 +17,7 @@ from coordinator.engine.driver import LISTEN_S, Driver
 from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
 from coordinator.engine.jobs import ReportFile, VersionMetrics
 from coordinator.ports import Signer, VersionRecord
+from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import Phase
 from coordinator.storage import tables
@@ -131,6 +132,11 @@ class Tables:
     def rhythm(self) -> Rhythm:
         with self._database.transaction() as view:
             return view.rhythm()
+
+    @property
+    def labelling(self) -> Labelling:
+        with self._database.transaction() as view:
+            return view.labelling()
 
     @property
     def audit(self) -> list:

@@ -10,6 +10,7 @@ from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
 from coordinator.enrolment.standing import Standing, standing_word, what_to_do
+from coordinator.rounds.labelling import conditions
 from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from coordinator.rounds.week import DAY_S, spent
 from coordinator.storage.fleet import GROUPS
@@ -84,8 +85,15 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, asking.PAGE, after)
+            rules = [(rule.label, conditions(rule)) for rule in view.labelling().rules]
         return render_template(
-            "devices.html", devices=leases, asked=asked, last=last, census=site.census.now(), groups=list(GROUPS)
+            "devices.html",
+            devices=leases,
+            asked=asked,
+            last=last,
+            census=site.census.now(),
+            groups=list(GROUPS),
+            rules=rules,
         )
 
     @blueprint.get("/devices/<name>")

@@ -2,15 +2,19 @@ import csv
 import io
 import re
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from coordinator.enrolment.claims import Claim
 from coordinator.enrolment.register import Register
+from coordinator.rounds.labelling import Labelling, LabelRule
 from coordinator.rounds.seats import SeatState
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file
+from coordinator.tasks.operations import DropLabelRule, SetLabelRule
 from models.manifest import Manifest
+from tests.coordinator.commands.site import web_half
 from wire.errors import ConfigError
 from wire.messages import DropoutCause
 
@@ -112,6 +116,26 @@ def test_devices_are_listed_by_label_and_exported_with_all_that_is_known(run, as
     rows = {row["device"]: row for row in csv.DictReader(io.StringIO(out))}
     assert (status, rows.keys()) == (0, {"a", "b"})
     assert (rows["b"]["labels"], rows["a"]["state"], rows["a"]["examples"]) == ("kitchen porch", "training", "7")
+
+
+def test_the_service_is_asked_for_rules_and_lists_them(run, ask, site):
+    asked = []
+
+    def post(event, _database):
+        asked.append(event.operation)
+        event.answer(True)
+
+    with web_half(site, post):
+        words = ("--memory-to", 1024, "--device", "pi-*", "--real", "--with", "kitchen", "--config", site.config)
+        assert run("fleet", "rule", "small", *words)[0] == 0
+        assert run("fleet", "drop-rule", "old", "--config", site.config)[0] == 0
+    rule = LabelRule(label="small", maximum_memory_mb=1024, device="pi-*", emulated=False, labels=("kitchen",))
+    assert asked == [SetLabelRule(rule), DropLabelRule("old")]
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        tx.save_labelling(Labelling(rules=(rule,)))
+    database.close()
+    assert msgspec.convert(ask("fleet", "rules"), list[LabelRule]) == [rule]
 
 
 def test_an_export_replaces_nothing(run, site, tmp_path):

@@ -1,15 +1,20 @@
 import pytest
 
+from coordinator.engine import label_service
+from coordinator.engine.driver import LISTEN_S
 from coordinator.engine.inbox import Operated
+from coordinator.rounds.labelling import LabelRule
 from coordinator.rounds.lease import MOST_LABELS
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.operations import (
     BlockDevice,
+    DropLabelRule,
     LabelDevice,
     OperationRefused,
     PauseTask,
     ResumeTask,
+    SetLabelRule,
     UnblockDevice,
 )
 from tests.coordinator.engine.test_driver import receipts, report
@@ -119,6 +124,51 @@ def test_a_device_has_only_so_many_labels(make_world):
     assert isinstance(refused, OperationRefused)
     assert world.tables.leases[A].labels == "kitchen porch"
     assert audited(world)[0] == ("label-device", "a", "none", "kitchen porch")
+
+
+def test_a_rule_gives_its_label_to_devices_that_are_known_come_or_change(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    operate(world, LabelDevice(A, add=("porch",)))
+    assert operate(world, SetLabelRule(LabelRule(label="on-porch", labels=("porch",))))
+    assert operate(world, SetLabelRule(LabelRule(label="named-c", device="c*")))
+    assert [world.tables.leases[name].labels for name in (A, B)] == ["on-porch porch", ""]
+    world.check_in("c")
+    assert world.tables.leases[DeviceId("c")].labels == "named-c"
+    operate(world, LabelDevice(B, add=("porch",)))
+    operate(world, LabelDevice(A, remove=("porch",)))
+    assert [world.tables.leases[name].labels for name in (A, B)] == ["", "on-porch porch"]
+    assert not operate(world, SetLabelRule(LabelRule(label="named-c", device="c*")))
+    assert operate(world, DropLabelRule("on-porch"))
+    assert [world.tables.leases[name].labels for name in (A, B)] == ["", "porch"]
+    assert world.tables.labelling.dropped == ()
+    assert audited(world)[0] == ("drop-label-rule", "on-porch", "labels porch", "none")
+
+
+def test_nobody_gives_or_takes_the_label_of_a_rule_by_hand(make_world):
+    world = make_world()
+    operate(world, SetLabelRule(LabelRule(label="small", maximum_memory_mb=1024)))
+    for asked in (LabelDevice(A, add=("small",)), LabelDevice(A, remove=("small",))):
+        refused = operate(world, asked)
+        assert refused == OperationRefused("the label small is given by a rule; change the rule instead")
+    assert isinstance(operate(world, DropLabelRule("large")), OperationRefused)
+
+
+def test_a_rule_comes_to_a_large_fleet_in_parts_and_a_restart_goes_on(make_world, monkeypatch):
+    monkeypatch.setattr(label_service, "AT_ONCE", 2)
+    world = make_world()
+    world.check_in("a", "b", "c", "d", "e")
+    operate(world, SetLabelRule(LabelRule(label="all")))
+
+    def labelled():
+        return [lease.device for lease in world.tables.leases.values() if lease.labels]
+
+    assert sorted(labelled()) == ["a", "b"]
+    world.start()
+    world.tick(LISTEN_S)
+    world.tick()
+    assert sorted(labelled()) == ["a", "b", "c", "d", "e"]
+    assert world.tables.labelling.after is None
 
 
 def test_a_device_can_be_blocked_before_it_ever_came(make_world):

@@ -13,6 +13,7 @@ from coordinator.learning.device_metrics import Tally, merged
 from coordinator.ports import Lineage, StoredChunk, StoredReport, VersionRecord
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.rounds.labelling import Labelling, LabelRule
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.pace_steering import Rhythm, check_in_counted
 from coordinator.rounds.round import Phase, Round, open_round
@@ -326,6 +327,19 @@ def test_devices_are_counted_by_what_they_do_and_only_the_ineligible_by_why(repo
             ("ineligible", "in use"): 1,
             ("resting", ""): 2,
         }
+
+
+def test_the_rules_for_labels_are_kept_and_devices_come_by_name(repository):
+    labelling = Labelling(rules=(LabelRule(label="small", maximum_memory_mb=1024),), dropped=("old",), after="b")
+    with repository.transaction() as tx:
+        assert tx.labelling() == Labelling()
+        tx.save_labelling(labelling)
+        for name in ("c", "a", "b"):
+            tx.save_lease(Lease(device=DeviceId(name), memory_bytes=1 << 33))
+    with repository.transaction() as tx:
+        assert tx.labelling() == labelling
+        assert [lease.device for lease in tx.leases_after(2, "")] == ["a", "b"]
+        assert [lease.memory_bytes for lease in tx.leases_after(2, "b")] == [1 << 33]
 
 
 def test_the_rhythm_is_kept(repository):

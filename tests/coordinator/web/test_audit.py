@@ -22,6 +22,8 @@ CHANGES = [
     ("POST", "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
     ("POST", V1 + "/devices/a/labels", {"add": ["porch"]}, ("label-device", "a", "none", "porch")),
     ("POST", "/devices/a/labels", {"labels": " kitchen  pi4 "}, ("label-device", "a", "porch", "kitchen pi4")),
+    ("POST", V1 + "/label-rules", {"label": "b", "device": "b*"}, ("set-label-rule", "b", "none", "device b*")),
+    ("DELETE", V1 + "/label-rules/b", {}, ("drop-label-rule", "b", "device b*", "none")),
     ("POST", V1 + "/tasks", {"name": "second", "goal": 13}, ("create-task", "second", "", "train, goal 13")),
     ("POST", V1 + "/tasks/second/pause", {"reason": "night"}, ("pause-task", "second", "active", "paused: night")),
     ("POST", V1 + "/tasks/second/resume", {}, ("resume-task", "second", "paused: night", "active")),

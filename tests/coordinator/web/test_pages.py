@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.learning.device_metrics import tally
+from coordinator.rounds.labelling import Labelling, LabelRule
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.storage.reading import Reading
 from coordinator.web.access import Role
@@ -192,6 +193,15 @@ def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(servi
     assert "<dd>keyboard: top-1 recall, top-3 recall</dd>" in page
     assert "1: it has no plug-in for the task type keyboard" in page
     assert "1: its examples cannot be used: labels-missing" in page
+
+
+def test_the_devices_page_tells_which_labels_are_given_by_rule(service):
+    browser, _ = log_in(service)
+    assert "Labels by rule" not in browser.get("/devices").text
+    with service.database.transaction() as tx:
+        tx.save_labelling(Labelling(rules=(LabelRule(label="small", maximum_memory_mb=1024),)))
+    page = browser.get("/devices").text
+    assert '<a class="badge" href="/devices?label=small">small</a> maximum memory mb 1024' in page
 
 
 def test_a_blocked_device_is_said_with_its_reason(service):

@@ -74,6 +74,9 @@ ROUTES = {
     ("POST", "/api/v1/devices/<name>/labels"): Role.OPERATOR,
     ("POST", "/api/v1/devices/<name>/unblock"): Role.OPERATOR,
     ("POST", "/api/v1/devices/<name>/forget"): Role.ADMIN,
+    ("GET", "/api/v1/label-rules"): Role.VIEWER,
+    ("POST", "/api/v1/label-rules"): Role.OPERATOR,
+    ("DELETE", "/api/v1/label-rules/<label>"): Role.OPERATOR,
     ("GET", "/api/v1/audit"): Role.OPERATOR,
     ("GET", "/api/v1/tokens"): Role.ADMIN,
     ("POST", "/api/v1/tokens"): Role.ADMIN,
@@ -95,6 +98,7 @@ VALUES = {
     "filename": "nightjar.css",
     "key": "0" * 64,
     "version": "0.2.0",
+    "label": "small",
 }
 BODIES = {
     "pause": {"reason": "night"},
@@ -102,6 +106,7 @@ BODIES = {
     "block": {"reason": "odd"},
     "tasks": {"name": "second"},
     "tokens": {"name": "new", "role": "viewer"},
+    "label-rules": {"label": "small"},
     "<version>": {"action": "start", "reason": "new"},
 }
 OURS = {"Sec-Fetch-Site": "same-origin"}

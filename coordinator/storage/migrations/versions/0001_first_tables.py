@@ -119,6 +119,7 @@ def upgrade() -> None:
         sa.Column("task_types", sa.String(1100), nullable=False, server_default="keyboard"),
         sa.Column("codecs", sa.String(1100), nullable=False, server_default=""),
         sa.Column("emulated", sa.Boolean, nullable=False),
+        sa.Column("memory_bytes", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("last_round", sa.BigInteger, nullable=False),
         sa.Column("rounds_counted", sa.BigInteger, nullable=False),
         sa.Column("blocked", sa.String(200), nullable=False, server_default=""),

@@ -1,0 +1,75 @@
+"""The command ``fleet``: all devices as CSV, and the standing rules that give devices labels."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from coordinator.commands.actions import ask_service
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import configuration, opened, show
+from coordinator.rounds.labelling import conditions
+from coordinator.rounds.lease import Lease
+
+_PAGE = 1_000
+
+
+@click.group()
+def fleet() -> None:
+    """All devices together."""
+
+
+@fleet.command("export")
+@config_option
+def export_devices(config_path: Path) -> None:
+    """Print everything that is known about every device, as CSV."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        columns = [name for name in Lease.__struct_fields__ if name != "week"]
+        rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
+        rows.writeheader()
+        after = ""
+        while leases := view.leases_after(_PAGE, after):
+            rows.writerows(msgspec.to_builtins(lease) for lease in leases)
+            after = leases[-1].device
+
+
+@fleet.command("rules")
+@config_option
+@json_option
+def list_rules(config_path: Path, *, as_json: bool) -> None:
+    """List the rules that give devices labels."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        rules = view.labelling().rules
+    show(rules, ("label", "devices that meet"), [(rule.label, conditions(rule)) for rule in rules], as_json=as_json)
+
+
+@fleet.command("rule")
+@config_option
+@json_option
+@click.argument("label")
+@click.option("--device", help="Only devices with such a name: 'pi-*'.")
+@click.option("--runtime", help="Only with such a runtime: 'tflite-runtime *'.")
+@click.option("--agent", "minimum_agent_version", help="Only with this version of the agent or a newer one.")
+@click.option("--memory-from", "minimum_memory_mb", type=int, help="Only with that many MB (2^20 bytes) of memory.")
+@click.option("--memory-to", "maximum_memory_mb", type=int, help="Only with at most that many MB of memory.")
+@click.option("--emulated/--real", "emulated", default=None, help="Only emulated phones, or only real devices.")
+@click.option("--with", "labels", multiple=True, help="Only with a label of a claim or an operator. Again for more.")
+def set_rule(config_path: Path, label: str, *, as_json: bool, **wanted: object) -> None:
+    """Give LABEL to all devices that meet every condition, now and later, and take it from all others."""
+    rule = {"label": label, **{name: value for name, value in wanted.items() if value not in {None, ()}}}
+    answer = ask_service(configuration(config_path), "POST", "/label-rules", rule)
+    show(answer, ("",), [(f"{label} is given by this rule",)], as_json=as_json)
+
+
+@fleet.command("drop-rule")
+@config_option
+@json_option
+@click.argument("label")
+def drop_rule(config_path: Path, label: str, *, as_json: bool) -> None:
+    """Drop the rule for LABEL, and take the label from all devices."""
+    answer = ask_service(configuration(config_path), "DELETE", f"/label-rules/{label}")
+    show(answer, ("",), [(f"no rule gives {label}",)], as_json=as_json)
