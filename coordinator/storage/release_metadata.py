@@ -2,7 +2,8 @@
 
 ``data_dir/releases`` holds ``metadata/`` as devices fetch it, and ``online.key``, which signs three roles: the order
 who takes which release (a delegated role), the snapshot and the timestamp. Their version is the time in seconds, so
-that a coordinator that was restored from a backup needs no memory to go forward. Root and targets come from the owner
+that a coordinator that was restored from a backup needs no memory to go forward; it is that of the minute, so that a
+device which asks one of several hosts after the other sees no version go back. Root and targets come from the owner
 (:mod:`firmware_scripts.release_keys`) and are published only if a device that trusts the first root would accept them.
 """
 
@@ -35,7 +36,7 @@ FOLDER = "releases"
 ONLINE_KEY = "online.key"
 LIFETIME = timedelta(days=2)
 """How long online metadata is valid: the longest that somebody between can hide a new release."""
-SIGNED_AGAIN_S = 3600.0
+SIGNED_AGAIN_S = 60.0
 KEPT = 5
 """Online versions kept, for devices that are just fetching one."""
 _OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.type)
@@ -52,7 +53,7 @@ class ReleaseMetadata:
         self._folder = data_dir / FOLDER
         self._lock = threading.Lock()
         self._signed: ReleaseOrder | None = None
-        self._signed_s = 0.0
+        self._minute = 0
 
     def file(self, name: str, ordered: Callable[[], ReleaseOrder], now_s: float) -> Path | None:
         """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed.
@@ -61,14 +62,14 @@ class ReleaseMetadata:
             UnavailableError: the disk is full or broken.
         """
         if name == f"{Timestamp.type}.json" and (self._folder / ONLINE_KEY).is_file():
-            order = ordered()
+            order, minute = ordered(), _minute(now_s)
             with self._lock:
-                if order != self._signed or not 0 <= now_s - self._signed_s < SIGNED_AGAIN_S:
+                if (order, minute) != (self._signed, self._minute):
                     try:
                         _sign(self._folder, order, now_s)
                     except OSError as error:
                         raise unavailable(self._folder, error) from error
-                    self._signed, self._signed_s = order, now_s
+                    self._signed, self._minute = order, minute
         path = self._folder / "metadata" / name
         return path if path.parent == self._folder / "metadata" and path.is_file() else None
 
@@ -129,7 +130,7 @@ def _sign(folder: Path, order: ReleaseOrder, now_s: float) -> None:
     """Sign and write rollout, snapshot and last the timestamp, which makes them count."""
     metadata = folder / "metadata"
     signer = CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
-    version = max(int(now_s), _newest(metadata, Snapshot.type) + 1)
+    version = max(_minute(now_s), _newest(metadata, Snapshot.type) + 1)
     expires = (datetime.fromtimestamp(now_s, UTC) + LIFETIME).replace(microsecond=0)
     custom = {"custom": msgspec.to_builtins(order)}
     target = TargetFile(0, {"sha256": hashlib.sha256().hexdigest()}, ORDER, custom)
@@ -148,6 +149,11 @@ def _sign(folder: Path, order: ReleaseOrder, now_s: float) -> None:
     for role in _ONLINE_ROLES:
         for number in _versions(metadata, role)[:-KEPT]:
             (metadata / f"{number}.{role}.json").unlink(missing_ok=True)
+
+
+def _minute(now_s: float) -> int:
+    """When the minute began that all hosts sign in, in seconds since 1970."""
+    return int(now_s // SIGNED_AGAIN_S * SIGNED_AGAIN_S)
 
 
 def _as_a_device(staged: Path, bundles: Sequence[Path]) -> list[tuple[Path, TargetFile]]:

@@ -1,8 +1,11 @@
 """What a device does about the releases that the coordinator orders."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from tests.releases.world import PLATFORM, TO_ALL
+from coordinator.storage.release_metadata import ReleaseMetadata
+from tests.releases.world import PLATFORM, TO_ALL, now
 from wire.errors import UnavailableError
 from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 
@@ -70,6 +73,18 @@ def test_a_fetch_is_continued_where_it_was_cut(owner, coordinator, device):
     partial.write_bytes(data[:1000])
     del coordinator.between[f"/artifacts/{sha256}"]
     assert device.look().text == "release 0.2.0 was fetched and handed over"
+
+
+def test_a_device_that_asks_one_host_after_the_other_sees_no_version_go_back(owner, coordinator, device):
+    coordinator.add(owner, owner.release("0.2.0"))
+    (coordinator.folder / "second").mkdir()
+    first, second = coordinator.store, ReleaseMetadata(coordinator.folder / "second")
+    second.take_in(owner.metadata, owner.online_key, [], coordinator.artifacts, coordinator.now_s())
+    minute_s = (coordinator.now_s() // 60 - 2) * 60
+    for store, after_s in ((first, 5), (second, 30), (first, 40), (second, 65), (first, 70), (second, 75)):
+        coordinator.store = store
+        coordinator.age = now() - datetime.fromtimestamp(minute_s + after_s, UTC)
+        assert device.look().text == "release 0.1.0 is what this device should have"
 
 
 def test_a_coordinator_without_releases_is_no_fault_of_the_metadata(coordinator, device):
