@@ -78,7 +78,7 @@ def labels_of(lease: Lease, labelling: Labelling) -> str:
     """The labels that a device should have; if there are too many, those of claims and operators come first.
 
     >>> rules = Labelling(rules=(LabelRule(label="pi", device="pi-*"),), dropped=("old",))
-    >>> labels_of(Lease(device=DeviceId("pi-3"), labels="kitchen old"), rules)
+    >>> labels_of(Lease(device="pi-3", labels="kitchen old"), rules)
     'kitchen pi'
     """
     own = replace(lease, labels=joined(set(lease.labels.split()) - labelling.governed))
