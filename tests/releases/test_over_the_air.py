@@ -33,7 +33,7 @@ pytestmark = [
 NO = 4
 
 
-def make_release(owner, folder, version, kind="good"):
+def make_release(owner, folder, version, kind="good", *, pip=True):
     """A whole bundle of this checkout's agent, changed as its kind says."""
     tree, house = folder / f"tree-{version}", folder / f"house-{version}"
     house.mkdir(parents=True)
@@ -43,7 +43,8 @@ def make_release(owner, folder, version, kind="good"):
     spoil(tree, kind, version)
     files = {str(path.relative_to(tree)): path.read_text() for path in sorted(tree.rglob("*")) if path.is_file()}
     make_wheel(house, "nightjar-federated", version, more=files)
-    shutil.copy(pip_wheel(), house)
+    if pip:
+        shutil.copy(pip_wheel(), house)
     others = {"root.json": owner.metadata / "1.root.json"}
     for name, data in device_files(PROJECT).items():
         others[name] = house / name
@@ -89,7 +90,7 @@ def test_an_agent_takes_a_good_release_refuses_bad_ones_and_goes_back(
 
     try:
         first = make_release(owner, tmp_path / "made", "0.1.0")
-        assert program.install(places, systemd, first) == (0, "")
+        assert program.install(places, systemd, first) == (0, None)
 
         good = make_release(owner, tmp_path / "made", "0.2.0")
         coordinator.add(owner, good)
@@ -117,5 +118,13 @@ def test_an_agent_takes_a_good_release_refuses_bad_ones_and_goes_back(
         assert program.ordered(places, systemd) == NO
         assert state() == Settled("0.1.0")
         wait_for(lambda: any(status.taken_back.startswith("0.3.0: the self-test failed") for status in statuses))
+
+        coordinator.add(owner, make_release(owner, tmp_path / "made", "0.5.0", pip=False))
+        order("0.5.0")
+        handed_over()
+        assert program.ordered(places, systemd) == NO
+        assert state() == Settled("0.1.0")
+        told = "0.5.0: release 0.5.0 could not be put in place: the bundle has no pip among its wheels"
+        wait_for(lambda: any(status.taken_back.startswith(told) for status in statuses))
     finally:
         systemd.close()
