@@ -1,6 +1,7 @@
 """Makes docs/experiments.md from experiments/results.json and experiments/linear/results.json."""
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,18 +26,17 @@ REFUSED = "refused"
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
-short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
-(`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
-experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
-forms are never recorded; a long form replaces a short one of the same name. All ran on x86-64 with 2 shared
-cores.
+short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
+says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
+between measured and pooled; ±: standard deviation of the seeds. A long form replaces a short one of the same name. All
+ran on x86-64 with 2 shared cores.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
 
-`experiments.catalogue.NAME`; a strategy's name leads to its curves. *Beside*: what else was measured on the same seeds;
-*cost*: at which each method first reached an accuracy. A win is claimed only beyond twice the standard error of paired
-seeds.
+`experiments.catalogue.NAME`: {made}. A strategy's name leads to its curves. *Beside*: what else was measured on the same
+seeds; *cost*: at which each method first reached an accuracy. A win takes twice the standard error of paired seeds; *no
+difference*: within their spread.
 
 ![error against simulated time, by family](images/communication.svg)
 
@@ -49,7 +49,7 @@ Combinations that are refused, with the reason:
 _CHAT = """
 ## Chat
 
-Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1 / top-3 recall in %, on
+Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1/top-3 recall in %, on
 validation text, which chose the settings, or test text; *new*: people who never train. What follows:
 [learning](learning.md).
 
@@ -98,7 +98,7 @@ def page() -> str:
     return (
         _HEAD
         + others
-        + _STRATEGIES
+        + _STRATEGIES.format(made=_made(catalogue))
         + strategies
         + _REFUSED
         + refused
@@ -125,10 +125,9 @@ def _section(name: str) -> str:
     if name == "thesis":
         return "\n".join([*lines, *thesis.tables(rows, _short)])
     notes = list(dict.fromkeys(each.note for each in rows if each.note))
-    if len(notes) > 1:
-        notes = [f"{each.name}: {each.note}" for each in rows if each.note]
-    tables = [_table(_tall(cells) if _is_tall(cells) else cells) for cells in map(_cells, _alike(rows))]
-    return "\n".join([*lines, *tables, *(f"- {note}" for note in notes), *([""] if notes else [])]).rstrip("\n") + "\n"
+    groups = [_cells(each, with_outcome=len(notes) > 1) for each in _alike(rows)]
+    tables = [_table(_tall(cells) if _is_tall(cells) else cells) for cells in groups]
+    return "\n".join([*lines, *tables, *(f"- {note}" for note in notes[:1] if len(notes) == 1)]).rstrip("\n") + "\n"
 
 
 def _alike(rows: Sequence[Row]) -> list[list[Row]]:
@@ -160,7 +159,7 @@ def _share_figures(one: Row, other: Row) -> bool:
     return not one.figures or not other.figures or bool(one.figures.keys() & other.figures.keys())
 
 
-def _cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _cells(rows: Sequence[Row], *, with_outcome: bool) -> list[dict[str, str]]:
     """The cells of each row by column."""
     measure = rows[0].measure if len({each.measure for each in rows}) == 1 else "measured"
     return [
@@ -171,6 +170,7 @@ def _cells(rows: Sequence[Row]) -> list[dict[str, str]]:
             "pooled": _short(each.pooled),
             "delta": _short(each.delta_accuracy),
             **{name: _short(value) for name, value in each.figures.items()},
+            **({"outcome": _outcome(each.note)} if with_outcome else {}),
         }
         for each in rows
     ]
@@ -202,9 +202,14 @@ def _strategy(each: Row) -> dict[str, str]:
         "beside": "; ".join(ends),
         "pooled": _short(each.pooled),
         "cost": "; ".join(f"{target}: {', '.join(methods)}" for target, methods in reached.items()),
-        "outcome": each.note,
-        "form, seeds, code": f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}",
+        "outcome": _outcome(each.note),
     }
+
+
+def _outcome(note: str) -> str:
+    """What a note says of the row's method (``experiments/comparing.py``), without its name."""
+    said = re.sub(r"^.*?:? (?=ends highest|reaches [\d.]+ first|did not win|no difference|one seed)", "", note)
+    return re.sub(r"^(no difference)[^.]*", r"\1", said).rstrip(".")
 
 
 def _refused(each: Row) -> str:
@@ -232,7 +237,7 @@ def _short(value: float | None) -> str:
 
 def _chat(each: Row, found: Outcome) -> str:
     def pair(top1: float | None, top3: float | None) -> str:
-        return "" if top1 is None or top3 is None else f"{100 * top1:.2f} / {100 * top3:.2f}"
+        return "" if top1 is None or top3 is None else f"{100 * top1:.2f}/{100 * top3:.2f}"
 
     cells = (
         each.name.removeprefix("Chat, "),
