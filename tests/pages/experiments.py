@@ -43,7 +43,7 @@ difference*: within their spread.
 """
 
 _REFUSED = """
-Combinations that are refused, with the reason:
+Strategies that are refused, with the reason:
 
 """
 _CHAT = """
@@ -213,7 +213,9 @@ def _outcome(note: str) -> str:
 
 
 def _refused(each: Row) -> str:
-    return f"- {each.name}: {_short(each.measured)} of {_short(each.figures.get('of'))}. {each.note}".rstrip() + "\n"
+    which = each.note.removeprefix("Refused: ").rstrip(".")
+    count = f"{_short(each.measured)} of {_short(each.figures.get('of'))}"
+    return f"- {each.name.removeprefix('strategies refused ')}, {count}{': ' if which else ''}{which}\n"
 
 
 def _measured(each: Row) -> str:
