@@ -34,9 +34,10 @@ ran on x86-64 with 2 shared cores.
 _STRATEGIES = """
 ## The catalogue of strategies
 
-`experiments.catalogue.NAME`: {made}. A strategy's name leads to its curves. *Beside*: what else was measured on the same
-seeds; *cost*: at which each method first reached an accuracy. A win takes twice the standard error of paired seeds; *no
-difference*: within their spread.
+`experiments.catalogue.NAME`: {made}.
+
+A strategy's name leads to its curves. *Beside*: what else was measured on the same seeds; *cost*: at which each method
+first reached an accuracy. A win takes twice the standard error of paired seeds; *no difference*: within their spread.
 
 ![error against simulated time, by family](images/communication.svg)
 
@@ -93,13 +94,13 @@ def page() -> str:
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
     catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _rows(name)]
     others = "".join(_section(name) for name in (*PAGES, SILOS) if not name.startswith(CATALOGUE))
-    strategies = _table([_strategy(each) for each in catalogue if each.measure != REFUSED])
+    compared = [each for each in catalogue if each.measure != REFUSED]
     refused = "".join(_refused(each) for each in catalogue if each.measure == REFUSED)
     return (
         _HEAD
         + others
-        + _STRATEGIES.format(made=_made(catalogue))
-        + strategies
+        + _STRATEGIES.format(made=_made(compared))
+        + _table([_strategy(each) for each in compared])
         + _REFUSED
         + refused
         + _CHAT
