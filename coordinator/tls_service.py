@@ -129,7 +129,8 @@ class TlsService:
             yield
 
     def _reload(self, changes: Changes) -> None:
-        _log.info("certificates_changed", server=changes.server, trust=changes.authorities, revoked=changes.revoked)
+        if changes:
+            _log.info("certificates_changed", server=changes.server, trust=changes.authorities, revoked=changes.revoked)
         if changes.authorities:
             self.context.load_verify_locations(cafile=str(self.folder / AUTHORITIES))
         if self._front is not None and (changes.server or changes.authorities):

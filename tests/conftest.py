@@ -8,11 +8,12 @@ import edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent;
 import os
 import re
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.side_by_side import in_good_order
+from tests.side_by_side import in_good_order, own_ports
 from tests.skips import Skips, sort_skips
 
 # How long an example takes is the machine's matter, and no fault of the code.
@@ -26,10 +27,23 @@ settings.load_profile("ci" if IN_CI else "any machine")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+own_ports()
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_good_order(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of the logs that a failed test's processes left: on another machine they are all there is."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for log in sorted(folder.rglob("*.log")):
+            report.sections.append((f"{log.relative_to(folder)} at its end", log.read_text(errors="replace")[-3000:]))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -113,7 +113,6 @@ class JobResults:
             rollout=Rollout(),
             lineage=self._releases.lineage(state, done, unit),
         )
-        unit.spend_privacy(task, done.round)  # the noise of a step must not serve twice
         self._releases.note_figures(base.version, done.federated, unit)
         self._releases.take_in(made, done.federated.devices, unit)
         if done.metrics is not None:

@@ -32,6 +32,9 @@ EVICT_AT_LOOKS = frozenset({0, 1, 2, 20, 40, 60, 80, 100})
 files a moment after the signal. The later ones cover a client that finished its TLS handshake before the revocation:
 mosquitto accepts its CONNECT for up to 90 s."""
 MOST_LOOKS = max(EVICT_AT_LOOKS) + 1
+TELL_AGAIN_AT_LOOKS = frozenset({1, 5, 25})
+"""Checks after a change at which the servers are told of it again: mosquitto loses a SIGHUP that arrives while it reads
+its files for an earlier one, and a device that was let in again would stay out."""
 PATIENCE_LOOKS = 3
 """Checks after a revocation at which a list that is still not signed is reported as a trouble."""
 
@@ -49,7 +52,7 @@ class RevocationEnforcer:
         register: knows which certificates are revoked or blocked.
         signer: the authority.
         clock: wall-clock time.
-        changed: makes the servers reload their files; called from any thread.
+        changed: makes the servers reload their files; called from any thread, and with no change to tell them again.
         evict: ends the open connections of devices and of certificates, or raises UnavailableError.
     """
 
@@ -64,6 +67,7 @@ class RevocationEnforcer:
     ) -> None:
         self._config, self._register, self._signer, self._clock = config, register, signer, clock
         self._changed, self._evict = changed, evict
+        self._look_number, self._told_at_look = 0, -max(TELL_AGAIN_AT_LOOKS)
         self._out: dict[str, DeviceId] = {}
         self._looks: dict[str, int] = {}  # serial -> checks since its revocation
         self._signed: frozenset[str] = frozenset()
@@ -101,6 +105,9 @@ class RevocationEnforcer:
         Raises:
             NightjarError: the database, the disk or the broker does not work now.
         """
+        self._look_number += 1
+        if self._look_number - self._told_at_look in TELL_AGAIN_AT_LOOKS:
+            self._changed(Changes(server=False, authorities=False, revoked=False))
         before, out = self._out, self._register.shut_out(self._clock.now_s())
         self._out, unsigned = out, out.keys() - self._signed
         self._looks |= dict.fromkeys(out.keys() - before.keys(), 0)
@@ -109,7 +116,7 @@ class RevocationEnforcer:
         wanted = (out.keys(), {out[serial] for serial in unsigned})
         if wanted != self._written:
             if refuse(self._config, *wanted):
-                self._changed(Changes(server=False, authorities=False, revoked=True))
+                self._tell(Changes(server=False, authorities=False, revoked=True))
             self._written = wanted
         due = unsigned | {serial for serial, looks in self._looks.items() if looks in EVICT_AT_LOOKS and serial in out}
         if due:
@@ -131,9 +138,13 @@ class RevocationEnforcer:
         out = frozenset(self._out)
         changes = sign(self._config, self._signer, out, self._clock.now_s())
         if changes:
-            self._changed(changes)
+            self._tell(changes)
         self._signed = out  # only after the brokers reloaded: now a check may lift the denial by name
         self._written = None  # 'authority prepare' may have rewritten the folder
+
+    def _tell(self, changes: Changes) -> None:
+        self._changed(changes)
+        self._told_at_look = self._look_number
 
     def _until_next_look(self) -> None:
         self._closing.wait(LOOK_S)

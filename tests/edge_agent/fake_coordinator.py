@@ -45,6 +45,7 @@ def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         wait_for_port(port)
+        assert process.poll() is None, f"port {port} is another broker's"
         yield process
     finally:
         process.terminate()

@@ -38,7 +38,7 @@ def test_every_answer_to_an_offer_is_on_the_page():
     source = Path(releases.__file__).read_text()
     codes = set(re.findall(r'Decline\("([a-z-]+)"', source))
     assert len(codes) == 7
-    assert all(f"| `{code}` |" in DEVICE for code in codes)
+    assert all(f"|`{code}`|" in DEVICE for code in codes)
 
 
 def test_every_state_of_the_machine_is_in_the_diagram():

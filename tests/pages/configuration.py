@@ -32,9 +32,9 @@ HEAD = """# Configuration
 
 Made by `python -m tests.pages` from the config modules; do not edit by hand.
 
-Both sides read one TOML file and the environment at start, and report every fault at once. Each line has a setting with
-its default, what it is and, after the semicolon, why that is the default.
+Both sides read one TOML file and the environment at start, and report every fault at once.
 """
+COLUMNS = "|setting|default|meaning; reason|\n|---|---|---|"
 
 
 def page() -> str:
@@ -52,37 +52,37 @@ def page() -> str:
 
 
 def _section(node: ast.ClassDef, lines: list[str]) -> str:
-    rows = [f"### {_docstring(node).splitlines()[0].replace('``', '`').rstrip('.')}\n"]
+    rows = [f"### {_docstring(node).splitlines()[0].replace('``', '`').rstrip('.')}\n", COLUMNS]
     for field in _fields(node):
         what = re.search(rf"^( *){ast.unparse(field.target)}: (.*(?:\n\1 +.*)*)", _docstring(node), re.MULTILINE)
         comments = [line.partition("  # ")[2] for line in lines[field.lineno - 1 : field.end_lineno]]
         notes = "; ".join(
             " ".join(part.split()).rstrip(".") for part in (what.group(2) if what else "", *comments) if part
         )
-        rows.append(f"- {_default(field)}{': ' if notes else ''}{notes.replace('``', '`')}")
+        rows.append(f"|`{ast.unparse(field.target)}`|{_default(field)}|{notes.replace('``', '`')}|")
     return "\n".join(rows) + "\n"
 
 
 def _default(field: ast.AnnAssign) -> str:
-    """The setting as a line of the file."""
-    name, value = ast.unparse(field.target), field.value
+    """The default as in the file; empty if it takes more than a value to write it."""
+    value = field.value
     match value:
         case None:
-            return f"`{name}` (required)"
+            return "required"
         case ast.Call(func=ast.Name(id="field"), keywords=[ast.keyword(arg="default", value=given), *_]):
             value = given
         case ast.Call(func=ast.Name(id="Path"), args=[given]):
             value = given
     match value:
         case ast.Constant(value=None):
-            return f"`{name}` (unset)"
+            return "unset"
         case ast.Constant(value=bool() | str() | int() | float() as constant):
-            return f"`{name} = {json.dumps(constant)}`"
+            return f"`{json.dumps(constant)}`"
         case ast.Tuple(elts=[]):
-            return f"`{name} = []`"
+            return "`[]`"
         case ast.Attribute(attr="value", value=ast.Attribute(attr=member)) | ast.Attribute(attr=member):
-            return f'`{name} = "{member.lower()}"`'
-    return f"`{name}`"
+            return f'`"{member.lower()}"`'
+    return ""
 
 
 def _docstring(node: ast.ClassDef) -> str:

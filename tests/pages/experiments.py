@@ -1,6 +1,7 @@
 """Makes docs/experiments.md from experiments/results.json and experiments/linear/results.json."""
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,31 +26,31 @@ REFUSED = "refused"
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
-short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one
-(`experiments/data_sets.py` says what DATA holds), `--record` with `python -m experiments` keeps rows, `python -m
-experiments.curves` draws. *Delta*: measured and pooled apart; ±: standard deviation of the seeds. Smoke
-forms are never recorded; a long form replaces a short one of the same name. All ran on x86-64 with 2 shared
-cores.
+short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
+says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
+between measured and pooled; ±: standard deviation of the seeds. A long form replaces a short one of the same name. All
+ran on x86-64 with 2 shared cores.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
 
-`experiments.catalogue.NAME`; a strategy's name leads to its curves. *Beside*: what else was measured on the same seeds;
-*cost*: at which each method first reached an accuracy. A win is claimed only beyond twice the standard error of paired
-seeds.
+`experiments.catalogue.NAME`: {made}.
+
+A strategy's name leads to its curves. *Beside*: what else was measured on the same seeds; *cost*: at which each method
+first reached an accuracy. A win takes twice the standard error of paired seeds; *no difference*: within their spread.
 
 ![error against simulated time, by family](images/communication.svg)
 
 """
 
 _REFUSED = """
-Combinations that are refused, with the reason:
+Strategies that are refused, with the reason:
 
 """
 _CHAT = """
 ## Chat
 
-Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1 / top-3 recall in %, on
+Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1/top-3 recall in %, on
 validation text, which chose the settings, or test text; *new*: people who never train. What follows:
 [learning](learning.md).
 
@@ -93,13 +94,13 @@ def page() -> str:
     chat = "".join(_chat(each, each.outcome) for each in results() if each.outcome)
     catalogue = [each for name in PAGES if name.startswith(CATALOGUE) for each in _rows(name)]
     others = "".join(_section(name) for name in (*PAGES, SILOS) if not name.startswith(CATALOGUE))
-    strategies = _table([_strategy(each) for each in catalogue if each.measure != REFUSED])
+    compared = [each for each in catalogue if each.measure != REFUSED]
     refused = "".join(_refused(each) for each in catalogue if each.measure == REFUSED)
     return (
         _HEAD
         + others
-        + _STRATEGIES
-        + strategies
+        + _STRATEGIES.format(made=_made(compared))
+        + _table([_strategy(each) for each in compared])
         + _REFUSED
         + refused
         + _CHAT
@@ -125,10 +126,9 @@ def _section(name: str) -> str:
     if name == "thesis":
         return "\n".join([*lines, *thesis.tables(rows, _short)])
     notes = list(dict.fromkeys(each.note for each in rows if each.note))
-    if len(notes) > 1:
-        notes = [f"{each.name}: {each.note}" for each in rows if each.note]
-    tables = [_table(_tall(cells) if _is_tall(cells) else cells) for cells in map(_cells, _alike(rows))]
-    return "\n".join([*lines, *tables, *(f"- {note}" for note in notes), *([""] if notes else [])]).rstrip("\n") + "\n"
+    groups = [_cells(each, with_outcome=len(notes) > 1) for each in _alike(rows)]
+    tables = [_table(_tall(cells) if _is_tall(cells) else cells) for cells in groups]
+    return "\n".join([*lines, *tables, *(f"- {note}" for note in notes[:1] if len(notes) == 1)]).rstrip("\n") + "\n"
 
 
 def _alike(rows: Sequence[Row]) -> list[list[Row]]:
@@ -160,7 +160,7 @@ def _share_figures(one: Row, other: Row) -> bool:
     return not one.figures or not other.figures or bool(one.figures.keys() & other.figures.keys())
 
 
-def _cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _cells(rows: Sequence[Row], *, with_outcome: bool) -> list[dict[str, str]]:
     """The cells of each row by column."""
     measure = rows[0].measure if len({each.measure for each in rows}) == 1 else "measured"
     return [
@@ -171,6 +171,7 @@ def _cells(rows: Sequence[Row]) -> list[dict[str, str]]:
             "pooled": _short(each.pooled),
             "delta": _short(each.delta_accuracy),
             **{name: _short(value) for name, value in each.figures.items()},
+            **({"outcome": _outcome(each.note)} if with_outcome else {}),
         }
         for each in rows
     ]
@@ -202,13 +203,20 @@ def _strategy(each: Row) -> dict[str, str]:
         "beside": "; ".join(ends),
         "pooled": _short(each.pooled),
         "cost": "; ".join(f"{target}: {', '.join(methods)}" for target, methods in reached.items()),
-        "outcome": each.note,
-        "form, seeds, code": f"{each.form}, {'+'.join(map(str, each.seeds))}, {each.commit}",
+        "outcome": _outcome(each.note),
     }
 
 
+def _outcome(note: str) -> str:
+    """What a note says of the row's method (``experiments/comparing.py``), without its name."""
+    said = re.sub(r"^.*?:? (?=ends highest|reaches [\d.]+ first|did not win|no difference|one seed)", "", note)
+    return re.sub(r"^(no difference)[^.]*", r"\1", said).rstrip(".")
+
+
 def _refused(each: Row) -> str:
-    return f"- {each.name}: {_short(each.measured)} of {_short(each.figures.get('of'))}. {each.note}".rstrip() + "\n"
+    which = each.note.removeprefix("Refused: ").rstrip(".")
+    count = f"{_short(each.measured)} of {_short(each.figures.get('of'))}"
+    return f"- {each.name.removeprefix('strategies refused ')}, {count}{': ' if which else ''}{which}\n"
 
 
 def _measured(each: Row) -> str:
@@ -232,7 +240,7 @@ def _short(value: float | None) -> str:
 
 def _chat(each: Row, found: Outcome) -> str:
     def pair(top1: float | None, top3: float | None) -> str:
-        return "" if top1 is None or top3 is None else f"{100 * top1:.2f} / {100 * top3:.2f}"
+        return "" if top1 is None or top3 is None else f"{100 * top1:.2f}/{100 * top3:.2f}"
 
     cells = (
         each.name.removeprefix("Chat, "),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.inbox import Operated
+from coordinator.engine.inbox import JobEnded, Operated
+from coordinator.engine.jobs import JobFailed
 from coordinator.engine.task_creation import take_stock
 from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
@@ -95,6 +96,17 @@ def test_a_round_that_was_abandoned_does_not_bring_a_device_back_sooner(world):
         world.tick(3600.0)
     world.check_in("a")
     assert world.transport.to("a", Rejection)[-1].reason is RejectionReason.TOOK_PART_LATELY
+
+
+def test_a_round_whose_averaging_fails_has_spent_its_step(world):
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        delta = np.full(LAYOUT.size, 0.01, np.float32)
+        world.receive(device, "report", report_frame(world.assignment(device), delta, LAYOUT, 5))
+    world.worker.jobs.clear()
+    world.driver.handle(JobEnded(JobFailed("no room on the disk", 1)))
+    assert world.phase_of(1) is Phase.ABANDONED
+    assert task_of(world).state.noised == (1,)
 
 
 def test_the_task_ends_with_its_budget(world):

@@ -77,9 +77,9 @@ MARKS = [
 
 
 class Fleet(World):
-    """A coordinator with one round after the other, each of one device."""
+    """A coordinator with one round after the other, each of one device; ``more`` goes into its task."""
 
-    def __init__(self, folder, model):
+    def __init__(self, folder, model, more=""):
         self.folder = folder
         port, self.broker_port = free_ports(2)
         self.path = folder / "coordinator.toml"
@@ -100,6 +100,7 @@ class Fleet(World):
             selection_deadline_s = 3600.0
             report_deadline_s = 600.0
             retry_after_s = 1.0
+            {more}
             [task.plan]
             max_steps = 4
             [limits]

@@ -99,12 +99,6 @@ def is_whole(twin):
     return checked.returncode == 0
 
 
-def offer(twin):
-    """What an owner does, with the bundle on the card; the present release may still be busy with connecting."""
-    install = "/usr/local/bin/nightjar-device install --although-unwell /boot/firmware/nightjar/update.tar"
-    twin.guest.shell(f"systemd-run --unit=update {install}")
-
-
 def told(fleet, name, version):
     """The coordinator's words about a release that was taken back; empty as long as it knows nothing."""
     found = str(fleet.device(name).get("taken_back") or "")

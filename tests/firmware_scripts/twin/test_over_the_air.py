@@ -1,4 +1,8 @@
-"""As test_joining_device.py, with the releases over the air: a good one, and one that crashes, with a power cut."""
+"""A whole device in QEMU joins a whole coordinator, and takes its releases: a good one, and one that crashes.
+
+A real kernel, its battery, systemd, and mutual TLS. One device for the whole story, which continuous integration runs
+(scripts/twin_ci.sh): each further one costs a first boot and an enrolment.
+"""
 
 from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.running import boot_file, powered

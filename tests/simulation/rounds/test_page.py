@@ -12,9 +12,10 @@ PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.value)
-def test_every_fault_has_its_rate_and_reason_on_the_page(fault):
+def test_every_fault_has_its_rate_on_the_page(fault):
     rate = RATES[fault]
-    assert f"- `{fault.value}`: {100 * rate.chance:g} % of each {rate.each}: {rate.reason}\n" in PAGE
+    (line,) = [each for each in PAGE.split("\n- ") if each.startswith(f"of each {rate.each}")]
+    assert f"`{fault.value}` {100 * rate.chance:g} %" in line
 
 
 def test_every_place_of_a_fault_is_on_the_page():
