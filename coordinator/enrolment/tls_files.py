@@ -123,8 +123,6 @@ def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[
             _server(pair, authorities[0], [*names_of(config), role], signer, now_s)
             for role, pair in ((COORDINATOR_NAME, coordinator_pair(folder)), (BROKER_NAME, broker_pair(folder)))
         ]
-        for name in (SERVER_KEY, SERVER):
-            (folder / name).unlink(missing_ok=True)  # former places, which the broker reads
         return Changes(
             server=any(ours),
             authorities=trust_changed,

@@ -5,7 +5,6 @@ from coordinator.config import CoordinatorConfig, EnrolmentConfig, TaskConfig
 from coordinator.enrolment.tls_files import (
     FOLDER,
     SERVER_FOLDER,
-    SERVER_KEY,
     Changes,
     authority_names,
     broker_pair,
@@ -44,11 +43,8 @@ def test_what_is_up_to_date_is_left_alone(config, signer):
 
 def test_the_folder_that_a_broker_reads_has_no_key_but_its_own(config, signer):
     folder = config.data_dir / FOLDER
-    folder.mkdir()
-    (folder / SERVER_KEY).write_text("of a former version")
     refresh(config, signer, [], NOW_S)
     assert [path.name for path in folder.iterdir() if b"PRIVATE KEY" in path.read_bytes()] == ["broker.key"]
-    assert not (folder / SERVER_KEY).exists()
 
 
 def test_each_change_changes_what_it_must_and_no_more(config, signer):
