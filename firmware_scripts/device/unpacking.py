@@ -200,6 +200,6 @@ def _check_machine(checked: Checked) -> None:
             msg = f"the bundle is for {name} {wanted}, this device has {actual}: take the bundle for this device"
             raise RemoteProtocolError(msg, code="platform")
     wanted = str(checked.facts.get("glibc", "0.0"))
-    if tuple(map(int, glibc.split("."))) < tuple(map(int, wanted.split("."))):
+    if numbers(f"{glibc}.0") < numbers(f"{wanted}.0"):
         msg = f"the bundle needs glibc {wanted}, this device has {glibc}: take the bundle for this system"
         raise RemoteProtocolError(msg, code="platform")

@@ -1,10 +1,13 @@
-"""How an end of pip is told: as the bundle's fault, or as something to try again."""
+"""What a device refuses of a bundle, and how an end of pip is told: as its fault, or as something to try again."""
 
+import platform
+import sys
 import zipfile
 
 import pytest
 
-from firmware_scripts.device.unpacking import LOCK, _install
+from firmware_scripts.bundle.reading import Checked
+from firmware_scripts.device.unpacking import LOCK, _check_machine, _install
 from wire.errors import RemoteProtocolError, UnavailableError
 
 
@@ -28,3 +31,10 @@ def test_only_what_lies_in_the_bundle_is_its_fault(tmp_path, says, status, error
     (tmp_path / LOCK).write_text("pip==1.0\n")
     with pytest.raises(error, match="pip could not install the wheels: ERROR"):
         _install(tmp_path, ())
+
+
+@pytest.mark.parametrize(("glibc", "said"), [("2.99", "needs glibc 2.99"), ("new", "expected a version")])
+def test_a_bundle_for_another_glibc_is_refused(glibc, said):
+    facts = {"machine": platform.machine(), "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    with pytest.raises(RemoteProtocolError, match=said):
+        _check_machine(Checked(b"", b"", facts | {"glibc": glibc}, ()))
