@@ -47,7 +47,7 @@ def add_label_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> N
         return change(ports, SetLabelRule(json))
 
     @blueprint.delete("/label-rules/<label>")
-    @spec.validate(resp=answers(docs.Changed, 409), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409), **changes)
     @needs(Role.OPERATOR)
     def drop_label_rule(label: str) -> docs.Changed:
         """Take a rule away, and its label from all devices."""

@@ -37,7 +37,7 @@ def test_every_format_of_images_is_on_the_page():
 def test_every_answer_to_an_offer_is_on_the_page():
     source = Path(releases.__file__).read_text()
     codes = set(re.findall(r'Decline\("([a-z-]+)"', source))
-    assert len(codes) == 7
+    assert len(codes) == 8
     assert all(f"|`{code}`|" in DEVICE for code in codes)
 
 
