@@ -89,15 +89,20 @@ def labels_of(lease: Lease, labelling: Labelling) -> str:
 def conditions(rule: LabelRule) -> str:
     """The conditions of a rule, for people.
 
-    >>> conditions(LabelRule(label="small", maximum_memory_mb=1024, emulated=False))
-    'emulated false, maximum memory mb 1024'
+    >>> conditions(LabelRule(label="small", device="pi-*", maximum_memory_mb=1024, emulated=False))
+    'named pi-*, real, at most 1024 MB of memory'
     """
-    fields = msgspec.structs.asdict(rule)
-    defaults = msgspec.structs.asdict(LabelRule(label=rule.label))
-    said = [
-        f"{name.replace('_', ' ')} {_word(fields[name])}" for name in sorted(fields) if fields[name] != defaults[name]
-    ]
-    return ", ".join(said) or "every device"
+    emulated = {None: "", True: "emulated", False: "real"}[rule.emulated]
+    said = (
+        f"named {rule.device}" if rule.device != "*" else "",
+        f"with runtime {rule.runtime}" if rule.runtime != "*" else "",
+        f"agent {rule.minimum_agent_version} or newer" if rule.minimum_agent_version else "",
+        emulated,
+        f"at least {rule.minimum_memory_mb} MB of memory" if rule.minimum_memory_mb else "",
+        f"at most {rule.maximum_memory_mb} MB of memory" if rule.maximum_memory_mb else "",
+        f"with label {' and '.join(rule.labels)}" if rule.labels else "",
+    )
+    return ", ".join(filter(None, said)) or "every device"
 
 
 def facts_of(lease: Lease) -> tuple[object, ...]:
@@ -119,13 +124,3 @@ def _meets(lease: Lease, rule: LabelRule) -> bool:
 
 def _without(labels: Sequence[Label], label: str) -> tuple[Label, ...]:
     return tuple(each for each in labels if each != label)
-
-
-def _word(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case tuple():
-            return " ".join(map(str, value))
-        case _:
-            return str(value)

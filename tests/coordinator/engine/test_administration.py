@@ -142,7 +142,7 @@ def test_a_rule_gives_its_label_to_devices_that_are_known_come_or_change(make_wo
     assert operate(world, DropLabelRule("on-porch"))
     assert [world.tables.leases[name].labels for name in (A, B)] == ["", "porch"]
     assert world.tables.labelling.dropped == ()
-    assert audited(world)[0] == ("drop-label-rule", "on-porch", "labels porch", "none")
+    assert audited(world)[0] == ("drop-label-rule", "on-porch", "with label porch", "none")
 
 
 def test_nobody_gives_or_takes_the_label_of_a_rule_by_hand(make_world):

@@ -66,4 +66,4 @@ def test_a_rule_replaces_the_one_for_its_label_and_a_dropped_one_leaves_no_label
 
 def test_conditions_are_told_in_words():
     assert conditions(LabelRule(label="all")) == "every device"
-    assert conditions(LabelRule(label="x", labels=("a", "b"), device="pi-*")) == "device pi-*, labels a b"
+    assert conditions(LabelRule(label="x", labels=("a", "b"), device="pi-*")) == "named pi-*, with label a and b"

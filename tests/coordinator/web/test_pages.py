@@ -201,7 +201,7 @@ def test_the_devices_page_tells_which_labels_are_given_by_rule(service):
     with service.database.transaction() as tx:
         tx.save_labelling(Labelling(rules=(LabelRule(label="small", maximum_memory_mb=1024),)))
     page = browser.get("/devices").text
-    assert '<a class="badge" href="/devices?label=small">small</a> maximum memory mb 1024' in page
+    assert '<a class="badge" href="/devices?label=small">small</a> at most 1024 MB of memory' in page
 
 
 def test_a_blocked_device_is_said_with_its_reason(service):
