@@ -41,7 +41,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     if report.failed and folder is not None:
-        for log in sorted(folder.rglob("*.log")):
+        for log in sorted(each for each in folder.rglob("*.log") if each.is_file()):
             report.sections.append((f"{log.relative_to(folder)} at its end", log.read_text(errors="replace")[-3000:]))
     return report
 

@@ -154,12 +154,11 @@ class UnitOfWork:
             self.snapshot.rounds[task] = after
             self._note_changes(before, after, event)
         self._take_over(after, effects, report)
-        ended = before.phase is Phase.COMMITTING and after.phase in TERMINAL
-        if ended and not after.trial and not after.rules.summed:
-            # Averaged or not: weights with the noise of this step may be stored, and it must not serve another mean.
-            self.spend_privacy(task, after.number)
         self._follow(before, after, self)
         if after.phase in TERMINAL:
+            if before.phase is Phase.COMMITTING and not after.trial and not after.rules.summed:
+                # Averaged or not: weights with this step's noise may be stored, and it must not serve another mean.
+                self.spend_privacy(task, after.number)
             if self.snapshot.sums.pop(after.number, None) is not None:
                 self.tx.drop_sum(after.number)
             del self.snapshot.rounds[task]
