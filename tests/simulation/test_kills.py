@@ -2,10 +2,13 @@
 
 import contextlib
 import hashlib
+import os
 import re
+import signal
 import sqlite3
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -69,11 +72,7 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
     fleet = DemoFleet(prepared, mosquitto)
     with stopping(fleet.groups), overheard(prepared.broker_port) as frames:
         fleet.start()
-        state = wait_for(prepared.url, in_the_middle_of_a_round)
-        middle = state["round"]
-        busy = [d for d in middle["selected"] if d not in middle["reported"] and d not in middle["dropped"]]
-        victims = [phone for phone in fleet.phones if phone.name in busy[:2]]
-        assert len(victims) == 2
+        victims = held_in_the_middle_of_a_round(fleet, prepared.url)
         for service in (*victims, fleet.coordinator):
             service.kill()
         time.sleep(1.0)
@@ -96,13 +95,38 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
         assert "Traceback" not in log.read_text(), log
 
 
-def in_the_middle_of_a_round(state):
-    """Second round or later, one report is in and at least two devices are still at work."""
-    current = state["round"]
-    if not current or current["phase"] != "reporting" or state["counters"]["rounds_committed"] < 1:
-        return False
-    settled = {*current["reported"], *current["dropped"]}
-    return len(current["reported"]) >= 1 and len(set(current["selected"]) - settled) >= 2
+def held_in_the_middle_of_a_round(fleet, url):
+    """Two phones that stand still at work, in the second round or later, when another's report is in.
+
+    A short round is over between two looks, so three phones are held: without them it has too few reports to end.
+    """
+    while True:
+        began = wait_for(url, lambda s: s["counters"]["rounds_committed"] >= 1 and len(at_work(s["round"])) >= 4)
+        number, busy = began["round"]["number"], at_work(began["round"])
+        held = [phone for phone in fleet.phones if phone.name in busy][:3]
+        for phone in held:
+            os.kill(phone.pid, signal.SIGSTOP)
+        middle = wait_for(url, partial(has_a_report_or_is_over, number))["round"]
+        os.kill(held[2].pid, signal.SIGCONT)
+        if in_round(middle, number) and middle["reported"] and {phone.name for phone in held[:2]} <= at_work(middle):
+            return held[:2]
+        for phone in held[:2]:  # the others were all unplugged or in use before they reported
+            os.kill(phone.pid, signal.SIGCONT)
+
+
+def in_round(current, number):
+    return bool(current) and current["number"] == number and current["phase"] == "reporting"
+
+
+def has_a_report_or_is_over(number, state):
+    return not in_round(state["round"], number) or bool(state["round"]["reported"])
+
+
+def at_work(current):
+    """Selected and neither reported nor dropped."""
+    if not current or current["phase"] != "reporting":
+        return set()
+    return set(current["selected"]) - {*current["reported"], *current["dropped"]}
 
 
 def accepted_by_receipt(folder):
