@@ -3,6 +3,7 @@
 import os
 import pwd
 import socket
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -85,3 +86,18 @@ def hang_up(client: paho.Client) -> None:
     client.disconnect()
     client.loop_stop()
     client.reinitialise()
+
+
+def use_tls(client: paho.Client, context: ssl.SSLContext) -> None:
+    """Let a client use TLS; when a handshake fails, close the socket that paho would leave to the collector too."""
+    context.sslsocket_class = _ClosedOnFailure
+    client.tls_set_context(context)
+
+
+class _ClosedOnFailure(ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise

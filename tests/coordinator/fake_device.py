@@ -10,7 +10,7 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.brokers import hang_up
+from tests.brokers import hang_up, use_tls
 from wire import frame, messages, topics
 from wire.codec import codec_for
 from wire.identifiers import DeviceId, Population
@@ -33,7 +33,7 @@ class FakeDevice:
         self._client = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
         self._client.username_pw_set(username, password)
         if tls is not None:
-            self._client.tls_set_context(tls)
+            use_tls(self._client, tls)
         will = messages.encode(Status(online=False))
         self._client.will_set(topics.status(POPULATION, self.name), will, qos=1, retain=True)
         self._client.on_connect = self._on_connect

@@ -24,7 +24,7 @@ from coordinator.enrolment.tls_files import ACCESS, FOLDER, refresh, refuse
 from coordinator.mqtt.broker_child import BrokerChild
 from coordinator.mqtt.client import MqttTransport
 from coordinator.mqtt.free_ports import free_ports
-from tests.brokers import BY_HAND, KINDS, HandMade, hang_up
+from tests.brokers import BY_HAND, KINDS, HandMade, hang_up, use_tls
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import write_model
 from tests.enrolment.in_this_process import InThisProcess
@@ -162,7 +162,7 @@ class Client:
             CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv311, reconnect_on_failure=False
         )
         client.username_pw_set(username, password) if username else None
-        client.tls_set_context(tls) if tls else None
+        use_tls(client, tls) if tls else None
         client.will_set(will, b"gone", qos=1, retain=True) if will else None
         client.on_connect = lambda _c, _u, _f, reason, _p: self._answered(let_in=not reason.is_failure)
         client.on_disconnect = lambda *_: (self.lost.set(), self.settled.set())
@@ -467,7 +467,7 @@ def test_a_last_will_for_another_devices_topic_is_not_published(site):
     with coordinator(site) as ear:
         ear.listen("nightjar/1/demo/status/#")
         forged = paho.Client(CallbackAPIVersion.VERSION2, client_id=ME, protocol=paho.MQTTv311)
-        forged.tls_set_context(site.contexts[ME])
+        use_tls(forged, site.contexts[ME])
         forged.will_set(f"nightjar/1/demo/status/{OTHER}", b"gone", qos=1)
         settled = threading.Event()
         forged.on_connect = forged.on_disconnect = lambda *_: settled.set()
