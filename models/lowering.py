@@ -1,9 +1,9 @@
 """Gradients in operations that TFLite has, for operations whose own gradients it lacks.
 
-TensorFlow's gradients of a convolution, of pooling and of ReLU are operations that no TFLite runtime has. Here each is
-the gradient of an equal graph of slices, maxima and matrix products, which lower. The forward operation stays what it
-was. A window is cut out by its shifts, as in the im2col of Chellapilla et al. 2006, "High performance convolutional
-neural networks for document processing": all values at one place of the window are one slice of the padded input.
+TensorFlow's gradients of a convolution's kernel, of pooling and of ReLU are operations that no TFLite runtime has. A
+kernel's is written as another convolution (Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep
+learning"). Each of the others is the gradient of an equal graph of slices and maxima, which lower: all values at one
+place of a pooling window are one slice of the padded input. The forward operation stays what it was.
 """
 
 from __future__ import annotations
@@ -27,19 +27,6 @@ def _relu(op: Any) -> Tensor:
 
 def _reciprocal_root(op: Any) -> Tensor:
     return 1.0 / tf.sqrt(op.inputs[0])
-
-
-def _convolution(op: Any) -> Tensor:
-    x, kernel = op.inputs
-    if op.get_attr("data_format") != b"NHWC" or list(op.get_attr("dilations")) != [1, 1, 1, 1]:
-        msg = f"{op.name}: expected a convolution of NHWC images without dilation"
-        raise ConfigError(msg)
-    height, width, channels, filters = kernel.shape
-    if channels != x.shape[3]:
-        msg = f"{op.name}: expected a convolution over all channels, not in groups"
-        raise ConfigError(msg)
-    columns = tf.concat(list(_shifts(op, (height, width), 0.0)), 1)
-    return tf.matmul(columns, tf.reshape(kernel, [-1, filters]))
 
 
 def _maximum(op: Any) -> Tensor:
@@ -88,12 +75,19 @@ def _shifts(op: Any, window: tuple[int, int], padding: float) -> Iterator[Tensor
         # Every shift is cut to a multiple of the stride, so that it can be reshaped instead of sliced with strides.
         pads.append((before, max(length - 1 + stride * out - size - before, 0)))
         outs.append(out)
-    padded = tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=padding)
     rows, columns = outs
+    covered = [stride * out for stride, out in zip(strides, outs, strict=True)]
+    if list(window) == strides and covered[0] <= sizes[0] and covered[1] <= sizes[1]:
+        # Windows that neither overlap nor reach over the edge: their slopes need not be padded and added.
+        x = tf.slice(x, [0, 0, 0, 0], [batch, *covered, channels])
+        for line in tf.unstack(tf.reshape(x, [batch * rows, strides[0], -1]), axis=1):
+            yield from tf.unstack(tf.reshape(line, [-1, strides[1], channels]), axis=1)
+        return
+    padded = tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=padding)
     for i in range(window[0]):
         for j in range(window[1]):
-            part = tf.slice(padded, [0, i, j, 0], [batch, strides[0] * rows, strides[1] * columns, channels])
-            part = _every(part, batch * rows, strides[0], strides[1] * columns * channels)
+            part = tf.slice(padded, [0, i, j, 0], [batch, *covered, channels])
+            part = _every(part, batch * rows, strides[0], covered[1] * channels)
             yield tf.reshape(_every(part, batch * rows * columns, strides[1], channels), [-1, channels])
 
 
@@ -102,10 +96,35 @@ def _every(x: Tensor, count: int, stride: int, length: int) -> Tensor:
     return tf.slice(tf.reshape(x, [count, stride, length]), [0, 0, 0], [count, 1, length])
 
 
+def _convolution_gradient(op: Any, slope: Tensor) -> list[Tensor]:
+    """Slopes of the input, a transposed convolution, and of the kernel, a convolution whose channels are the images.
+
+    The kernel's slope at one place of the window is a product over all images and output places: the padded input under
+    the output's slope as a kernel, dilated by the stride.
+    """
+    x, kernel = op.inputs
+    if op.get_attr("data_format") != b"NHWC" or list(op.get_attr("dilations")) != [1, 1, 1, 1]:
+        msg = f"{op.name}: expected a convolution of NHWC images without dilation"
+        raise ConfigError(msg)
+    if kernel.shape[2] != x.shape[3]:
+        msg = f"{op.name}: expected a convolution over all channels, not in groups"
+        raise ConfigError(msg)
+    strides = op.get_attr("strides")[1:3]
+    of_input = tf.nn.conv2d_transpose(slope, kernel, x.shape, strides, op.get_attr("padding").decode())
+    pads, reached = [], []
+    for size, length, stride, out in zip(x.shape[1:3], kernel.shape[:2], strides, slope.shape[1:3], strict=True):
+        reached.append((out - 1) * stride + length)
+        before = max(reached[-1] - size, 0) // 2
+        pads.append((before, max(reached[-1] - size - before, 0)))
+    padded = tf.pad(x, [(0, 0), *pads, (0, 0)])[:, : reached[0], : reached[1]]
+    slopes = tf.transpose(slope, [1, 2, 0, 3])
+    of_kernel = tf.nn.conv2d(tf.transpose(padded, [3, 1, 2, 0]), slopes, 1, "VALID", dilations=strides)
+    return [of_input, tf.transpose(of_kernel, [1, 2, 0, 3])]
+
+
 _EQUALS: Mapping[str, Callable[[Any], Tensor]] = {
     "Relu": _relu,
     "Rsqrt": _reciprocal_root,
-    "Conv2D": _convolution,
     "MaxPool": _maximum,
     "AvgPool": _mean,
     "StridedSlice": _cut,
@@ -123,9 +142,11 @@ def _register(name: str, equal: Callable[[Any], Tensor]) -> None:
 
 for _name, _equal in _EQUALS.items():
     _register(_name, _equal)
+tf.RegisterGradient("NightjarConv2D")(_convolution_gradient)
 
 
 def lowerable_gradients() -> AbstractContextManager[None]:
     """A context in which the graph under construction gets gradients that lower; for :func:`tf.gradients`."""
     graph = tf.compat.v1.get_default_graph()
-    return cast("AbstractContextManager[None]", graph.gradient_override_map({n: f"Nightjar{n}" for n in _EQUALS}))
+    names = {name: f"Nightjar{name}" for name in (*_EQUALS, "Conv2D")}
+    return cast("AbstractContextManager[None]", graph.gradient_override_map(names))

@@ -29,24 +29,35 @@ def exported(model, out, **options):
     return manifest, (out / "program.tflite").read_bytes(), np.fromfile(out / "weights.bin", "<f4")
 
 
-def test_a_step_of_a_convolutional_model_is_that_of_tensorflow_with_its_own_gradients(tmp_path):
-    import keras
-    import tensorflow as tf
+def windows():
+    """Layers with windows beside each other and over each other, with what is left at the edges."""
+    from keras import layers
 
-    keras.utils.set_random_seed(1)
-    layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((9, 8, 2)),
+    return {
+        "beside": [
             layers.Conv2D(4, 3, padding="same", activation="relu"),
             layers.GroupNormalization(2),
             layers.MaxPooling2D(2),
             layers.Conv2D(3, 2, strides=2, use_bias=False),
             layers.AveragePooling2D((2, 1)),
-            layers.Flatten(),
-            layers.Dense(3),
-        ]
-    )
+        ],
+        "over": [
+            layers.Conv2D(4, (2, 3), strides=2, padding="same"),
+            layers.MaxPooling2D(3, strides=1),
+            layers.AveragePooling2D(2, strides=1),
+        ],
+        "apart": [layers.Conv2D(4, 1, strides=2), layers.MaxPooling2D(2, padding="same"), layers.Conv2D(3, (3, 2))],
+    }
+
+
+@pytest.mark.parametrize("kind", ["beside", "over", "apart"])
+def test_a_step_of_a_convolutional_model_is_that_of_tensorflow_with_its_own_gradients(tmp_path, kind):
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((9, 8, 2)), *windows()[kind], layers.Flatten(), layers.Dense(3)])
     generator = np.random.default_rng(2)
     x, y = generator.normal(size=(4, 9, 8, 2)).astype(np.float32), np.array([2, 0, 1, -1], np.int32)
     manifest, program, weights = exported(model, tmp_path, labels="abc")
