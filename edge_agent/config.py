@@ -164,7 +164,7 @@ class EmulatorSettings:
     """
 
     messages: Path | None = None  # a person may type instead
-    day: Day = DEFAULT_DAY
+    day: Day = DEFAULT_DAY  # charging at night, used by day
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time
     seed: Annotated[int, Meta(ge=0)] = 0
     start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger

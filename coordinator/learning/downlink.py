@@ -30,7 +30,9 @@ from wire.errors import ConfigError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_to_bytes
 
-F32, TOPK_8 = FORMS = ("f32", "topk-8")
+F32 = "f32"
+TOPK_8 = "topk-8"
+FORMS = (F32, TOPK_8)
 DENSITY = 0.05
 """Share of the weights that change in form topk-8: about as many as a cohort's sparse updates change together."""
 VERSIONS_BACK = 8

@@ -7,6 +7,7 @@ Reads source text; imports nothing.
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,14 +45,15 @@ def page() -> str:
         parts.append(f"## {name}\n")
         for path in paths:
             source = path.read_text()
-            classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and _fields(node)]
+            body = ast.parse(source).body
+            classes = [node for node in body if isinstance(node, ast.ClassDef) and _fields(node)]
             # Elsewhere than in a config module only what says that it is a table of the file.
             shown = [node for node in classes if path.name == "config.py" or _docstring(node).startswith("``[")]
-            parts.extend(_section(node, source.splitlines()) for node in shown)
+            parts.extend(_section(node, source.splitlines(), _constants(body)) for node in shown)
     return "\n".join(parts)
 
 
-def _section(node: ast.ClassDef, lines: list[str]) -> str:
+def _section(node: ast.ClassDef, lines: list[str], constants: dict[str, ast.expr]) -> str:
     rows = [f"### {_docstring(node).splitlines()[0].replace('``', '`').rstrip('.')}\n", COLUMNS]
     for field in _fields(node):
         what = re.search(rf"^( *){ast.unparse(field.target)}: (.*(?:\n\1 +.*)*)", _docstring(node), re.MULTILINE)
@@ -59,19 +61,36 @@ def _section(node: ast.ClassDef, lines: list[str]) -> str:
         notes = "; ".join(
             " ".join(part.split()).rstrip(".") for part in (what.group(2) if what else "", *comments) if part
         )
-        rows.append(f"|`{ast.unparse(field.target)}`|{_default(field)}|{notes.replace('``', '`')}|")
+        rows.append(f"|`{ast.unparse(field.target)}`|{_default(field.value, constants)}|{notes.replace('``', '`')}|")
     return "\n".join(rows) + "\n"
 
 
-def _default(field: ast.AnnAssign) -> str:
+def _constants(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    """The values of a module's named constants, its own and those that it imports."""
+    found = {}
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and (source := ROOT / f"{node.module.replace('.', '/')}.py").exists():
+            theirs = ast.parse(source.read_text()).body
+            found |= {name: value for name, value in _assigned(theirs) if name in {each.name for each in node.names}}
+    return found | dict(_assigned(body))
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node.value
+
+
+def _default(value: ast.expr | None, constants: dict[str, ast.expr]) -> str:
     """The default as in the file; empty if it takes more than a value to write it."""
-    value = field.value
+    if isinstance(value, ast.Name):
+        value = constants.get(value.id, value)
     match value:
         case None:
             return "required"
         case ast.Call(func=ast.Name(id="field"), keywords=[ast.keyword(arg="default", value=given), *_]):
             value = given
-        case ast.Call(func=ast.Name(id="Path"), args=[given]):
+        case ast.Call(func=ast.Name(id="Path" | "Population"), args=[given]):
             value = given
     match value:
         case ast.Constant(value=None):
