@@ -57,128 +57,169 @@ def serve(config: CoordinatorConfig) -> None:
         stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is None:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
-        clock = WallClock()
-        signer = load_signer(config.data_dir)
-        url = database_url(config)
-        lead = Lead(url, stop_at_once) if config.database_url else None
+        state = _State(config, stack)
+        leads_at_once = state.standing.look()
+        term = state.take_the_lead() if leads_at_once else None
+        site = _Site(state, stack)
+        leading = stack.enter_context(ExitStack())  # ends after the web server, whose requests the driver answers
+        if not leads_at_once:
+            site.serve(stack)
+            if not state.standing.wait_for_lead(site.service_manager):
+                return
+            term = state.take_the_lead()
+        driving = _Driving(state, site, term, leading)
+        if leads_at_once:
+            site.serve(stack)  # whatever is wrong at the start ends the process before it answers anybody
+        driving.run(leading)
+
+
+class _State:
+    """What this process shares with its next start, and with other hosts.
+
+    Args:
+        config: the whole configuration.
+        stack: closes it.
+    """
+
+    def __init__(self, config: CoordinatorConfig, stack: ExitStack) -> None:
+        self.config, self.clock, self.signer = config, WallClock(), load_signer(config.data_dir)
+        self.url = database_url(config)
+        lead = Lead(self.url, stop_at_once) if config.database_url else None
         if lead is not None:
             lead.start()
             stack.callback(lead.close)
-        database = open_database(url, lead)
-        stack.callback(database.close)
-        artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
-        standing = Standing(lead, database, signer)
+        self.database = open_database(self.url, lead)
+        stack.callback(self.database.close)
+        self.artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, self.database)
+        self.standing = Standing(lead, self.database, self.signer)
 
-        def take_the_lead() -> int | None:
-            term = standing.begin()
-            prepare(config, database, artifacts, clock.now_s())
-            return term
+    def take_the_lead(self) -> int | None:
+        """Begin a term, and make the database ready for it; None where no other host can lead."""
+        term = self.standing.begin()
+        prepare(self.config, self.database, self.artifacts, self.clock.now_s())
+        return term
 
-        leads_at_once = standing.look()
-        term = take_the_lead() if leads_at_once else None
-        listener = given_listener(os.environ, config.host, config.port)
-        if listener is None:
+
+class _Site:
+    """Pages, API, artifacts and enrolment: before this process leads, and while it does.
+
+    Args:
+        state: what they show and change.
+        stack: closes the TLS service.
+    """
+
+    def __init__(self, state: _State, stack: ExitStack) -> None:
+        self._config = config = state.config
+        self._listener = given_listener(os.environ, config.host, config.port)
+        if self._listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
-        secured = TlsService(config, database, clock, signer) if config.tls else None
+        self.secured = secured = TlsService(config, state.database, state.clock, state.signer) if config.tls else None
         if secured is not None:
             stack.callback(secured.close)
-        service_manager = ServiceManager(os.environ)
-        leading = stack.enter_context(ExitStack())  # ends after the web server, whose requests the driver answers
-        running = RunningDriver()
+        self.service_manager = ServiceManager(os.environ)
+        self.running = running = RunningDriver()
+        self.broker, self.own_broker = choose(config.broker.kind), config.broker.kind is not BrokerKind.EXTERNAL
+        standing = state.standing
         ports = WebPorts(
             config=config,
-            repository=database,
-            artifacts=artifacts,
-            clock=clock,
-            broker=choose(config.broker.kind),
+            repository=state.database,
+            artifacts=state.artifacts,
+            clock=state.clock,
+            broker=self.broker,
             troubles=lambda: (
                 ([] if standing.leader else running.troubles())
                 + standing.troubles()
                 + (secured.troubles if secured else [])
             ),
-            tokens=TokenTable(database),
+            tokens=TokenTable(state.database),
             post=running.post,
             leader=lambda: standing.leader,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             office=secured.office if secured else None,
         )
-        app = create_app(ports)
-        ours = config.broker.kind is not BrokerKind.EXTERNAL
+        self.app = create_app(ports)
 
-        def serve_pages() -> None:
-            if secured is None:
-                stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
-            else:
-                stack.enter_context(secured.serving(app, listener))
-            stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
-            if secured is not None and not ours:
-                stack.enter_context(secured.gate_kept(config.broker, None))
+    def serve(self, stack: ExitStack) -> None:
+        """Answer requests until the stack closes."""
+        config = self._config
+        if self.secured is None:
+            stack.enter_context(serving(self.app, config.host, config.port, self._listener, config.trusted_proxy))
+        else:
+            stack.enter_context(self.secured.serving(self.app, self._listener))
+        stack.callback(self.app.extensions["pulse"].close)  # closed before the server, which waits for open requests
+        if self.secured is not None and not self.own_broker:
+            stack.enter_context(self.secured.gate_kept(config.broker, None))
 
-        if not leads_at_once:
-            serve_pages()
-            if not standing.wait_for_lead(service_manager):
-                return
-            term = take_the_lead()
 
-        reached, reload_broker = config.broker, None
-        if ours:
-            broker = BrokerChild(
-                config.broker,
-                config.data_dir / "broker",
-                secured.folder if secured else None,
-                config.population,
-                config.shards,
-            )
+class _Driving:
+    """The driver, with the broker, the worker and the transport that it uses.
+
+    Args:
+        state: what it decides on.
+        site: whose requests it answers.
+        term: in which this process leads.
+        leading: closes it.
+    """
+
+    def __init__(self, state: _State, site: _Site, term: int | None, leading: ExitStack) -> None:
+        self._state, self._site = state, site
+        config, secured, post = state.config, site.secured, site.running.post
+        self._reached, self._reload = config.broker, None
+        if site.own_broker:
+            folder, certificates = config.data_dir / "broker", secured.folder if secured else None
+            broker = BrokerChild(config.broker, folder, certificates, config.population, config.shards)
             leading.callback(broker.close)
-            reached, reload_broker = broker.service, broker.reload
+            self._reached, self._reload = broker.service, broker.reload
         stores = Stores(
             artifacts=str(config.data_dir / ARTIFACTS),
             artifacts_url=config.artifacts_url,
-            database_url=url,
+            database_url=state.url,
             term=term,
         )
-        worker = WorkerProcess(stores, config.data_dir / "worker.log", running.post, ray=config.ray)
+        worker = WorkerProcess(stores, config.data_dir / "worker.log", post, ray=config.ray)
         leading.callback(worker.close)
-        transport = MqttTransport(
-            reached, Population(config.population), config.shards, running.post, secured.context if secured else None
+        tls = secured.context if secured else None
+        self._transport = transport = MqttTransport(
+            self._reached, Population(config.population), config.shards, post, tls
         )
         leading.callback(transport.close)
-        generator = np.random.default_rng()  # jitter of retry times need not be reproducible
         driver = Driver(
             config,
-            database,
-            artifacts,
+            state.database,
+            state.artifacts,
             transport,
             worker,
-            clock,
-            generator,
-            signer,
-            service_manager.turned,
+            state.clock,
+            np.random.default_rng(),  # jitter of retry times need not be reproducible
+            state.signer,
+            site.service_manager.turned,
             secured.enrolled_key if secured else lambda _device: None,
         )
-        loop = Loop(driver, standing.check)
-        leading.callback(loop.stop)
-        running.start(driver, loop, lambda: transport.trouble)
-        if leads_at_once:
-            serve_pages()  # whatever is wrong at the start ends the process before it answers anybody
-        if secured is not None and ours:
-            leading.enter_context(secured.gate_kept(reached, reload_broker))
-        recorder = Recorder(database, app.extensions["census"], clock)
+        self._loop = Loop(driver, state.standing.check)
+        leading.callback(self._loop.stop)
+        site.running.start(driver, self._loop, lambda: transport.trouble)
+
+    def run(self, leading: ExitStack) -> None:
+        """Lead until a signal."""
+        site = self._site
+        if site.secured is not None and site.own_broker:
+            leading.enter_context(site.secured.gate_kept(self._reached, self._reload))
+        recorder = Recorder(self._state.database, site.app.extensions["census"], self._state.clock)
         leading.callback(recorder.close)
         recorder.start()
-        transport.start()
-
-        def ready() -> None:
-            if config.limits.household:
-                _log.warning("household", means=HOUSEHOLD_WARNING)
-            _log.info(
-                "coordinator_ready",
-                page=f"{config.page_url}/",
-                broker=ports.broker,
-                mqtt=f"{config.broker.host}:{config.broker.port}",
-                population=config.population,
-            )
-
-        loop.run_until_signal(ready)
-        service_manager.stopping()
+        self._transport.start()
+        self._loop.run_until_signal(self._say_ready)
+        site.service_manager.stopping()
         _log.info("coordinator_stopping")
+
+    def _say_ready(self) -> None:
+        config = self._state.config
+        if config.limits.household:
+            _log.warning("household", means=HOUSEHOLD_WARNING)
+        _log.info(
+            "coordinator_ready",
+            page=f"{config.page_url}/",
+            broker=self._site.broker,
+            mqtt=f"{config.broker.host}:{config.broker.port}",
+            population=config.population,
+        )
