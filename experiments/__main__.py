@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from importlib import import_module
-from multiprocessing import get_context
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from experiments.data_sets import MissingDataError
-from experiments.frame import Request, Row, options, request_of, run_page, show
+from experiments.frame import Row, options, request_of, show
 from experiments.record import keep, results
+from experiments.running import Ended, run_pages
 from wire.errors import ConfigError
 
 PAGES = {
@@ -68,16 +64,6 @@ from a twenty-fifth of the rounds.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A page has ended, with an error or without, after so many seconds of the clock and of processors."""
-
-    name: str
-    fault: ConfigError | None
-    wall_s: float
-    processor_s: float
-
-
 class Progress:
     """Says what each page took, and when the rest will be done.
 
@@ -100,36 +86,6 @@ class Progress:
             left_s = (time.monotonic() - self._began_s) * sum(self._left.values()) / self._spent
             line += f"; pages left: {len(self._left)}, about {math.ceil(left_s / 60)} min"
         return line
-
-
-def _run(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ended]:
-    """The rows of pages, each page followed by its end; with several jobs a page's rows come at its end."""
-    if jobs == 1:
-        for name, request in requests.items():
-            yield from _page(name, request)
-        return
-    dearest = sorted(requests, key=lambda name: -PAGES[name])
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_whole_page, name, requests[name]) for name in dearest]):
-            yield from done.result()
-
-
-def _page(name: str, request: Request) -> Iterator[Row | Ended]:
-    fault, began_s, spent_s = None, time.monotonic(), _processor_s()
-    try:
-        yield from run_page(name, import_module(f"experiments.{name}").run, request)
-    except ConfigError as error:
-        fault = error
-    yield Ended(name, fault, time.monotonic() - began_s, _processor_s() - spent_s)
-
-
-def _whole_page(name: str, request: Request) -> list[Row | Ended]:
-    return list(_page(name, request))
-
-
-def _processor_s() -> float:
-    """Of this process and of those that it waited for: user and system."""
-    return sum(os.times()[:4])
 
 
 @click.command()
@@ -162,10 +118,10 @@ def main(
     names = list(chosen or PAGES)
     progress = Progress({name: PAGES[name] for name in names} if form == "short" else {})
     requests = {}
-    for name in names:
+    for name in names if jobs == 1 else sorted(names, key=lambda name: -PAGES[name]):
         done = frozenset(each.name for each in results() if resume and (each.page, each.form) == (name, form))
         requests[name] = request_of(form, out / name, data, only, done)
-    for each in _run(requests, jobs):
+    for each in run_pages(requests, jobs):
         if isinstance(each, Row):
             if record:
                 keep([each])

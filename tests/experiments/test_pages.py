@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from experiments import __main__, record
+from experiments import __main__, record, running
 from experiments.__main__ import PAGES, main
 from experiments.data_sets import cifar10
 from experiments.frame import Form, Request, Row, row, run_page
@@ -71,7 +73,7 @@ def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr(__main__, "PAGES", {"cells": 1})
-    monkeypatch.setattr(__main__, "import_module", lambda _: type("cells", (), {"run": staticmethod(cells)}))
+    monkeypatch.setattr(running, "import_module", lambda _: type("cells", (), {"run": staticmethod(cells)}))
     for _ in range(2):
         CliRunner().invoke(main, ["--record", "--resume", "--out", str(tmp_path)])
     assert made == ["a", "b"]
@@ -119,7 +121,7 @@ def test_a_page_without_its_data_set_is_left_out_with_the_command_that_fetches_i
     monkeypatch.delenv("NIGHTJAR_EXPERIMENTS_DATA", raising=False)
     lacking = type("cifar", (), {"run": staticmethod(lambda request: cifar10(request.data))})
     monkeypatch.setattr(__main__, "PAGES", {"cifar": 1})
-    monkeypatch.setattr(__main__, "import_module", lambda _: lacking)
+    monkeypatch.setattr(running, "import_module", lambda _: lacking)
     answer = CliRunner().invoke(main, [*chosen, "--out", str(tmp_path)])
     assert answer.exit_code == status
     assert "not run: cifar" in answer.stderr
@@ -128,7 +130,7 @@ def test_a_page_without_its_data_set_is_left_out_with_the_command_that_fetches_i
 
 def test_pages_that_ran_say_how_long_the_others_will_take(tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "PAGES", {"one": 10, "other": 20})
-    monkeypatch.setattr(__main__, "import_module", lambda _: type("one", (), {"run": staticmethod(_page)}))
+    monkeypatch.setattr(running, "import_module", lambda _: type("one", (), {"run": staticmethod(_page)}))
     answer = CliRunner().invoke(main, ["--out", str(tmp_path)], catch_exceptions=False)
     first, last = answer.stderr.splitlines()
     assert first.endswith("pages left: 1, about 1 min")
@@ -137,7 +139,7 @@ def test_pages_that_ran_say_how_long_the_others_will_take(tmp_path, monkeypatch)
 
 def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "PAGES", {"made": 1})
-    monkeypatch.setattr(__main__, "import_module", lambda _: type("made", (), {"run": staticmethod(_page)}))
+    monkeypatch.setattr(running, "import_module", lambda _: type("made", (), {"run": staticmethod(_page)}))
     answer = CliRunner().invoke(main, ["--form", "smoke", "--json", "--out", str(tmp_path)], catch_exceptions=False)
     (only,) = msgspec.json.decode(answer.stdout, type=list[Row])
     assert (only.name, only.page, only.form) == ("a", "made", "smoke")
@@ -147,6 +149,9 @@ def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
 def test_pages_side_by_side_give_the_rows_of_pages_in_turn(tmp_path):
     pages = [part for page in ("catalogue.refusals", "hierarchical") for part in ("--page", page)]
     command = [*pages, "--form", "smoke", "--json", "--out", str(tmp_path)]
-    in_turn, beside = (CliRunner().invoke(main, [*command, "--jobs", jobs], catch_exceptions=False) for jobs in "12")
+    in_turn = CliRunner().invoke(main, command, catch_exceptions=False)
+    # As a person runs it: a spawned process does not load the __main__ of a package.
+    aside = [sys.executable, "-m", "experiments", *command, "--jobs", "2"]
+    beside = subprocess.run(aside, capture_output=True, text=True, check=True)
     assert beside.stdout == in_turn.stdout
     assert sorted(line.partition(":")[0] for line in beside.stderr.splitlines()) == sorted(pages[1::2])
