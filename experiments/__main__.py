@@ -16,51 +16,50 @@ from experiments.running import Ended, run_pages
 from wire.errors import ConfigError
 
 PAGES = {
-    "thesis": 100,  # not measured
-    "catalogue.fednova": 20,
-    "catalogue.scaffold": 23,
-    "catalogue.q_fedavg": 33,
-    "catalogue.easgd": 37,
-    "catalogue.overlap": 36,
-    "catalogue.adacomm": 45,
-    "catalogue.dgc": 14,
-    "catalogue.selective_sgd": 7,
-    "catalogue.random_k": 13,
-    "catalogue.two_sided": 25,
-    "catalogue.adaptive_density": 155,
-    "catalogue.pruning": 134,
-    "catalogue.cmfl": 12,
-    "catalogue.oort": 11,
-    "catalogue.tifl": 9,
-    "catalogue.fedcs": 11,
+    "thesis": 77,
+    "catalogue.fednova": 21,
+    "catalogue.scaffold": 26,
+    "catalogue.q_fedavg": 36,
+    "catalogue.easgd": 46,
+    "catalogue.overlap": 47,
+    "catalogue.adacomm": 40,
+    "catalogue.dgc": 11,
+    "catalogue.selective_sgd": 6,
+    "catalogue.random_k": 11,
+    "catalogue.two_sided": 22,
+    "catalogue.adaptive_density": 74,
+    "catalogue.pruning": 82,
+    "catalogue.cmfl": 11,
+    "catalogue.oort": 10,
+    "catalogue.tifl": 8,
+    "catalogue.fedcs": 10,
     "catalogue.per_fedavg": 24,
-    "catalogue.apfl": 18,
-    "catalogue.ifca": 16,
-    "catalogue.cfl": 21,
-    "catalogue.distilling": 27,
+    "catalogue.apfl": 17,
+    "catalogue.ifca": 15,
+    "catalogue.cfl": 20,
+    "catalogue.distilling": 31,
     "catalogue.fed_plus": 15,
     "catalogue.refusals": 1,
-    "dirichlet": 150,  # not measured
-    "synthetic": 54,
-    "shakespeare": 170,
+    "dirichlet": 59,
+    "synthetic": 57,
+    "shakespeare": 115,
     "hierarchical": 4,
-    "delay": 60,  # not measured
-    "cifar": 120,  # not measured
-    "vertical_linear": 15,  # not measured
-    "secure_boost": 20,  # not measured
-    "secure_fedavg": 20,  # not measured
-    "split_learning": 20,  # not measured
-    "cpfed": 10,  # not measured
-    "skew_study": 60,  # not measured
-    "memorisation": 60,  # not measured
-    "language_model": 150,  # not measured
-    "alexnet": 200,  # not measured
-    "medical": 120,  # not measured
+    "delay": 9,
+    "cifar": 149,
+    "vertical_linear": 41,
+    "secure_boost": 8,
+    "secure_fedavg": 2,
+    "split_learning": 14,
+    "cpfed": 6,
+    "skew_study": 23,
+    "memorisation": 33,
+    "language_model": 29,
+    "alexnet": 181,
+    "medical": 59,
 }
 """The pages, in the order of docs/experiments.md, with about the processor seconds of the short form.
 
-A page is a module below ``experiments`` with a function ``run``. The seconds weigh the time left; most are extrapolated
-from a twenty-fifth of the rounds.
+A page is a module below ``experiments`` with a function ``run``. The seconds weigh the time left.
 """
 
 
