@@ -32,7 +32,7 @@ from edge_agent.enrolment.identity import held_identity, load_credential, tls_co
 from edge_agent.enrolment.renewal import Renewal
 from edge_agent.enrolment.standing import StandingWatch
 from edge_agent.ports import Item, LinkDown, LinkUp, Model, StandingTold, StopAsked, WipeAsked
-from edge_agent.session import TRAINING_MEMORY_BYTES, Desk, Trainer
+from edge_agent.session import Desk, Trainer
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.examples import DeviceExamples
@@ -118,7 +118,13 @@ def run_agent(config: AgentConfig) -> None:
                 examples=examples,
                 journal=database,
                 worker=ThreadWorker(inbox.put, thread),
-                desk=Desk(examples, database.residual, trainer_for(config), config.keyboard.personalise),
+                desk=Desk(
+                    examples,
+                    database.residual,
+                    trainer_for(config),
+                    config.keyboard.personalise,
+                    config.conditions.training_memory_bytes,
+                ),
                 trust=trust_of(config, database, clock),
                 sums=SumProcess(config.data_dir),
                 limits=config.limits,
@@ -269,7 +275,7 @@ def caps(config: AgentConfig) -> Caps:
 def trainer_for(config: AgentConfig) -> Trainer:
     """The trainer, with its limits of memory and threads."""
     return TrainerProcess(
-        TRAINING_MEMORY_BYTES,
+        config.conditions.training_memory_bytes,
         TRAINING_THREADS,
         # Emulated phones share a machine with each other and with the person who watches them.
         idle_priority=config.emulator is None,

@@ -83,6 +83,7 @@ class ConditionSettings:
         quiet_hours: local times, such as ``"07:00-09:30"``.
         minimum_free_disk_bytes: on the disk of ``data_dir``.
         minimum_free_memory_bytes: counting our own as free.
+        training_memory_bytes: most that the process that trains may take, its examples included.
         ask_logind: count a person at the screen as use.
         watch_input_devices: count pressed keys as use.
         source: ``linux``, ``termux`` (the phone we run on) or ``adb`` (a phone on a cable; see ``ANDROID_SERIAL``).
@@ -101,6 +102,7 @@ class ConditionSettings:
     quiet_hours: tuple[str, ...] = ()  # other conditions protect the user
     minimum_free_disk_bytes: Count = 200_000_000  # ten times what two versions take
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
+    training_memory_bytes: Count = 400_000_000  # twice what the keyboard takes; more for many images
     ask_logind: bool = True  # off for desktops without idle hints
     watch_input_devices: bool = True  # never notes which key
     source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android

@@ -84,8 +84,8 @@ class SessionTask:
     personal: Path | None = None
 
 
-TRAINING_MEMORY_BYTES = 384 << 20
-"""Private memory of the process that trains: twice what the 1.4M-parameter model needs on any runtime."""
+TRAINING_MEMORY_BYTES = 400_000_000
+"""Private memory of the process that trains, where no setting says another."""
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
 

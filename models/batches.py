@@ -47,7 +47,9 @@ class Batches:
         return len(self.x)
 
 
-def of_rows(x: npt.NDArray[Any], y: npt.NDArray[Any], batch_rows: int) -> Batches:
+def of_rows(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], batch_rows: int, chosen: npt.NDArray[np.bool_] | None = None
+) -> Batches:
     """Pack rows into batches; the last batch is filled with rows without a target.
 
     >>> of_rows(np.float32([[1], [2], [3]]), np.int32([0, 1, 0]), 2).y.tolist()
@@ -57,13 +59,18 @@ def of_rows(x: npt.NDArray[Any], y: npt.NDArray[Any], batch_rows: int) -> Batche
         x: (n, ...) float32.
         y: (n,) int32 classes, or float32 values.
         batch_rows: B.
+        chosen: (n,) which rows to take; all by default.
     """
-    steps = -(-len(x) // batch_rows)
+    taken = np.arange(len(x)) if chosen is None else np.flatnonzero(chosen)
+    count = len(taken)
+    steps = -(-count // batch_rows)
     inputs = np.zeros((steps * batch_rows, *x.shape[1:]), np.float32)
     targets = np.full(steps * batch_rows, -1 if y.dtype.kind == "i" else np.nan, y.dtype)
-    inputs[: len(x)], targets[: len(y)] = x, y
+    # With any other mode NumPy makes a further copy, which takes the memory of many images once more.
+    np.take(np.asarray(x, np.float32), taken, axis=0, out=inputs[:count], mode="clip")
+    targets[:count] = y[taken]
     shape = (steps, batch_rows)
-    return Batches(inputs.reshape(*shape, *x.shape[1:]), targets.reshape(shape), len(x), len(x))
+    return Batches(inputs.reshape(*shape, *x.shape[1:]), targets.reshape(shape), count, count)
 
 
 def pack(

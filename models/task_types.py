@@ -121,8 +121,7 @@ class FolderTask(abc.ABC):
             raise ExamplesError(msg, "no-folder")
         x, y = self.rows(Path(source.folder), manifest, vocabulary)
         held = np.array([zlib.crc32(each.tobytes()) < share * 2**32 for each in x], bool)
-        parts = [of_rows(x[chosen], y[chosen], manifest.batch_rows) for chosen in (~held, held)]
-        return Split(*parts)
+        return Split(*(of_rows(x, y, manifest.batch_rows, chosen) for chosen in (~held, held)))
 
     def rows(self, path: Path, manifest: Manifest, vocabulary: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The examples for a model: x (n, *inputs) float32, y (n,) int32 classes or float32 numbers.

@@ -8,7 +8,7 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 136
+MOST = 137
 """106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; three of
 the learning-rate schedule; how updates are combined, with the share of attackers that this withstands; and whether a
 task has differential privacy, with epsilon, delta, clip norm and the quantile that this follows, and the limit of

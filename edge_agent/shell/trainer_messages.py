@@ -21,7 +21,7 @@ from edge_agent.ports import Model
 from edge_agent.session import Produced
 from models.source import Source
 from wire import errors
-from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.messages import Assignment
 
 
@@ -109,6 +109,9 @@ def fault_of(error: Exception) -> TrainerFault:
     """
     if isinstance(error, NightjarError):
         return TrainerFault(type(error).__name__, str(error), error.code)
+    if isinstance(error, MemoryError):
+        text = "memory: examples and model take more than conditions.training_memory_bytes: raise it, or keep fewer"
+        return TrainerFault(UnavailableError.__name__, text, UnavailableError.code)
     return TrainerFault(LocalProtocolError.__name__, f"unforeseen {type(error).__name__}", LocalProtocolError.code)
 
 

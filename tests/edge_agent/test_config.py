@@ -64,6 +64,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             quiet_hours = ["07:00-09:30", "22:00-6:00"]
             minimum_free_disk_bytes = 1
             minimum_free_memory_bytes = 0
+            training_memory_bytes = 500000000
             ask_logind = false
             watch_input_devices = false
             source = "adb"

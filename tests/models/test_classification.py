@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,16 @@ def test_examples_that_do_not_fit_the_model_are_refused(tmp_path, text, problem,
     with pytest.raises(ExamplesError, match=words) as fault:
         split(tmp_path)
     assert fault.value.problem == problem
+
+
+def test_many_images_are_held_twice_at_most(tmp_path):
+    x = np.random.default_rng(2).random((2000, 28, 28), np.float32)
+    np.savez(tmp_path / "many.npz", x=x, y=np.array(["cat", "dog"] * 1000))
+    tracemalloc.start()
+    try:
+        batches = split(tmp_path, 0.1, inputs=(28, 28))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(part.targets for part in batches) == 2000
+    assert peak < 2.4 * x.nbytes

@@ -159,3 +159,7 @@ def test_errors_keep_their_kind_text_and_code(error):
 
 def test_an_unforeseen_error_is_told_without_its_text():
     assert "typed" not in str(error_of(fault_of(ValueError("what was typed"))))
+
+
+def test_too_little_memory_is_told_with_what_to_do():
+    assert "raise it" in str(error_of(fault_of(MemoryError())))
