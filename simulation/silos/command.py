@@ -24,7 +24,7 @@ from host.files import replace_file
 from models.idx import TEST, TRAIN, read_part
 from simulation.progress import say
 from simulation.silos.hosts import Host, Loopback, namespaces, plug
-from simulation.silos.study import HALVES, LABELS, RECIPES, Images, Run, run_seed
+from simulation.silos.study import HALVES, LABELS, MODELS, Images, Run, recipes, run_seed
 from wire.errors import ConfigError
 
 IMAGES = 2_000
@@ -35,7 +35,6 @@ FETCH = (
 )
 OUTCOME = "run.json"
 """In the folder of a run that ended."""
-MODELS = tuple(recipe.model for recipe in RECIPES)
 
 
 @click.command()
@@ -71,7 +70,7 @@ def silos(
     console = Console(stderr=True)
     runs: list[Run] = []
     with run_folder(folder, images) as place, _hosts(hosts) as found:
-        for recipe in (each for each in RECIPES if each.model in (models or MODELS)):
+        for recipe in (each for each in recipes(images) if each.model in (models or MODELS)):
             for seed, split in itertools.product(range(seeds), (HALVES, LABELS)):
                 what = f"{recipe.model}, {split}, seed {seed + 1} of {seeds}"
                 known = {(run.model, run.seed): run.pooled for run in runs}.get((recipe.model, seed))

@@ -47,28 +47,33 @@ class Recipe:
     """How a model is trained; 10,000 images for validation, none of them a test image, chose the numbers.
 
     Random halves take FedAvg and two rounds an epoch. Split by label, a silo forgets the other's digits within an
-    epoch: a round has few steps, and server momentum (FedAvgM) makes up for their number.
+    epoch: a round has few steps, and server momentum (FedAvgM) makes up for their number. All arms take as many epochs,
+    more of few images, until each has learned what it can: a silo's steps in all rounds are half of the pooled ones.
 
     Attributes:
         model: name of the model.
         learning_rate: of silos alone, of the pooled images, and of random halves.
         label_rate: of a silo with the split by label.
         epochs: passes over the examples, in all arms.
-        label_steps: steps of a silo in a round with the split by label.
+        label_steps: most steps of a silo in a round with the split by label.
+        label_rounds: about the fewest rounds with that split: a round has fewer steps of few images.
         clip_norm: of a batch's gradient.
     """
 
     model: str
     learning_rate: float
     label_rate: float
-    epochs: int = 10
+    epochs: int
     label_steps: int = 10
+    label_rounds: int = 320
     clip_norm: float = 5.0
 
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
-        steps = -(-silo_steps // 2) if split == HALVES else min(silo_steps, self.label_steps)
-        rounds = max(1, round(self.epochs * silo_steps / steps))
+        total = self.epochs * silo_steps
+        few = max(1, min(self.label_steps, total // self.label_rounds))
+        steps = -(-silo_steps // 2) if split == HALVES else few
+        rounds = max(1, round(total / steps))
         schedule = {"decay": "cosine", "decay_rounds": rounds}
         if split == HALVES:
             return FederatedPlan(rounds, steps, self.learning_rate, self.clip_norm, {"schedule": schedule})
@@ -76,7 +81,13 @@ class Recipe:
         return FederatedPlan(rounds, steps, self.label_rate, self.clip_norm, momentum)
 
 
-RECIPES = (Recipe("lenet-5", 0.2, 0.2), Recipe("logistic", 0.2, 0.1))
+def recipes(images: int) -> tuple[Recipe, ...]:
+    """The recipe of each model for so many images of both silos."""
+    epochs = min(30, max(10, -(-60_000 // images)))
+    return Recipe("lenet-5", 0.2, 0.2, epochs), Recipe("logistic", 0.2, 0.1, epochs)
+
+
+MODELS = tuple(recipe.model for recipe in recipes(1))
 
 
 @dataclass(frozen=True, slots=True)

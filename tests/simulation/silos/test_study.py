@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from simulation.silos import command
-from simulation.silos.study import HALVES, LABELS, RECIPES, Recipe, Run, parts_of
+from simulation.silos.study import HALVES, LABELS, Recipe, Run, parts_of, recipes
 from wire.errors import ConfigError
 
 
@@ -36,14 +36,17 @@ def test_every_image_is_in_one_silo_and_labels_split_them_in_two():
 
 
 @pytest.mark.parametrize("split", [HALVES, LABELS])
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [*recipes(2000), *recipes(60_000)])
 def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
     plan = recipe.federated(split, 50)
     assert plan.rounds * plan.steps == recipe.epochs * 50
 
 
-def test_a_round_is_an_epoch_at_most():
-    assert Recipe("logistic", 0.1, 0.1, epochs=3, label_steps=10).federated(LABELS, 4).steps == 4
+def test_few_images_are_seen_more_often_in_shorter_rounds():
+    few, many = recipes(2000)[0], recipes(60_000)[0]
+    assert (few.epochs, many.epochs) == (30, 10)
+    assert few.federated(LABELS, 63).steps < many.federated(LABELS, 1875).steps == many.label_steps
+    assert Recipe("logistic", 0.1, 0.1, epochs=3).federated(LABELS, 4).steps == 1
 
 
 def test_the_result_has_means_of_the_first_model_at_the_top_and_the_others_by_name():
