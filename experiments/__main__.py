@@ -117,6 +117,7 @@ def main(
     names = list(chosen or PAGES)
     progress = Progress({name: PAGES[name] for name in names} if form == "short" else {})
     requests = {}
+    # Side by side the dearest begin first, so that none is left alone at the end.
     for name in names if jobs == 1 else sorted(names, key=lambda name: -PAGES[name]):
         done = frozenset(each.name for each in results() if resume and (each.page, each.form) == (name, form))
         requests[name] = request_of(form, out / name, data, only, done)
