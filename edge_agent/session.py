@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from edge_agent.config import TRAINING_MEMORY_BYTES
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
 from edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
@@ -84,8 +85,6 @@ class SessionTask:
     personal: Path | None = None
 
 
-TRAINING_MEMORY_BYTES = 400_000_000
-"""Private memory of the process that trains, where no setting says another."""
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
 

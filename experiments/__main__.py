@@ -116,10 +116,10 @@ def main(
     failed: dict[str, ConfigError] = {}
     names = list(chosen or PAGES)
     progress = Progress({name: PAGES[name] for name in names} if form == "short" else {})
-    requests = {}
+    requests, kept = {}, results() if resume else []
     # Side by side the dearest begin first, so that none is left alone at the end.
     for name in names if jobs == 1 else sorted(names, key=lambda name: -PAGES[name]):
-        done = frozenset(each.name for each in results() if resume and (each.page, each.form) == (name, form))
+        done = frozenset(each.name for each in kept if (each.page, each.form) == (name, form))
         requests[name] = request_of(form, out / name, data, only, done)
     for each in run_pages(requests, jobs):
         if isinstance(each, Row):

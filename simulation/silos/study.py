@@ -71,7 +71,7 @@ class Recipe:
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
         total = self.epochs * silo_steps
-        few = max(1, min(self.label_steps, total // self.label_rounds))
+        few = max(1, min(silo_steps, self.label_steps, total // self.label_rounds))
         steps = -(-silo_steps // 2) if split == HALVES else few
         rounds = max(1, round(total / steps))
         schedule = {"decay": "cosine", "decay_rounds": rounds}

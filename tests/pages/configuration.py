@@ -46,10 +46,11 @@ def page() -> str:
         for path in paths:
             source = path.read_text()
             body = ast.parse(source).body
+            constants = _constants(body)
             classes = [node for node in body if isinstance(node, ast.ClassDef) and _fields(node)]
             # Elsewhere than in a config module only what says that it is a table of the file.
             shown = [node for node in classes if path.name == "config.py" or _docstring(node).startswith("``[")]
-            parts.extend(_section(node, source.splitlines(), _constants(body)) for node in shown)
+            parts.extend(_section(node, source.splitlines(), constants) for node in shown)
     return "\n".join(parts)
 
 

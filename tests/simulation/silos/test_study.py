@@ -42,6 +42,11 @@ def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
     assert plan.rounds * plan.steps == recipe.epochs * 50
 
 
+def test_a_round_is_an_epoch_at_most():
+    recipe = Recipe("logistic", 0.1, 0.1, epochs=3, label_steps=10, label_rounds=1)
+    assert recipe.federated(LABELS, 4).steps == 4
+
+
 def test_few_images_are_seen_more_often_in_shorter_rounds():
     few, many = recipes(2000)[0], recipes(60_000)[0]
     assert (few.epochs, many.epochs) == (30, 10)
