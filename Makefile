@@ -32,7 +32,7 @@ check: setup ## format, lint, types, import contracts, doctests, tests of the de
 	@scripts/check.sh
 
 agent-tests: setup ## the device side without TensorFlow, on both TFLite runtimes
-	@scripts/agent_tests.sh ai-edge-litert && scripts/agent_tests.sh tflite-runtime
+	@scripts/agent_tests.sh $(ARGS)
 
 fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="--runs 10000" for fewer)
 	@scripts/fuzz.sh $(ARGS)

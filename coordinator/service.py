@@ -17,8 +17,7 @@ from coordinator.engine.worker import Stores, WorkerProcess
 from coordinator.mqtt.broker import check_port_free, choose
 from coordinator.mqtt.broker_child import BrokerChild
 from coordinator.mqtt.client import MqttTransport
-from coordinator.storage.artifacts import open_artifacts
-from coordinator.storage.backup import ARTIFACTS
+from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from coordinator.storage.engine import database_url
 from coordinator.storage.lead import Lead
 from coordinator.storage.lock import only_one

@@ -18,8 +18,7 @@ from rich.table import Table
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.storage.artifacts import open_artifacts
-from coordinator.storage.backup import ARTIFACTS
+from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file, database_url

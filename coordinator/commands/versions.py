@@ -25,7 +25,7 @@ from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
 from coordinator.engine.worker import Stores, do_once
 from coordinator.ports import VersionRecord
-from coordinator.storage.backup import ARTIFACTS
+from coordinator.storage.artifacts import ARTIFACTS
 from coordinator.storage.baselines import KeptBaselines, compared
 from coordinator.storage.engine import database_url
 from coordinator.storage.lock import only_one

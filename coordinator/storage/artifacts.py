@@ -19,6 +19,9 @@ from coordinator.storage.database import Database
 from coordinator.storage.tables import artifacts, upsert
 from wire.errors import ConfigError, IntegrityError, UnavailableError
 
+ARTIFACTS = "artifacts"
+"""Subfolder of a data folder and of a backup."""
+
 
 def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
     """The store of a coordinator's artifacts.

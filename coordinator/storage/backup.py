@@ -26,7 +26,7 @@ from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.ports import VersionRecord
 from coordinator.rounds.round import AbandonCause, Phase, Round
-from coordinator.storage.artifacts import open_artifacts
+from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file
@@ -38,8 +38,6 @@ from host.files import private_file, private_folder, put_folder_in_place, put_in
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
-ARTIFACTS = "artifacts"
-"""Subfolder of a data folder and of a backup."""
 ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup. One more number is skipped for each second since the backup's
 last round, which exceeds the rounds held since an earlier restore of the same backup."""
