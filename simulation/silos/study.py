@@ -64,7 +64,7 @@ class Recipe:
     learning_rate: float
     label_rate: float
     epochs: int
-    label_steps: int = 10
+    label_steps: int = 16
     label_rounds: int = 320
     clip_norm: float = 5.0
 

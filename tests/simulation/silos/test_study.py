@@ -39,7 +39,7 @@ def test_every_image_is_in_one_silo_and_labels_split_them_in_two():
 @pytest.mark.parametrize("recipe", [*recipes(2000), *recipes(60_000)])
 def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
     plan = recipe.federated(split, 50)
-    assert plan.rounds * plan.steps == recipe.epochs * 50
+    assert plan.rounds * plan.steps == pytest.approx(recipe.epochs * 50, abs=plan.steps / 2)
 
 
 def test_a_round_is_an_epoch_at_most():
