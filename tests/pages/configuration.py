@@ -19,6 +19,7 @@ SIDES = {
     "coordinator.toml": (
         ROOT / "coordinator" / "config.py",
         ROOT / "coordinator" / "tasks" / "settings.py",
+        ROOT / "coordinator" / "tasks" / "dp.py",
         ROOT / "coordinator" / "learning" / "strategies" / "rate_schedule.py",
         ROOT / "coordinator" / "tasks" / "schedule.py",
         ROOT / "coordinator" / "rounds" / "admission.py",
