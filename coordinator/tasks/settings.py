@@ -192,7 +192,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
         mode: synchronous, or buffered: ``goal`` reports make a version, whenever their phones began.
         concurrency: with buffered, most phones at work at a time.
-        staleness: with buffered, factor of a report s versions after its base: polynomial:a for (1 + s)^-a, or constant.
+        staleness: with buffered, factor of a report s versions after its base: polynomial:a for (1 + s)^-a, or
+            constant.
         max_staleness: with buffered, largest s of a report that counts.
         target_top1: top-1 share on held-out examples that ends the task.
         no_progress_rounds: committed rounds without a better one that end the task.
