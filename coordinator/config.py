@@ -55,9 +55,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     username: str = "nightjar"  # the embedded broker keeps sessions only for named clients
     password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
     allow_network: bool = False  # beyond loopback only by explicit choice
-    device_host: str = ""  # ``host``, or the coordinator's where that is loopback; differs behind names of one network
+    device_host: str = ""  # ``host``, or the coordinator's where that is loopback
     device_port: Port | None = None  # ``port``; differs on some external brokers
-    device_websocket: bool = False  # plain MQTT is smaller; WebSocket passes where only HTTPS does
+    device_websocket: bool = False  # WebSocket passes where only HTTPS does
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
 
     @property
@@ -129,9 +129,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     task: TaskConfig
-    database_url: str = ""  # SQLite in data_dir, enough for a fleet; or a postgresql:// URL
-    artifacts_url: S3Url = ""  # data_dir, or PostgreSQL, is enough for weights; or s3://bucket/prefix
-    ray: str = ""  # a child process averages and measures; a Ray cluster with a GPU may be faster
+    database_url: str = ""  # SQLite in data_dir; or a postgresql:// URL
+    artifacts_url: S3Url = ""  # data_dir, or PostgreSQL; or s3://bucket/prefix
+    ray: str = ""  # a child process averages and measures; or the address of a Ray cluster
     data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
@@ -140,7 +140,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     public_reading: bool | None = None  # reading without a token: only on loopback, without a proxy
     trusted_proxy: str = ""  # whose X-Forwarded-For is trusted: nobody's
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
-    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one shard handles thousands of reports a second
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # handles thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # readable; log collectors may want json
     transport: TransportSecurity = TransportSecurity.TLS  # encrypted unless chosen otherwise; or plain, proxied

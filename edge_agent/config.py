@@ -59,7 +59,7 @@ class BrokerSettings:
 
     Attributes:
         tls: verified with the system's certificate authorities.
-        websocket: MQTT over WebSocket, on the path ``/mqtt``.
+        websocket: MQTT over WebSocket, on ``/mqtt``.
     """
 
     host: Name = "127.0.0.1"  # nothing leaves the machine
@@ -67,7 +67,7 @@ class BrokerSettings:
     username: str = ""  # the device's name: brokers base access on it
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on this machine
-    websocket: bool = False  # only some networks let nothing but HTTPS through
+    websocket: bool = False  # for networks that let only HTTPS through
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ConditionSettings:
         quiet_hours: local times, such as ``"07:00-09:30"``.
         minimum_free_disk_bytes: on the disk of ``data_dir``.
         minimum_free_memory_bytes: counting our own as free.
-        training_memory_bytes: most that the process that trains may take, its examples included.
+        training_memory_bytes: most that training may take, examples included.
         ask_logind: count a person at the screen as use.
         watch_input_devices: count pressed keys as use.
         source: ``linux``, ``termux`` (the phone we run on) or ``adb`` (a phone on a cable; see ``ANDROID_SERIAL``).

@@ -1,4 +1,4 @@
-"""The slides' FedAvg on CIFAR-10 with a ResNet: beside central training and a single client, by size of the cohort.
+"""The slides' FedAvg on CIFAR-10 with a ResNet, beside central training and a single client.
 
 ResNet-8 with group norm on a fifth of CIFAR-10 (10,000 images to train on, 2,000 to test on): what two processors can
 train; any folder of the same form works. The slides cut the images among clients in the order of the file, which is

@@ -1,4 +1,4 @@
-"""CPFed (Hu, Gong and Guo 2020): local steps with noise, pairwise masks, zCDP; ``python -m experiments.cpfed``.
+"""CPFed (Hu, Gong and Guo 2020): local steps with noise, pairwise masks, zCDP.
 
 Each device of a round takes tau local steps with its own noise inside the learning rate, and masks its weights with
 pseudo-random numbers that cancel in the sum of all of them::

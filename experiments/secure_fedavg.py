@@ -1,4 +1,4 @@
-"""FedAvg under additively homomorphic encryption, beside the product's secure sums: the same sum, other costs.
+"""FedAvg under additively homomorphic encryption, beside the product's secure sums.
 
 A small reference protocol for an honest but curious server, not a product. Devices share a Paillier key that the server
 does not have; it multiplies ciphertexts and never sees an update::

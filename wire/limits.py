@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times the usual; dense updates reveal text
     steps: Annotated[int, Meta(ge=1, le=10**6)] = 1  # little text makes one batch
     household: bool = False  # users are strangers to each other
-    epsilon: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # differential privacy takes a large fleet
+    epsilon: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # takes a large fleet
 
     @property
     def least_cohort(self) -> int:

@@ -21,15 +21,15 @@ class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         epsilon: after all rounds.
-        delta: chance that the promise fails; far below one in the number of devices.
+        delta: chance that the promise fails.
         clip_norm: largest norm of an update.
-        clip_quantile: with "dp", from the second round on the norm that this share of the updates is within.
+        clip_quantile: with "dp", ``clip_norm`` follows this quantile of the updates' norms.
     """
 
-    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices (docs/learning.md)
+    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices
     delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
-    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # the norm stays; following takes a large goal
+    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # fixed: following takes a large goal
 
 
 def clipping_faults(privacy: Privacy, dp: DpConfig, noise: NoiseTerms | None, goal: int) -> list[str]:

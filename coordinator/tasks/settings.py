@@ -113,7 +113,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
     server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is FedAvg's
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
     schedule: RateSchedule = RateSchedule()
-    aggregation: Aggregation = Aggregation.MEAN  # leaves no honest device out; security.md has figures
+    aggregation: Aggregation = Aggregation.MEAN  # leaves no honest device out
     attackers: Annotated[float, Meta(ge=0, lt=0.5)] = 0.1  # as measured
 
     def choice(self) -> StrategyChoice:
@@ -181,19 +181,19 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: under another name the file's task starts anew.
-        privacy: none, dp (differential privacy), secure-sum (the coordinator learns only sums), or secure-dp (both).
+        privacy: none, dp (differential privacy), secure-sum (only sums are seen), or secure-dp (both).
         kind: train or evaluate.
-        goal: reports that end a round; with buffered, the size of the buffer (FedBuff's K).
+        goal: reports that end a round; with buffered, the size of the buffer.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
         selection_window_s: shortest selection.
         minimum_separation: rounds until a phone may report again; with differential privacy, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
         downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
-        mode: synchronous, or buffered: each ``goal`` reports make a version, whenever their phones began.
+        mode: synchronous, or buffered: ``goal`` reports make a version, whenever their phones began.
         concurrency: with buffered, most phones at work at a time.
-        staleness: with buffered, factor of a report by the s versions published since its base: polynomial:a for
-            (1 + s)^-a, or constant.
+        staleness: with buffered, factor of a report s versions after its base: polynomial:a for (1 + s)^-a, or
+            constant.
         max_staleness: with buffered, largest s of a report that counts.
         target_top1: top-1 share on held-out examples that ends the task.
         no_progress_rounds: committed rounds without a better one that end the task.
@@ -217,13 +217,13 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     downlink: str = F32  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
-    mode: Mode = Mode.SYNCHRONOUS  # each report is of the newest version
-    concurrency: Count | None = None  # goal x over_selection, as a synchronous round selects
+    mode: Mode = Mode.SYNCHRONOUS  # synchronous: each report is of the newest version
+    concurrency: Count | None = None  # goal x over_selection
     staleness: Annotated[str, Meta(max_length=32)] = "polynomial:0.5"  # as FedBuff
     max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10  # such a report still weighs 0.3
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
-    privacy: Privacy = Privacy.NONE  # a household is too few for sums; dp takes a large fleet (docs/learning.md)
+    privacy: Privacy = Privacy.NONE  # a household is too few for the others
     dp: DpConfig = DpConfig()
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()

@@ -19,6 +19,7 @@ SIDES = {
     "coordinator.toml": (
         ROOT / "coordinator" / "config.py",
         ROOT / "coordinator" / "tasks" / "settings.py",
+        ROOT / "coordinator" / "tasks" / "dp.py",
         ROOT / "coordinator" / "learning" / "strategies" / "rate_schedule.py",
         ROOT / "coordinator" / "tasks" / "schedule.py",
         ROOT / "coordinator" / "rounds" / "admission.py",
@@ -33,9 +34,9 @@ HEAD = """# Configuration
 
 Made by `python -m tests.pages` from the config modules; do not edit by hand.
 
-Both sides read one TOML file and the environment at start, and report every fault at once.
+Both sides read one TOML file and the environment at start. Each line ends with the reason of the default.
 """
-COLUMNS = "|setting|default|meaning; reason|\n|---|---|---|"
+COLUMNS = "|setting|default|meaning|\n|---|---|---|"
 
 
 def page() -> str:

@@ -28,16 +28,15 @@ _HEAD = """# Experiments
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
 says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
-between measured and pooled; ±: standard deviation of the seeds. A long form replaces a short one of the same name. All
-ran on x86-64 with 2 shared cores.
+between measured and pooled; ±: standard deviation of the seeds. All ran on x86-64 with 2 shared cores.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
 
 `experiments.catalogue.NAME`: {made}.
 
-A strategy's name leads to its curves. *Beside*: what else was measured on the same seeds; *cost*: at which each method
-first reached an accuracy. A win takes twice the standard error of paired seeds; *no difference*: within their spread.
+*Beside*: what else was measured on the same seeds; *cost*: at which each method first reached an accuracy. A win takes
+twice the standard error of paired seeds.
 
 ![error against simulated time, by family](images/communication.svg)
 
@@ -50,9 +49,8 @@ Strategies that are refused, with the reason:
 _CHAT = """
 ## Chat
 
-Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`. Top-1/top-3 recall in %, on
-validation text, which chose the settings, or test text; *new*: people who never train. What follows:
-[learning](learning.md).
+Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`, and [what
+follows](learning.md). Top-1/top-3 recall in %; *new*: people who never train.
 
 |run|part|start|recall|new|one place|trigram|B up|B down|seeds|code|
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -63,8 +61,7 @@ _SUMS = """
 ## Updates that can be summed
 
 ```sh
-python -m experiments.linear --corpus chat.tsv --commit COMMIT            # trains with each compressor
-python -m experiments.linear --corpus chat.tsv --commit COMMIT --screen   # plays all beside the dense training
+python -m experiments.linear --corpus chat.tsv --commit COMMIT   # --screen for the second table
 ```
 
 One seed, validation part, 20 devices a round, FedAdam 0.01; a number has room for the sum of 100. Names:
@@ -79,8 +76,7 @@ without dense's fall in the first ten rounds, which is mostly word frequency.
 """
 _SCREENED = """
 Twenty more rounds of the dense training, mean of the last ten. *Cosine*: to the dense mean of the same devices;
-*next*: to that of the next round's, as a part of dense's own. A count sketch applies what earlier rounds left, so its
-cosines say little.
+*next*: to that of the next round's, as a part of dense's own. Cosines of a count sketch say little.
 
 |model|compressor|bytes|down|cosine|next|
 |---|---|---|---|---|---|
@@ -122,7 +118,7 @@ def _section(name: str) -> str:
         return ""
     lines = ["", f"## {_title(name)}", "", f"`experiments.{name}`: {_made(rows)}.", ""]
     if any(each.curves for each in rows):
-        lines += [f"![curves of {name}](images/{name}.svg)", ""]
+        lines += [f"![curves](images/{name}.svg)", ""]
     if name == "thesis":
         return "\n".join([*lines, *thesis.tables(rows, _short)])
     notes = list(dict.fromkeys(each.note for each in rows if each.note))

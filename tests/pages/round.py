@@ -18,9 +18,9 @@ HEAD = """# The state machines of a round
 
 Made by `python -m tests.pages` from the tables in the code; do not edit by hand.
 
-A (state, event) pair that is not in the table raises `IllegalEvent`. Events carry their time; drivers write state and
-effects in one transaction, then carry the effects out. The diagrams leave out events that do not change the state.
-Below each: what ends a state if nothing else happens.
+A (state, event) pair that is not in the table raises `IllegalEvent`. Drivers write state and effects in one
+transaction, then carry the effects out. The diagrams leave out events that do not change the state. Below each: what
+ends a state if nothing else happens.
 """
 
 
@@ -40,7 +40,7 @@ MACHINES = (
     Machine(
         "Round (coordinator)",
         "coordinator/rounds/round.py",
-        "One attempt to get enough reports for a version; each phase has a deadline (`coordinator/rounds/rules.py`).",
+        "One attempt to get enough reports for a version.",
         round.TABLE,
         round.Phase.SELECTION,
         {
@@ -92,7 +92,7 @@ MACHINES = (
     Machine(
         "Device lease (coordinator)",
         "coordinator/rounds/lease.py",
-        "What the coordinator has heard of a device. A round never relies on it alone.",
+        "What the coordinator has heard of a device.",
         lease.TABLE,
         lease.Presence.AWAY,
         {
