@@ -277,7 +277,7 @@ def renew(data_dir: Path) -> None:
 @click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
 @reports_errors
 def check(path: Path, enrols: bool) -> None:
-    """Check a configuration file that was written for a device; lists all faults, with exit status 2."""
+    """Check a configuration file that was written for another device; lists all faults, with exit status 2."""
     from edge_agent.config import check as check_config
 
     check_config(path, enrols=enrols)

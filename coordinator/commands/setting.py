@@ -127,5 +127,7 @@ def when(seconds: float) -> str:
 
 
 def _printable(cell: object) -> str:
-    text = "-" if cell is None else str(cell)
+    if isinstance(cell, float) and abs(cell) >= 0.001:
+        cell = round(cell, 4)
+    text = "-" if cell is None or cell == () else str(cell)
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

@@ -58,7 +58,9 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
         raise UnavailableError(msg) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    following = f"set task.model to the folder of an exported model, then: nightjar-coordinator serve --config {path}"
+    model = path.parent / tomllib.loads(text)["task"]["model"]
+    export = "" if model.is_dir() else f"export a model to {model}, or set task.model to the folder of one, then: "
+    following = f"{export}nightjar-coordinator serve --config {path}"
     answer = {"path": str(path), "next": following}
     cells: list[tuple[object, ...]] = [("configuration", path)]
     if key:
