@@ -13,7 +13,7 @@ from experiments.data_sets import MissingDataError
 from experiments.frame import Row, options, request_of, show
 from experiments.record import keep, results
 from experiments.running import Ended, run_pages
-from wire.errors import ConfigError
+from wire.errors import ConfigError, UnavailableError
 
 PAGES = {
     "thesis": 77,
@@ -121,19 +121,22 @@ def main(
     for name in names if jobs == 1 else sorted(names, key=lambda name: -PAGES[name]):
         done = frozenset(each.name for each in kept if (each.page, each.form) == (name, form))
         requests[name] = request_of(form, out / name, data, only, done)
-    for each in run_pages(requests, jobs):
-        if isinstance(each, Row):
-            if record:
-                keep([each])
-            if not as_json:
-                show([each], as_json=False)
-            rows.append(each)
-            continue
-        line = progress.passed(each)
-        if each.fault is None:
-            click.echo(line, err=True)
-        else:
-            failed[each.name] = each.fault
+    try:
+        for each in run_pages(requests, jobs):
+            if isinstance(each, Row):
+                if record:
+                    keep([each])
+                if not as_json:
+                    show([each], as_json=False)
+                rows.append(each)
+                continue
+            line = progress.passed(each)
+            if each.fault is None:
+                click.echo(line, err=True)
+            else:
+                failed[each.name] = each.fault
+    except UnavailableError as error:
+        raise click.ClickException(str(error)) from error
     if as_json:
         rows.sort(key=lambda each: names.index(each.page))
         show(rows, as_json=True)

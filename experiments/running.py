@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 
 from experiments.frame import Request, Row, run_page
-from wire.errors import ConfigError
+from wire.errors import ConfigError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ende
     Args:
         requests: name of a page -> what to run.
         jobs: pages side by side, which begin in the given order.
+
+    Raises:
+        UnavailableError: a page's process was killed.
     """
     if jobs == 1:
         for name, request in requests.items():
@@ -40,7 +44,11 @@ def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ende
         return
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for done in as_completed([pool.submit(_whole_page, *each) for each in requests.items()]):
-            yield from done.result()
+            try:
+                yield from done.result()
+            except BrokenProcessPool as error:
+                msg = "a page's process was killed, by the kernel if memory ran out; try with fewer --jobs"
+                raise UnavailableError(msg) from error
 
 
 def _page(name: str, request: Request) -> Iterator[Row | Ended]:

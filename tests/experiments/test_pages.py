@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -155,3 +156,16 @@ def test_pages_side_by_side_give_the_rows_of_pages_in_turn(tmp_path):
     beside = subprocess.run(aside, capture_output=True, text=True, check=True)
     assert beside.stdout == in_turn.stdout
     assert sorted(line.partition(":")[0] for line in beside.stderr.splitlines()) == sorted(pages[1::2])
+
+
+def _dies(_name, _request):
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_page_whose_process_is_killed_is_said_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_whole_page", _dies)
+    killed = ["--page", "hierarchical", "--form", "smoke", "--jobs", "2", "--out", str(tmp_path)]
+    answer = CliRunner().invoke(main, killed, catch_exceptions=False)
+    assert answer.exit_code == 1
+    assert "a page's process was killed" in answer.output
