@@ -47,28 +47,14 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
+from edge_agent.core.stored import Change, NewReport, Settlement, SumState
 from edge_agent.core.summing import ABORTED
 from edge_agent.core.training import TrainingStopped
 from edge_agent.driver_ports import Pace, Ports
 from edge_agent.durable_retry import DurableRetry
+from edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, Looked, StandingTold, StopAsked, WipeAsked, WorkDone
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
-from edge_agent.ports import (
-    Arrived,
-    Change,
-    Item,
-    Job,
-    LinkDown,
-    LinkUp,
-    Looked,
-    Model,
-    NewReport,
-    Settlement,
-    StandingTold,
-    StopAsked,
-    SumState,
-    WipeAsked,
-    WorkDone,
-)
+from edge_agent.model import Model
 from edge_agent.release_watch import FIRST, ReleaseWatch
 from edge_agent.session import Produced, prepare, run_session
 from edge_agent.summing import Enlisted, SumPart, enlist

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent.ports import Artifacts, Model, Trust
+from edge_agent.model import Model
+from edge_agent.ports import Artifacts, Trust
 from wire.backoff import BackOff
 from wire.canary import is_canary
 from wire.errors import NightjarError

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.stored import NewReport, SumState
 from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
-from edge_agent.ports import Model, NewReport, SumMachine, SumState
+from edge_agent.model import Model
+from edge_agent.ports import SumMachine
 from edge_agent.session import Produced
 from wire import frame as frames
 from wire.errors import LocalProtocolError, RemoteProtocolError

@@ -31,8 +31,9 @@ import structlog
 from edge_agent.keyboard import correction
 from edge_agent.keyboard.common_words import Unigram, common_words
 from edge_agent.keyboard.glide import Keys, Paths
+from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
-from edge_agent.ports import Floats, Learner, OwnWord, Predictor
+from edge_agent.ports import Floats, Learner, Predictor
 from models.lexicon import WordList, fold
 from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, Vocabulary, words
 from wire.errors import LocalProtocolError, NightjarError

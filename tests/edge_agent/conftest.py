@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.model_files import exported_model
 from models.folder import MANIFEST
 from tests.side_by_side import made_once

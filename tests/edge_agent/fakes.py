@@ -14,9 +14,11 @@ import numpy as np
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading
 from edge_agent.core.lifecycle import name
+from edge_agent.core.results import Evaluation, TrainStep
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
-from edge_agent.ports import Arrived, Evaluation, Job, Model, TrainStep, WorkDone
+from edge_agent.inbox import Arrived, Job, WorkDone
+from edge_agent.model import Model
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.database import Caps, Database
 from edge_agent.uplink import AgentIdentity

@@ -9,7 +9,7 @@ import structlog
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.training import TrainingStopped
-from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
+from edge_agent.inbox import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, VOCABULARY, Phone, assignment, write_model

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester, Suggestions, Typed, best, in_case_of, read_typed
-from edge_agent.ports import OwnWord
 from models.lexicon import read_lexicon, write_lexicon
 from models.vocabulary import BOS, OOV, Vocabulary
 from wire.errors import LocalProtocolError, UnavailableError
