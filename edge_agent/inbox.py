@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from wire.errors import NightjarError
+
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
@@ -42,12 +44,21 @@ class Job:
     work: Callable[[Callable[[], bool]], object] = field(repr=False)
 
 
+StartJob = Callable[[Callable[[Callable[[], bool]], object]], int]
+"""Starts a job that is told when to stop, and returns its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkDone:
     """The outcome of a job: what it returned, or the exception that it raised."""
 
     number: int
     outcome: object
+
+
+def failure(outcome: object) -> str:
+    """Why a job failed; for an unexpected exception only its type, because its text may quote typed text."""
+    return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
 
 
 @dataclass(frozen=True, slots=True)

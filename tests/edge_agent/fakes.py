@@ -269,7 +269,6 @@ class Phone:
             self.programs.append(FakeProgram(losses=self.losses))
             return self.programs[-1]
 
-        show = None if self.shown is None else lambda model: self.shown.append(model.manifest.version)
         self.driver = Driver(
             AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
             Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0),
@@ -287,11 +286,14 @@ class Phone:
                 trust=self.trust,
                 sums=SimulatedSums(0, lambda: bytes(31) + bytes([next(self.seeds)])),
                 limits=self.limits,
-                show_model=show,
+                show_model=None if self.shown is None else self.show,
                 releases=self.releases,
             ),
             queue.SimpleQueue(),
         )
+
+    def show(self, model: Model) -> None:
+        self.shown.append(model.manifest.version)
 
     def kill(self) -> None:
         """kill -9, and a new start: nothing of the old process is closed, asked or told."""

@@ -1,6 +1,5 @@
 """The driver with fakes around it and a real database under it: stories, and kills in every state."""
 
-import dataclasses
 import queue
 
 import numpy as np
@@ -783,8 +782,11 @@ def test_a_model_that_the_keyboard_refuses_does_not_disturb_the_round(tmp_path):
     def refuse(_model):
         raise UnavailableError("gone")
 
-    phone.driver._ports = dataclasses.replace(phone.driver._ports, show_model=refuse)
-    to_report(phone)
+    phone.show = refuse
+    phone.start()
+    with structlog.testing.capture_logs() as logs:
+        to_report(phone)
+    assert [entry["error"] for entry in logs if entry["event"] == "keyboard_model_refused"] == ["gone"]
     assert phone.state == "reporting"
 
 
