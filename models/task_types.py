@@ -120,7 +120,9 @@ class FolderTask(abc.ABC):
             msg = "store.examples: expected a folder of examples, none is configured"
             raise ExamplesError(msg, "no-folder")
         x, y = self.rows(Path(source.folder), manifest, vocabulary)
-        held = np.array([zlib.crc32(each.tobytes()) < share * 2**32 for each in x], bool)
+        held = np.zeros(len(x), bool)
+        if share:
+            held[:] = [zlib.crc32(each.tobytes()) < share * 2**32 for each in x]
         return Split(*(of_rows(x, y, manifest.batch_rows, chosen) for chosen in (~held, held)))
 
     def rows(self, path: Path, manifest: Manifest, vocabulary: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -61,6 +61,15 @@ def test_a_row_is_held_out_by_its_content_whatever_its_place(tmp_path):
     assert rows(first.held_out) == rows(second.held_out)
 
 
+def test_without_a_share_to_hold_out_no_row_needs_a_checksum(tmp_path, monkeypatch):
+    np.savez(tmp_path / "all.npz", x=np.ones((200, 2), np.float32), y=np.array(["cat", "dog"] * 100))
+    monkeypatch.setattr("models.task_types.zlib", None)
+    whole = split(tmp_path, 0.0)
+    assert (whole.trained.targets, whole.held_out.targets) == (200, 0)
+    with pytest.raises(AttributeError, match="crc32"):
+        split(tmp_path, 0.2)
+
+
 def test_images_in_folders_named_after_their_class_are_scaled_to_one(tmp_path):
     image = pytest.importorskip("PIL.Image")
     for label, value in (("cat", 0), ("dog", 255)):
