@@ -30,7 +30,7 @@ from wire import messages, topics
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.limits import NONE as NO_LIMITS
-from wire.messages import Announcement, Assignment, CodecChoice, TrainingPlan
+from wire.messages import Announcement, Assignment, CodecChoice, Receipt, TrainingPlan, Verdict
 from wire.parameters import weights_to_bytes
 from wire.secure_sum.messages import decode_up
 
@@ -325,3 +325,14 @@ class Phone:
     @property
     def state(self) -> str:
         return name(self.driver.state)
+
+
+def receipt(verdict: Verdict = Verdict.ACCEPTED, number: int = 1, retry_after_s: float = 0.0) -> Receipt:
+    return Receipt(round=number, attempt=1, verdict=verdict, retry_after_s=retry_after_s)
+
+
+def to_report(phone: Phone, number: int = 1, **changes) -> None:
+    phone.check_in()
+    phone.be_assigned(number, **changes)
+    phone.work()
+    phone.work()
