@@ -16,12 +16,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from edge_agent.keyboard.common_words import common_words
 from edge_agent.keyboard.completions import completions, glided, next_words
 from edge_agent.keyboard.glide import Keys
 from edge_agent.keyboard.learning import OwnWord
+from edge_agent.keyboard.recall import Foreseen
 from edge_agent.keyboard.scored_words import Lexicons, ModelWords, OwnWords, Sources
 from edge_agent.keyboard.typed import read_typed, sentences
 from edge_agent.ports import Predictor
@@ -50,14 +50,6 @@ class Suggestions:
     space_takes: bool
     version: int | None
     reason: str = ""
-
-
-class Recall(NamedTuple):
-    """Number of words in a text, and how many of them were predicted."""
-
-    words: int
-    top1: int
-    top3: int
 
 
 class Suggester:
@@ -159,7 +151,7 @@ class Suggester:
             if self._loaded is not None:
                 self._loaded.learn(text)
 
-    def recall(self, text: str, language: str = "") -> Recall:
+    def recall(self, text: str, language: str = "") -> Foreseen:
         """How many words of a whole text would have been predicted, each before its first letter."""
         counted = top1 = top3 = 0
         with self._lock:
@@ -171,7 +163,7 @@ class Suggester:
                     offered = [one.lower() for one in next_words(Sources(loaded, scores, own, None), 3)]
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
-        return Recall(counted, top1, top3)
+        return Foreseen(counted, top1, top3)
 
     def _sources_after(self, finished: Sequence[str], language: str) -> tuple[Sources, str]:
         """What words are chosen from after these, and what is wrong with the model."""
