@@ -43,7 +43,7 @@ from coordinator.commands.actions import ask_service
 from coordinator.config import CoordinatorConfig
 from coordinator.mqtt.free_ports import free_ports
 from edge_agent.keyboard.key import headers, kept_key
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from simulation.demo.configuration import write_toml
 from simulation.demo.processes import stopping
 from simulation.demo.trust import enrol_phones

@@ -35,10 +35,11 @@ from benchmarks.measuring import show
 from benchmarks.setting import BUILD
 from edge_agent.core.mixture import Mixture
 from edge_agent.core.own_history import Blended
-from edge_agent.keyboard.learning import own_words_in
+from edge_agent.keyboard.learning import OwnWord, own_words_in
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import Floats, Model, OwnWord, Predictor
+from edge_agent.model import Model
+from edge_agent.ports import Floats, Predictor
 from edge_agent.session import Produced, SessionTask, in_this_process, personal_weights
 from edge_agent.shell.database import LEARNED_FROM
 from edge_agent.shell.keyboard_model import load_keyboard_model

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.model_files import exported_model
 from models import corpora
 from models.compact_ngram import compile_ngram

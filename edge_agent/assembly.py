@@ -31,7 +31,8 @@ from edge_agent.emulator.person import move_in
 from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
 from edge_agent.enrolment.renewal import Renewal
 from edge_agent.enrolment.standing import StandingWatch
-from edge_agent.ports import Item, LinkDown, LinkUp, Model, StandingTold, StopAsked, WipeAsked
+from edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
+from edge_agent.model import Model
 from edge_agent.session import Desk, Trainer
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database

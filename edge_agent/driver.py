@@ -47,35 +47,35 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
+from edge_agent.core.stored import Change, NewReport, Settlement, SumState
 from edge_agent.core.summing import ABORTED
 from edge_agent.core.training import TrainingStopped
+from edge_agent.delivery import Delivery
 from edge_agent.driver_ports import Pace, Ports
 from edge_agent.durable_retry import DurableRetry
-from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
-from edge_agent.ports import (
+from edge_agent.inbox import (
     Arrived,
-    Change,
     Item,
     Job,
     LinkDown,
     LinkUp,
     Looked,
-    Model,
-    NewReport,
-    Settlement,
     StandingTold,
     StopAsked,
-    SumState,
     WipeAsked,
     WorkDone,
+    failure,
 )
+from edge_agent.keyboard_upkeep import KeyboardUpkeep, offered
+from edge_agent.model import Model
 from edge_agent.release_watch import FIRST, ReleaseWatch
-from edge_agent.session import Produced, prepare, run_session
-from edge_agent.summing import Enlisted, SumPart, enlist
+from edge_agent.session import Produced
+from edge_agent.session_jobs import SessionJobs, cause_of
+from edge_agent.summing import Enlisted, SumPart
 from edge_agent.uplink import AgentIdentity, Uplink
 from models.task_types import NO_EXAMPLES
 from wire import messages, topics
-from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from wire.errors import NightjarError
 from wire.messages import (
     Announcement,
     Assignment,
@@ -85,20 +85,11 @@ from wire.messages import (
     Receipt,
     Rejection,
     Verdict,
-    Work,
 )
 from wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
 
-DISOBEYED = {
-    **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
-    "limits": DropoutCause.OUTSIDE_LIMITS,
-}
-"""The dropout cause reported to the coordinator for each kind of refused order."""
 LEAST_POLL_S = 0.05
 """Least time before an early poll for something due: a failing action must not be retried in a busy loop."""
-SAID_AT = (3, 10, 30)
-"""Numbers of resends without a receipt that are logged, then each multiple of the last. The third resend comes some 15
-seconds after the first, so it is no longer explained by a burst, a restart or a lost packet."""
 
 log = structlog.get_logger()
 
@@ -120,21 +111,18 @@ class Driver:
         self._ports = ports
         self._inbox = inbox
         self._state: lifecycle.State = lifecycle.STARTING
-        self._outbox: outbox.State | None = None
         self._eligible_since_s: float | None = None
-        self._model: Model | None = None
         self._jobs = 0
-        self._session_job = 0
         self._announced: str | None = None
         self._recall: int | None = None  # the newest recall; the first one heard may be old
-        self._assigned = b""  # the newest assignment as received: the signed bytes
-        self._resent = 0  # resends of the report in the outbox without a receipt
-        self._sum = SumPart(ports.sums)
         self._metered = False
         self._releases = ReleaseWatch(ports.releases, ports.clock, self._start, ports.worker.stop)
-        self._keyboard = KeyboardUpkeep(ports.show_model)
+        self._keyboard = KeyboardUpkeep(ports, self._start)
+        self._session = SessionJobs(ports, identity.population, self._start)
+        self._sum = SumPart(ports.sums, ports.journal, self._uplink)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
+        self._delivery = Delivery(self._uplink, ports.transport, self._moment, self._settled, self._log)
         self._retry = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
@@ -169,7 +157,7 @@ class Driver:
         remembered = self._ports.journal.load()
         if remembered.parcel is not None:
             # The outbox decides: its report must be sent whatever the stored state is.
-            self._outbox = outbox.Pending(remembered.parcel)
+            self._delivery.put(remembered.parcel)
             self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
         elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
             self._state = remembered.lifecycle
@@ -204,13 +192,12 @@ class Driver:
             settling = standing is EligibilityRun.SETTLING
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
-            self._send_what_is_due()
+            self._delivery.send_what_is_due()
             unmetered = readings.get(Condition.UNMETERED)
             self._metered = unmetered is not None and unmetered.value is Answer.NO
             self._mask_when_ready()
-            self._fetch_for_keyboard(readings)
-            working = isinstance(self._state, Preparing | Training | Finishing)
-            self._releases.look_if_due(readings, working=working)
+            self._keyboard.fetch_if_due(readings, working=isinstance(self._state, Preparing | Training))
+            self._releases.look_if_due(readings, working=isinstance(self._state, Preparing | Training | Finishing))
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
@@ -219,11 +206,14 @@ class Driver:
         A real agent also polls in between, because conditions change without notice. A simulation knows when they
         change, and sleeps.
         """
-        due = [lifecycle.due_at_s(self._state), self._retry.due_at_s, self._uplink.status_due_at_s]
+        due = [
+            lifecycle.due_at_s(self._state),
+            self._delivery.due_at_s,
+            self._retry.due_at_s,
+            self._uplink.status_due_at_s,
+        ]
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
             due.append(self._eligible_since_s + self._pace.hysteresis_s)
-        if self._outbox is not None and self._ports.transport.connected:
-            due.append(outbox.due_at_s(self._outbox))
         return min((moment_s for moment_s in due if moment_s is not None), default=None)
 
     def handle(self, item: Item) -> None:
@@ -254,9 +244,8 @@ class Driver:
         self._uplink.status(self._state, self._ports.clock.monotonic_s(), at_once=True)
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
-        self._nudge_outbox()
-        for answer in self._sum.answers:
-            self._uplink.sum_answer(answer)
+        self._delivery.nudge()
+        self._sum.answer_again()
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         try:
@@ -278,40 +267,38 @@ class Driver:
         at = self._moment()
         match message:
             case Assignment():
-                self._assigned = payload
+                self._session.payload = payload
                 self._log.info("assigned", round=message.round, attempt=message.attempt, model_version=message.version)
                 self._step(Assigned(at, message, self._pace.session_limit_s))
             case Rejection():
                 self._step(events.Rejected(at, message))
             case Receipt():
-                self._step_outbox(outbox.ReceiptCame(at, message))
+                self._delivery.step(outbox.ReceiptCame(at, message))
                 self._end_if_over(message)
             case Missing():
-                self._step_outbox(outbox.MissingCame(at, message))
+                self._delivery.step(outbox.MissingCame(at, message))
             case Roster() | Deliveries() | Survivors() | Confirmations():
                 self._hear_question(message, payload)
             case Announcement():
                 self._uplink.shards = message.shards
                 self._ports.trust.announced(payload)
                 self._keyboard.announced(offered(message, payload, self._identity.device))
-                news = self._announced not in {
-                    None,
-                    message.manifest,
-                }  # the first announcement may be an old retained one
+                # The first announcement may be an old retained one.
+                news = self._announced not in {None, message.manifest}
                 self._announced = message.manifest
                 recalled = self._recall is not None and message.recall > self._recall
                 self._recall = max(self._recall or 0, message.recall)
                 self._step(events.Announced(at, message.check_in_within_s if news else None, recalled))
-                self._nudge_outbox()
+                self._delivery.nudge()
             case _:
                 pass
 
     def _work_done(self, number: int, outcome: object) -> None:
         if number == self._keyboard.job:
-            self._fetched_for_keyboard(outcome)
+            self._keyboard.fetched(outcome)
         elif number == self._releases.job:
             self._looked_for_release(outcome)
-        elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
+        elif number == self._session.job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
         # Anything else is the outcome of a job that was stopped.
 
@@ -319,15 +306,15 @@ class Driver:
         at = self._moment()
         match outcome:
             case Model():
-                self._model = outcome
+                self._session.model = outcome
                 self._step(events.Prepared(at))
                 self._keyboard.arrived(outcome)
             case Enlisted(model, summing, sent):
-                self._model = model
+                self._session.model = model
                 self._step(events.Prepared(at), summing=summing)
-                self._answer(sent)
+                self._sum.answer(sent)
                 self._keyboard.arrived(model)
-            case Produced() if isinstance(why := self._too_short(state.assignment, outcome), str):
+            case Produced() if isinstance(why := self._session.too_short(state.assignment, outcome), str):
                 self._ports.trust.refused(why)
                 self._step(events.WorkFailed(at, DropoutCause.OUTSIDE_LIMITS, why))
             case Produced():
@@ -340,9 +327,9 @@ class Driver:
                     seconds=round(outcome.seconds, 2),
                     report_bytes=len(outcome.report.frame) if outcome.words is None else None,
                 )
-                if outcome.evaluation is not None and self._model is not None:
+                if outcome.evaluation is not None and self._session.model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
-                    self._keyboard.renewed(self._model)
+                    self._keyboard.renewed(self._session.model)
                 if outcome.words is None:
                     self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
                 else:
@@ -351,12 +338,16 @@ class Driver:
             case TrainingStopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
-                self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
+                self._step(events.WorkFailed(at, cause_of(state, outcome), failure(outcome)))
 
     def _put_out(self, report: NewReport, summing: SumState | None = None, entry: LedgerEntry | None = None) -> None:
         self._step(events.Trained(self._moment()), report=report, summing=summing, entry=entry)
-        self._outbox = outbox.Pending(report.parcel)
-        self._send_what_is_due()
+        self._delivery.put(report.parcel)
+        self._delivery.send_what_is_due()
+
+    def _settled(self, at: Moment, receipt: Receipt, settlement: Settlement) -> None:
+        summing = None if settlement.adopt else self._sum.given_up(receipt.round)
+        self._step(events.ReportSettled(at, receipt), settlement=settlement, summing=summing)
 
     def _end_if_over(self, receipt: Receipt) -> None:
         """Stop to work for a round that is over before we report: its secure sum was abandoned."""
@@ -364,17 +355,8 @@ class Driver:
         if isinstance(state, Preparing | Training | Finishing):
             mine = state.assignment
             if (mine.round, mine.attempt, Verdict.LATE) == (receipt.round, receipt.attempt, receipt.verdict):
-                self._ports.worker.stop(self._session_job)
+                self._session.stop()
                 self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, "the round is over"))
-
-    def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
-        """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""
-        fewest = self._ports.limits.steps
-        if assignment.work is Work.EVALUATE or done.steps >= fewest:
-            return None
-        return (
-            f"outside the limits of this device: expected at least {fewest} training steps, had text for {done.steps}"
-        )
 
     # --- the lifecycle ---
 
@@ -420,27 +402,11 @@ class Driver:
                 self._uplink.dropouts()
             case Prepare(assignment):
                 self._releases.make_way()
-                ports, payload = self._ports, self._assigned
-                population, last = self._identity.population, self._sum.state
-
-                def work(should_stop: Callable[[], bool]) -> object:
-                    model = prepare(
-                        ports.artifacts,
-                        ports.trust,
-                        ports.limits,
-                        assignment,
-                        payload,
-                        should_stop,
-                        ports.journal.ledger,
-                        ports.desk.memory_bytes,
-                    )
-                    return enlist(model, assignment, population, last, ports.sums)
-
-                self._session_job = self._start(work)
+                self._session.prepare(assignment, self._sum.state)
             case Train(assignment):
-                self._start_training(assignment)
+                self._session.train(assignment)
             case StopWork():
-                self._ports.worker.stop(self._session_job)
+                self._session.stop()
 
     def _check_in(self) -> None:
         if isinstance(self._state, CheckedIn) and self._state.tries > 1:
@@ -448,63 +414,10 @@ class Driver:
         examples = self._ports.examples
         self._uplink.check_in(self._ports.artifacts.current(), examples.count(), examples.task_types())
 
-    def _start_training(self, assignment: Assignment) -> None:
-        model, desk = self._model, self._ports.desk
-        if model is None:
-            msg = "training was asked for before the model was there"
-            raise LocalProtocolError(msg)
-        generator = self._ports.random_for(assignment.round, assignment.attempt)
-        self._session_job = self._start(
-            lambda should_stop: run_session(desk, assignment, model, generator, should_stop)
-        )
-
     def _start(self, work: Callable[[Callable[[], bool]], object]) -> int:
         self._jobs += 1
         self._ports.worker.start(Job(self._jobs, work))
         return self._jobs
-
-    # --- the outbox ---
-
-    def _step_outbox(self, event: outbox.Event) -> None:
-        if self._outbox is None:
-            return
-        before = self._outbox
-        state, effects = outbox.step(before, event)
-        if isinstance(state, outbox.Settled):
-            receipt = state.receipt
-            self._log.info(
-                "receipt",
-                round=receipt.round,
-                verdict=receipt.verdict.value,
-                code=receipt.code or None,
-                sent_again=self._resent or None,
-            )
-            self._resent = 0
-            settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
-            summing = None if settlement.adopt else self._sum.given_up(receipt.round)
-            self._step(events.ReportSettled(event.at, receipt), settlement=settlement, summing=summing)
-            self._outbox = None
-            return
-        self._outbox = state
-        if effects and isinstance(before, outbox.Sent) and isinstance(event, outbox.TimePassed):
-            self._resent += 1
-            if self._resent in SAID_AT or self._resent % SAID_AT[-1] == 0:
-                self._log.warning("no_receipt_yet", round=state.parcel.round, sent_again=self._resent)
-        for effect in effects:
-            match effect:
-                case outbox.SendParts(parts):
-                    self._uplink.report(state.parcel, parts)
-                case outbox.SendQuery(parcel):
-                    self._uplink.query(parcel)
-                case outbox.AdoptResidual() | outbox.PutBack():
-                    pass  # part of the settlement
-
-    def _send_what_is_due(self) -> None:
-        if self._ports.transport.connected:
-            self._step_outbox(outbox.TimePassed(self._moment()))
-
-    def _nudge_outbox(self) -> None:
-        self._step_outbox(outbox.Nudged(self._moment()))
 
     # --- the secure sum ---
 
@@ -514,18 +427,13 @@ class Driver:
         Raises:
             UnavailableError: the step cannot be made or stored now; the coordinator asks again.
         """
-        step = self._sum.hear(question, payload, metered=self._metered)
+        step = self._sum.hear(question, payload, self._state, metered=self._metered)
         if step is None:
             return
-        before, following = self._sum.state, self._sum.after(step)
-        if following != before:
-            self._ports.journal.commit(Change(self._state, summing=following))
-            self._sum.state = following
-        self._answer(step.sent)
-        if step.phase == ABORTED:
-            self._log.warning("secure_sum_aborted", round=following.round, reason=step.reason)
+        if step.phase == ABORTED and self._sum.state is not None:
+            self._log.warning("secure_sum_aborted", round=self._sum.state.round, reason=step.reason)
             if isinstance(self._state, Preparing | Training | Finishing):
-                self._ports.worker.stop(self._session_job)
+                self._session.stop()
                 self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
         self._mask_when_ready()
 
@@ -535,39 +443,12 @@ class Driver:
         if masked is not None:
             self._put_out(*masked)
 
-    def _answer(self, sent: tuple[bytes, ...]) -> None:
-        if sent:
-            self._sum.answers = sent
-        for answer in sent:
-            self._uplink.sum_answer(answer)
-
-    # --- the keyboard's model ---
-
-    def _fetch_for_keyboard(self, readings: Readings) -> None:
-        """Fetch the keyboard's model if no session is preparing or training and the network is unmetered."""
-        unmetered = readings.get(Condition.UNMETERED)
-        if isinstance(self._state, Preparing | Training) or unmetered is None or unmetered.value is not Answer.YES:
-            return
-        wanted, ports = self._keyboard.due(self._ports.clock.monotonic_s()), self._ports
-        if wanted is not None:
-            self._keyboard.job = self._start(
-                lambda should_stop: fetch(ports.artifacts, ports.trust, wanted, should_stop)
-            )
-
-    def _fetched_for_keyboard(self, outcome: object) -> None:
-        if isinstance(outcome, Model):
-            self._keyboard.job = 0
-            self._keyboard.arrived(outcome)
-        else:
-            at = self._moment()
-            self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
-
     # --- releases of the agent ---
 
     def _looked_for_release(self, outcome: object) -> None:
         self._releases.ended()
         if not isinstance(outcome, Looked):
-            self._log.warning("no_look_for_releases", error=self._explain(outcome))
+            self._log.warning("no_look_for_releases", error=failure(outcome))
             return
         self._log.info("looked_for_releases", found=outcome.text, refused=outcome.refused or None)
         if outcome.refused != self._uplink.refused_release:
@@ -585,7 +466,8 @@ class Driver:
         except NightjarError as error:
             done.set_exception(error)
             raise
-        self._state, self._outbox, self._session_job = lifecycle.STARTING, None, 0
+        self._state, self._session.job = lifecycle.STARTING, 0
+        self._delivery.drop()
         self._sum.stored(self._ports.journal.load().summing)
         self._log.info("everything_deleted")
         done.set_result(None)
@@ -605,10 +487,6 @@ class Driver:
     def _moment(self) -> Moment:
         return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())
 
-    def _explain(self, outcome: object) -> str:
-        """Why a job failed; for an unexpected exception only its type, because its text may quote typed text."""
-        return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
-
 
 def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Preparing | Training | Finishing]:
     """Whether a session ended without a report."""
@@ -625,13 +503,6 @@ def _deaths_after(event: events.Event) -> int | None:
             return 0
         case _:
             return None
-
-
-def _cause(state: Preparing | Training | Finishing, outcome: object) -> DropoutCause:
-    """The cause of a session's failure."""
-    if not isinstance(state, Preparing):
-        return DropoutCause.TRAINING_FAILED
-    return DISOBEYED.get(outcome.code if isinstance(outcome, RemoteProtocolError) else "", DropoutCause.FETCH_FAILED)
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edge_agent.core.eligibility import DEFAULT_POLICY, Policy
+from edge_agent.model import Model
 from edge_agent.ports import (
     Artifacts,
     Clock,
     Conditions,
     ExampleStore,
     Journal,
-    Model,
     RandomFor,
     Releases,
     SumMachine,

@@ -29,7 +29,8 @@ from edge_agent.connection import FACT as CONNECTION
 from edge_agent.device import typing_activity
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Ports
-from edge_agent.ports import Item, Model, StopAsked
+from edge_agent.inbox import Item, StopAsked
+from edge_agent.model import Model
 from edge_agent.session import Desk, Trainer, in_this_process
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database

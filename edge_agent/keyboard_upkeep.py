@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent.ports import Artifacts, Model, Trust
+from edge_agent.core.eligibility import Answer, Condition, Readings
+from edge_agent.driver_ports import Ports
+from edge_agent.inbox import StartJob, failure
+from edge_agent.model import Model
+from edge_agent.ports import Artifacts, Trust
 from wire.backoff import BackOff
 from wire.canary import is_canary
 from wire.errors import NightjarError
@@ -61,14 +65,15 @@ class KeyboardUpkeep:
     """Tracks which model the keyboard has, and which it should have.
 
     Args:
-        show: hands the keyboard a model; None if there is no keyboard.
+        ports: the adapters.
+        start: starts a job.
 
     Attributes:
         job: number of the fetch job in progress; 0 if there is none.
     """
 
-    def __init__(self, show: Callable[[Model], None] | None) -> None:
-        self._show = show
+    def __init__(self, ports: Ports, start: StartJob) -> None:
+        self._ports, self._show, self._start = ports, ports.show_model, start
         self._wanted: Offer | None = None
         self._shown: Sha256 | None = None
         self._tries = 0
@@ -81,19 +86,31 @@ class KeyboardUpkeep:
             self._tries, self._not_before_s = 0, 0.0
         self._wanted = offer
 
-    def due(self, now_s: float) -> Offer | None:
-        """The model to fetch now if the network is unmetered; None during a fetch or its back-off."""
-        if self._show is None or self.job or self._wanted is None or now_s < self._not_before_s:
-            return None
-        return None if self._wanted.manifest == self._shown else self._wanted
+    def fetch_if_due(self, readings: Readings, *, working: bool) -> None:
+        """Fetch the announced model if the network is unmetered; not during a fetch or its back-off.
 
-    def failed(self, reason: str, now_s: float, jitter: float) -> None:
-        """Note that the model could not be fetched, and back off."""
+        Args:
+            readings: the conditions now.
+            working: whether a session needs the worker.
+        """
+        ports, wanted, unmetered = self._ports, self._wanted, readings.get(Condition.UNMETERED)
+        if working or unmetered is None or unmetered.value is not Answer.YES:
+            return
+        if self._show is None or self.job or wanted is None or ports.clock.monotonic_s() < self._not_before_s:
+            return
+        if wanted.manifest != self._shown:
+            self.job = self._start(lambda should_stop: fetch(ports.artifacts, ports.trust, wanted, should_stop))
+
+    def fetched(self, outcome: object) -> None:
+        """Show the fetched model; if the fetch failed, back off."""
         self.job = 0
+        if isinstance(outcome, Model):
+            self.arrived(outcome)
+            return
         self._tries += 1
-        wait_s = FETCH_AGAIN.delay_s(self._tries, jitter)
-        self._not_before_s = now_s + wait_s
-        log.warning("model_not_fetched", error=reason, again_in_s=round(wait_s))
+        wait_s = FETCH_AGAIN.delay_s(self._tries, self._ports.jitter())
+        self._not_before_s = self._ports.clock.monotonic_s() + wait_s
+        log.warning("model_not_fetched", error=failure(outcome), again_in_s=round(wait_s))
 
     def arrived(self, model: Model) -> None:
         """Show a model that is complete on the device, whatever it was fetched for."""

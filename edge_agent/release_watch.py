@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge_agent.core.eligibility import Answer, Condition, EligibilityVerdict, Readings
+from edge_agent.inbox import StartJob
 from edge_agent.ports import Clock, Releases
 from wire.messages import DropoutCause
 
@@ -23,7 +24,7 @@ class ReleaseWatch:
     Args:
         releases: makes a look; None where nothing could install a release.
         clock: source of time.
-        start: starts a job that is told when to stop, and returns its number.
+        start: starts a job.
         stop: stops the job of this number.
 
     Attributes:
@@ -34,7 +35,7 @@ class ReleaseWatch:
         self,
         releases: Releases | None,
         clock: Clock,
-        start: Callable[[Callable[[Callable[[], bool]], object]], int],
+        start: StartJob,
         stop: Callable[[int], None],
     ) -> None:
         self._releases, self._clock, self._start, self._stop = releases, clock, start, stop

@@ -20,8 +20,11 @@ from edge_agent.config import TRAINING_MEMORY_BYTES
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
 from edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
+from edge_agent.core.results import Evaluation
+from edge_agent.core.stored import NewReport
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
-from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
+from edge_agent.model import Model
+from edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Program, Trust
 from edge_agent.shell.system_integers import SystemIntegers
 from host.files import replace_file
 from models.batches import Batches

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
+from edge_agent.core.stored import Change, NewReport, SumState
 from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
-from edge_agent.ports import Model, NewReport, SumMachine, SumState
+from edge_agent.model import Model
+from edge_agent.ports import Journal, SumMachine
 from edge_agent.session import Produced
+from edge_agent.uplink import Uplink
 from wire import frame as frames
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import Population
@@ -68,17 +72,18 @@ class SumPart:
 
     Args:
         machine: makes the steps.
+        journal: stores the state.
+        uplink: sends the messages to the coordinator.
 
     Attributes:
         state: the stored state; None before the first sum.
-        answers: the newest messages to the coordinator, sent again at each connection.
         unmasked: what was trained, while the shares of other devices are awaited.
     """
 
-    def __init__(self, machine: SumMachine) -> None:
-        self._machine = machine
+    def __init__(self, machine: SumMachine, journal: Journal, uplink: Uplink) -> None:
+        self._machine, self._journal, self._uplink = machine, journal, uplink
+        self._answers: tuple[bytes, ...] = ()
         self.state: SumState | None = None
-        self.answers: tuple[bytes, ...] = ()
         self.unmasked: Produced | None = None
 
     def restore(self, state: SumState | None) -> None:
@@ -87,25 +92,43 @@ class SumPart:
 
     def stored(self, state: SumState | None) -> None:
         """Note that a state was stored with a step of the lifecycle."""
-        self.state, self.answers, self.unmasked = state, (), None
+        self.state, self._answers, self.unmasked = state, (), None
 
-    def hear(self, question: Down, payload: bytes, *, metered: bool) -> SumStep | None:
-        """The step that answers the coordinator; None if there is nothing to answer. Then store :meth:`after`.
+    def hear(self, question: Down, payload: bytes, state: State, *, metered: bool) -> SumStep | None:
+        """Answer the coordinator; the step that was made, stored and sent, or None if there is nothing to answer.
 
         Args:
             question: the coordinator's message.
             payload: the message as received.
+            state: the lifecycle's state.
             metered: whether the network is metered; then nothing is answered after the report.
 
         Raises:
-            UnavailableError: the step cannot be made now; the coordinator asks again.
+            UnavailableError: the step cannot be made or stored now; the coordinator asks again.
         """
         held = self.state
         if held is None or not held.state or question.session != held.session:
             return None
         if metered and held.phase not in BEFORE_REPORT:
             return None
-        return self._machine(HearQuestion(held.state, payload))
+        step = self._machine(HearQuestion(held.state, payload))
+        following = self.after(step)
+        if following != held:
+            self._journal.commit(Change(state, summing=following))
+            self.state = following
+        self.answer(step.sent)
+        return step
+
+    def answer(self, sent: tuple[bytes, ...]) -> None:
+        """Send messages to the coordinator, now and at each connection until there are newer ones."""
+        if sent:
+            self._answers = sent
+            self.answer_again()
+
+    def answer_again(self) -> None:
+        """Send the newest messages again."""
+        for answer in self._answers:
+            self._uplink.sum_answer(answer)
 
     def masked(self) -> tuple[NewReport, SumState] | None:
         """The masked report and the state after it; None until training is over and the shares of others have come.

@@ -14,7 +14,8 @@ import structlog
 from edge_agent import __version__
 from edge_agent.core import lifecycle
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Model, Outgoing, Transport
+from edge_agent.model import Model
+from edge_agent.ports import Outgoing, Transport
 from wire import frame as frames
 from wire import messages, topics
 from wire.codec.codecs import others

@@ -23,10 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.results import Evaluation, TrainStep
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
 from edge_agent.enrolment.identity import held_identity, tls_context
-from edge_agent.ports import Conditions, Evaluation, Item, Model, TrainStep
+from edge_agent.inbox import Item
+from edge_agent.model import Model
+from edge_agent.ports import Conditions
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell import mqtt
 from edge_agent.shell.clock import SystemClock

@@ -9,7 +9,7 @@ from edge_agent.assembly import caps, emulation_started_s
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import ARTIFACTS, DATABASE

@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_agent.commands.opened import held_model
 from edge_agent.config import AgentConfig
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.tflite import load_program, runtime_name
 
 STEPS = 3

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_agent.ports import Evaluation, Floats, Ids
+from edge_agent.core.results import Evaluation
+from edge_agent.ports import Floats, Ids
 from models.configurations import cell_of
 from models.vocabulary import BOS, FIRST_WORD, PAD
 from wire.parameters import ParameterLayout, Vector

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge_agent.ports import Evaluation, FurtherProgram, Program, TrainStep
+from edge_agent.core.results import Evaluation, TrainStep
+from edge_agent.ports import FurtherProgram, Program
 from models.batches import Batches, Ids
 from wire.messages import DropoutCause, TrainingPlan
 from wire.parameters import Vector

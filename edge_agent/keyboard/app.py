@@ -42,10 +42,9 @@ from werkzeug.exceptions import (
 from edge_agent.keyboard.comparison import Comparison
 from edge_agent.keyboard.emoji import emoji_names
 from edge_agent.keyboard.key import shows
-from edge_agent.keyboard.learning import own_words_in
-from edge_agent.keyboard.recall import drawing, latest
+from edge_agent.keyboard.learning import OwnWord, own_words_in
+from edge_agent.keyboard.recall import RecallCount, drawing, latest
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import OwnWord, RecallCount
 from wire.addresses import is_loopback
 from wire.errors import NightjarError, UnavailableError
 

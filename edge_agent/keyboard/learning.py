@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from models.vocabulary import WORD_PATTERN, words
 
@@ -17,6 +18,21 @@ LONGEST = 30
 
 _AS_WRITTEN = re.compile(WORD_PATTERN)
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?…\n])[\s\W]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWord:
+    """A word that the user types and that the vocabulary lacks.
+
+    Attributes:
+        word: in lower case.
+        written: the word as the user writes it in the middle of a sentence.
+        count: how often it was typed.
+    """
+
+    word: str
+    written: str
+    count: int
 
 
 def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str]]:

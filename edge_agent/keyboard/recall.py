@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
-from edge_agent.ports import RecallCount
-
 FEWEST_WORDS = 50
 """Fewest words of a point: a share of fewer words is mostly noise."""
 MOST_POINTS = 20
@@ -22,6 +20,25 @@ LATEST_WORDS = 200
 
 WIDTH, HEIGHT = 320, 150
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 14, 24
+
+
+@dataclass(frozen=True, slots=True)
+class RecallCount:
+    """How well the keyboard predicted the words of one message. Contains numbers only.
+
+    Attributes:
+        typed_at_s: when the message was sent, seconds since 1970 UTC.
+        version: version of the model; 0 if there was none yet.
+        words: number of words typed.
+        top1: words that were the first suggestion before their first letter was typed.
+        top3: words that were among the three suggestions before their first letter was typed.
+    """
+
+    typed_at_s: float
+    version: int
+    words: int
+    top1: int
+    top3: int
 
 
 class Foreseen(NamedTuple):

@@ -25,7 +25,10 @@ from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, SumState
+from edge_agent.core.stored import Change, PendingDropout, Remembered, SumState
+from edge_agent.keyboard.learning import OwnWord
+from edge_agent.keyboard.recall import RecallCount
+from edge_agent.ports import Clock
 from edge_agent.summing import over
 from host.files import private_file
 from models.manifest import KEYBOARD

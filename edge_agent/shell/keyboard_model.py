@@ -16,7 +16,8 @@ from edge_agent.core.mixture import Mixture
 from edge_agent.core.prediction import Weights, advance, weights_of
 from edge_agent.keyboard.comparison import Comparison, compare
 from edge_agent.keyboard.reader import Reader
-from edge_agent.ports import Floats, Model, Predictor
+from edge_agent.model import Model
+from edge_agent.ports import Floats, Predictor
 from edge_agent.session import personal_weights
 from edge_agent.shell.weights import mapped_weights
 from models.compact_ngram import read_ngram

@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from edge_agent import __version__
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
 from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name

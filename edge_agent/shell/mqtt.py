@@ -24,7 +24,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge_agent.ports import Arrived, LinkDown, LinkUp
+from edge_agent.inbox import Arrived, LinkDown, LinkUp
 from wire.errors import LocalProtocolError
 from wire.frame import MAX_PUBLISH_BYTES
 

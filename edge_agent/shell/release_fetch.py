@@ -21,7 +21,7 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
 from edge_agent.enrolment.identity import held_identity, tls_context
-from edge_agent.ports import Looked
+from edge_agent.inbox import Looked
 from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.releases import Looking, read_record
 from host.children import die_with_parent

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge_agent.ports import Looked
+from edge_agent.inbox import Looked
 from wire.errors import UnavailableError
 
 VARIABLE = "NIGHTJAR_RELEASES"

@@ -23,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.prediction import score, weights_of
-from edge_agent.ports import Evaluation, Ids, Model, TrainStep
+from edge_agent.core.results import Evaluation, TrainStep
+from edge_agent.model import Model
+from edge_agent.ports import Ids
 from edge_agent.shell.weights import mapped_weights
 from models.manifest import KEYBOARD
 from wire.errors import ConfigError, RemoteProtocolError

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from edge_agent.core.training import TrainingStopped
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.session import Produced
 from models.source import Source
 from wire import errors

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.parameters import Vector
 

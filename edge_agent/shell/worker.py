@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from edge_agent.ports import Job, WorkDone
+from edge_agent.inbox import Job, WorkDone
 
 
 class JobThread:

@@ -33,8 +33,9 @@ import msgspec
 import numpy as np
 
 from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
+from edge_agent.core.results import Evaluation
 from edge_agent.core.training import TrainingStopped, evaluate, train
-from edge_agent.ports import Evaluation, Program
+from edge_agent.ports import Program
 from models.batches import Batches
 from models.configurations import configuration
 from models.keyboard import batches_of, held_out

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
+from edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 

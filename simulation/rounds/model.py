@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.ports import BlobStore
-from edge_agent.ports import Evaluation, Ids, Model, TrainStep
+from edge_agent.core.results import Evaluation, TrainStep
+from edge_agent.model import Model
+from edge_agent.ports import Ids
 from models.configurations import lstm_layout
 from models.manifest import Artifact, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary

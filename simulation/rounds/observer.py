@@ -26,7 +26,7 @@ from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.settings import Mode
 from coordinator.versions.rollout import Stage
-from edge_agent.ports import NewReport
+from edge_agent.core.stored import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
 from wire import frame, messages, topics

@@ -21,10 +21,12 @@ import numpy as np
 from edge_agent.core import lifecycle
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
+from edge_agent.core.stored import NewReport
 from edge_agent.core.training import TrainingStopped
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
-from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
+from edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
+from edge_agent.model import Model
 from edge_agent.session import Desk, Produced, SessionTask, in_this_process
 from edge_agent.shell.http import Patience
 from edge_agent.uplink import AgentIdentity

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from edge_agent.core.eligibility import Readings
 from edge_agent.core.secure_sum import Tools
 from edge_agent.core.summing import SumRequest, SumStep, advance
-from edge_agent.ports import Job, Model
+from edge_agent.inbox import Job
+from edge_agent.model import Model
 from host.primitives import EnrolledKey, LibraryPrimitives
 from models.manifest import KEYBOARD
 from models.source import Source

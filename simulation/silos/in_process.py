@@ -17,7 +17,7 @@ from coordinator.learning.fedavg import ClientUpdate, federated_average
 from coordinator.learning.strategies import optimizer_for
 from coordinator.tasks.settings import StrategyConfig
 from edge_agent.core.training import TrainedUpdate, train
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.tflite import load_program
 from models.batches import Batches
 from simulation.silos.federation import FederatedPlan

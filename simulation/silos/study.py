@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from coordinator.learning.strategies.rate_schedule import Decay, RateSchedule, rate_share
 from edge_agent.core.training import TrainedUpdate, evaluate, train
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import load_program
 from models.batches import Batches

@@ -3,7 +3,8 @@ import itertools
 import pytest
 
 from coordinator.storage.database import Database
-from tests.coordinator.fakes import on_disk, worlds
+from tests.coordinator.fakes import World, on_disk, worlds
+from tests.coordinator.model_folder import write_model
 from tests.coordinator.storage.postgresql import fresh_database, server
 
 NUMBERS = itertools.count()
@@ -52,3 +53,10 @@ def worlds_of(request, tmp_path):
 
     with worlds(tmp_path, open_fresh) as make:
         yield make
+
+
+@pytest.fixture
+def make_world(tmp_path):
+    """Makes worlds around a small model, given fields of their task."""
+    manifest = write_model(tmp_path)
+    return lambda **task: World(manifest, tmp_path, **task)

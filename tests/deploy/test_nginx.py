@@ -20,7 +20,7 @@ from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_f
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.web.app import ARTIFACT_AGE_S
 from coordinator.web.server import serving
-from edge_agent.ports import Arrived, LinkUp
+from edge_agent.inbox import Arrived, LinkUp
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import wait_for_port
 from tests.deploy.certificates import write_certificate

@@ -1,4 +1,4 @@
-"""A real exported model for the tests marked ``tflite``, also where there is no TensorFlow."""
+"""A phone among fakes; and a real exported model for tests marked ``tflite``, also where there is no TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.ports import Model
+from edge_agent.model import Model
 from edge_agent.shell.model_files import exported_model
 from models.folder import MANIFEST
+from tests.edge_agent.fakes import Phone
 from tests.side_by_side import made_once
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def phone(tmp_path: Path) -> Phone:
+    return Phone(tmp_path)
 
 
 @dataclass(frozen=True)

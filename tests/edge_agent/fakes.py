@@ -14,9 +14,11 @@ import numpy as np
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading
 from edge_agent.core.lifecycle import name
+from edge_agent.core.results import Evaluation, TrainStep
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
-from edge_agent.ports import Arrived, Evaluation, Job, Model, TrainStep, WorkDone
+from edge_agent.inbox import Arrived, Job, WorkDone
+from edge_agent.model import Model
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.database import Caps, Database
 from edge_agent.uplink import AgentIdentity
@@ -28,7 +30,7 @@ from wire import messages, topics
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.limits import NONE as NO_LIMITS
-from wire.messages import Announcement, Assignment, CodecChoice, TrainingPlan
+from wire.messages import Announcement, Assignment, CodecChoice, Receipt, TrainingPlan, Verdict
 from wire.parameters import weights_to_bytes
 from wire.secure_sum.messages import decode_up
 
@@ -267,7 +269,6 @@ class Phone:
             self.programs.append(FakeProgram(losses=self.losses))
             return self.programs[-1]
 
-        show = None if self.shown is None else lambda model: self.shown.append(model.manifest.version)
         self.driver = Driver(
             AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
             Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0),
@@ -285,11 +286,14 @@ class Phone:
                 trust=self.trust,
                 sums=SimulatedSums(0, lambda: bytes(31) + bytes([next(self.seeds)])),
                 limits=self.limits,
-                show_model=show,
+                show_model=None if self.shown is None else self.show,
                 releases=self.releases,
             ),
             queue.SimpleQueue(),
         )
+
+    def show(self, model: Model) -> None:
+        self.shown.append(model.manifest.version)
 
     def kill(self) -> None:
         """kill -9, and a new start: nothing of the old process is closed, asked or told."""
@@ -321,3 +325,14 @@ class Phone:
     @property
     def state(self) -> str:
         return name(self.driver.state)
+
+
+def receipt(verdict: Verdict = Verdict.ACCEPTED, number: int = 1, retry_after_s: float = 0.0) -> Receipt:
+    return Receipt(round=number, attempt=1, verdict=verdict, retry_after_s=retry_after_s)
+
+
+def to_report(phone: Phone, number: int = 1, **changes) -> None:
+    phone.check_in()
+    phone.be_assigned(number, **changes)
+    phone.work()
+    phone.work()

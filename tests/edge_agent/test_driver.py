@@ -1,57 +1,32 @@
 """The driver with fakes around it and a real database under it: stories, and kills in every state."""
 
-import dataclasses
 import queue
 
 import numpy as np
 import pytest
-import structlog
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.training import TrainingStopped
-from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
+from edge_agent.inbox import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
-from tests.edge_agent.fakes import BOUND_TO, LAYOUT, VOCABULARY, Phone, assignment, write_model
+from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, receipt, to_report
 from wire import frame
-from wire.canary import is_canary
 from wire.codec import codec_for
 from wire.errors import UnavailableError
 from wire.identifiers import shard_of
 from wire.messages import (
     Announcement,
-    Canary,
     CheckIn,
     CodecChoice,
-    Dropout,
     DropoutCause,
-    Missing,
-    Query,
-    Receipt,
     Rejection,
     RejectionReason,
     Status,
     TrainingPlan,
-    Verdict,
 )
 
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
-
-
-@pytest.fixture
-def phone(tmp_path):
-    return Phone(tmp_path)
-
-
-def receipt(verdict=Verdict.ACCEPTED, number=1, retry_after_s=0.0):
-    return Receipt(round=number, attempt=1, verdict=verdict, retry_after_s=retry_after_s)
-
-
-def to_report(phone, number=1, **changes):
-    phone.check_in()
-    phone.be_assigned(number, **changes)
-    phone.work()
-    phone.work()
 
 
 def test_a_whole_round(phone):
@@ -318,34 +293,6 @@ def test_silence_is_met_with_another_check_in(phone):
     assert len(phone.transport.of("check-in")) == 2
 
 
-# --- the outbox ---
-
-
-def test_a_report_without_a_receipt_is_sent_again_with_the_same_bytes(phone):
-    to_report(phone)
-    for _ in range(40):
-        phone.pass_time(1)
-    reports = phone.transport.of("report")
-    assert len(reports) >= 3
-    assert len(set(reports)) == 1
-
-
-def test_a_report_of_an_offline_phone_waits_for_the_connection(phone):
-    phone.check_in()
-    phone.be_assigned()
-    phone.work()
-    phone.transport.connected = False
-    phone.driver.handle(LinkDown("gone"))
-    phone.work()
-    phone.pass_time(100)
-    assert phone.transport.of("report") == []
-    phone.transport.connected = True
-    phone.driver.handle(LinkUp())
-    phone.pass_time(1)
-    assert len(phone.transport.of("report")) == 1
-    assert phone.transport.of("status")[-1].state == "reporting"
-
-
 def test_a_dropout_of_an_offline_phone_is_said_when_it_is_back(phone):
     phone.check_in()
     phone.be_assigned()
@@ -366,219 +313,6 @@ def test_a_phone_that_comes_back_checks_in_again(phone):
     assert len(phone.transport.of("check-in")) == 2
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, verdict):
-    to_report(phone, codec=FEEDBACK)
-    phone.hear(receipt(verdict))
-    residual = phone.database.residual(BOUND_TO)
-    match verdict:
-        case Verdict.ACCEPTED | Verdict.DUPLICATE:
-            sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
-            np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
-        case Verdict.LATE:
-            np.testing.assert_allclose(residual, phone.programs[0].delta(), atol=1e-6)
-        case Verdict.INVALID:
-            assert residual is None
-
-
-def test_the_next_round_sends_what_the_last_one_left_out(phone):
-    to_report(phone, codec=FEEDBACK)
-    phone.hear(receipt())
-    left_out = phone.database.residual(BOUND_TO)
-    phone.pass_time(1)
-    phone.be_assigned(2, codec=FEEDBACK)
-    phone.work()
-    phone.work()
-    sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
-    phone.hear(receipt(Verdict.INVALID, 2))
-    np.testing.assert_array_equal(phone.database.residual(BOUND_TO), left_out)
-    # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
-    assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
-
-
-def test_a_session_that_ends_the_process_again_and_again_is_not_begun_for_ever(phone):
-    for number in (1, 2, 3):
-        phone.check_in() if number == 1 else phone.pass_time(121)
-        phone.pass_time(121)
-        assert phone.state == "checked-in"
-        phone.be_assigned(number)
-        phone.work()
-        assert phone.state == "training"
-        phone.kill()
-    assert phone.state == "resting"
-    (dropout,) = phone.transport.of("dropout")
-    assert (dropout.cause, dropout.detail) == (DropoutCause.TRAINING_FAILED, "the last 3 sessions ended the agent")
-    phone.pass_time(5 * 3600)
-    assert phone.state == "resting"
-    phone.pass_time(3600)
-    phone.pass_time(121)
-    assert phone.state == "checked-in"
-
-
-def test_a_session_that_ends_well_forgives_those_before(phone):
-    phone.check_in()
-    for number, fate in enumerate(("dies", "dies", "ends well", "dies", "dies"), 1):
-        while phone.state != "checked-in":
-            phone.pass_time(121)
-        phone.be_assigned(number)
-        phone.work()
-        if fate == "dies":
-            phone.kill()
-            assert phone.state == "ineligible"
-        else:
-            phone.work()
-            phone.hear(receipt(number=number))
-
-
-def test_without_error_feedback_no_residual_is_kept(phone):
-    to_report(phone)
-    phone.hear(receipt())
-    assert phone.database.residual(BOUND_TO) is None
-
-
-def test_a_receipt_for_another_round_changes_nothing(phone):
-    to_report(phone, 2)
-    phone.hear(receipt(number=1))
-    assert phone.state == "reporting"
-    phone.hear(receipt(number=2))
-    assert phone.state == "resting"
-
-
-def test_a_chunked_report_is_asked_about_and_only_what_is_missing_sent(phone, monkeypatch):
-    monkeypatch.setattr(frame, "MAX_PUBLISH_BYTES", 300)
-    monkeypatch.setattr(frame, "CHUNK_PART_BYTES", 200)
-    to_report(phone, codec=CodecChoice(name="dense-f32"))
-    first = [frame.decode(sent) for sent in phone.transport.of("report")]
-    assert [chunk.index for chunk in first] == list(range(len(first)))
-    assert len(first) > 3
-    phone.pass_time(10)
-    assert phone.transport.of("query") == [Query(round=1, attempt=1, chunks=len(first))]
-    assert len(phone.transport.of("report")) == len(first)
-    phone.hear(Missing(round=1, attempt=1, chunks=(1, 3)))
-    again = [frame.decode(sent).index for sent in phone.transport.of("report")[len(first) :]]
-    assert again == [1, 3]
-    whole = frame.join({chunk.index: chunk for chunk in first})
-    assert frame.decode(whole).round == 1
-    phone.hear(receipt())
-    assert phone.state == "resting"
-
-
-# --- kills ---
-
-
-def test_killed_in_ineligible_settling_or_checked_in_begins_anew(phone):
-    phone.kill()
-    assert phone.state == "ineligible"
-    phone.pass_time(1)
-    phone.kill()
-    assert phone.state == "ineligible"
-    phone.pass_time(1)
-    phone.pass_time(120)
-    assert phone.state == "checked-in"
-    phone.kill()
-    assert phone.state == "ineligible"
-    assert phone.transport.of("dropout") == []
-
-
-@pytest.mark.parametrize("working", ["preparing", "training"])
-def test_killed_in_preparing_or_training_says_so_once(phone, working):
-    phone.check_in()
-    phone.be_assigned(4)
-    if working == "training":
-        phone.work()
-    assert phone.state == working
-    phone.kill()
-    assert phone.state == "ineligible"
-    expected = [Dropout(round=4, attempt=1, cause=DropoutCause.RESTARTED, detail="the agent was restarted")]
-    assert phone.transport.of("dropout") == expected
-    phone.kill()
-    assert phone.transport.of("dropout") == []
-
-
-def test_killed_in_training_while_offline_says_so_when_it_is_back(phone):
-    phone.check_in()
-    phone.be_assigned(4)
-    phone.start()
-    phone.transport.connected = False
-    phone.driver.begin()
-    phone.kill()
-    assert phone.transport.of("dropout") == []
-    phone.driver.handle(LinkUp())
-    assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.RESTARTED]
-
-
-def test_killed_in_reporting_sends_the_same_bytes_and_keeps_the_next_residual(phone):
-    to_report(phone, codec=FEEDBACK)
-    (before,) = phone.transport.of("report")
-    phone.kill()
-    assert phone.state == "reporting"
-    phone.pass_time(1)
-    assert phone.transport.of("report") == [before]
-    phone.hear(receipt(Verdict.DUPLICATE))
-    assert phone.database.residual(BOUND_TO) is not None
-    assert phone.state == "resting"
-
-
-def test_killed_between_storing_the_report_and_sending_it_loses_nothing(phone):
-    phone.check_in()
-    phone.be_assigned()
-    phone.work()
-    phone.transport.connected = False
-    phone.work()
-    phone.kill()
-    phone.pass_time(1)
-    assert len(phone.transport.of("report")) == 1
-
-
-def test_killed_in_resting_begins_anew_and_forgets_the_report(phone):
-    to_report(phone)
-    phone.hear(receipt(retry_after_s=1000))
-    phone.kill()
-    assert phone.state == "ineligible"
-    phone.pass_time(1)
-    assert phone.transport.of("report") == []
-
-
-def test_a_disk_that_is_full_changes_nothing_and_the_next_attempt_works(phone):
-    phone.check_in()
-    phone.be_assigned()
-    phone.work()
-    outcome = phone.worker.finish()
-    commit = phone.database.commit
-
-    def full(_change):
-        raise UnavailableError("full")
-
-    phone.database.commit = full
-    phone.driver.handle(outcome)
-    assert phone.state == "training"
-    assert phone.transport.of("report") == []
-    phone.database.commit = commit
-    phone.pass_time(5)
-    assert phone.state == "reporting"
-
-
-def test_a_disk_that_stays_full_is_said_once_and_so_is_its_end(phone):
-    phone.check_in()
-    phone.be_assigned()
-    phone.work()
-    outcome = phone.worker.finish()
-    commit = phone.database.commit
-
-    def full(_change):
-        raise UnavailableError("full")
-
-    with structlog.testing.capture_logs() as lines:
-        phone.database.commit = full
-        phone.driver.handle(outcome)
-        for _ in range(200):
-            phone.pass_time(61)
-        phone.database.commit = commit
-        phone.pass_time(61)
-    assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
-    assert next(line for line in lines if line["event"] == "stored_again")["failed_tries"] >= 200
-
-
 def test_stopping_at_work_says_so(phone):
     phone.check_in()
     phone.be_assigned()
@@ -588,9 +322,6 @@ def test_stopping_at_work_says_so(phone):
     assert phone.worker.stopped
     phone.kill()
     assert phone.transport.of("dropout") == []
-
-
-# --- hostile and foreign input ---
 
 
 @pytest.mark.parametrize(
@@ -627,9 +358,6 @@ def test_stale_outcomes_of_stopped_work_are_dropped(phone):
     assert [d.round for d in phone.transport.of("dropout")] == [1]
 
 
-# --- the keyboard's model ---
-
-
 def test_who_was_sent_away_while_no_task_wanted_it_comes_back_when_one_is_resumed(phone):
     phone.check_in()
     said = {"version": 0, "manifest": phone.model.sha256}
@@ -642,48 +370,6 @@ def test_who_was_sent_away_while_no_task_wanted_it_comes_back_when_one_is_resume
     phone.hear(Announcement(**said, recall=8))
     phone.pass_time(5)
     assert len(phone.transport.of("check-in")) == sent + 1
-
-
-def test_the_announced_model_is_fetched_for_the_keyboard(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-    phone.driver.begin()
-    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
-    phone.pass_time(1)
-    phone.work()
-    assert phone.shown == [0]
-    phone.pass_time(1)
-    assert phone.worker.jobs == []
-
-
-def test_only_the_canaries_of_a_version_take_it_and_go_back_when_it_is_gone(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-    newer = write_model(tmp_path / "files", 1)
-    phone.artifacts.others[newer.sha256] = newer
-    phone.driver.begin()
-    among = next(n for n in range(1, 99) if is_canary("phone", newer.sha256, n / 100))
-    for share, expected in [((among - 1) / 100, [0]), (among / 100, [0, 1]), (None, [0, 1, 0])]:
-        canary = None if not share else Canary(version=1, manifest=newer.sha256, share=share)
-        phone.hear(Announcement(version=0, manifest=phone.model.sha256, canary=canary))
-        phone.pass_time(1)
-        phone.work()
-        assert phone.shown == expected
-
-
-def test_what_the_coordinator_did_not_sign_is_not_fetched_and_said(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-    phone.trust.refuses = {phone.model.sha256}
-    phone.driver.begin()
-    phone.hear(Announcement(version=0, manifest=phone.model.sha256, key="5" * 64))
-    phone.pass_time(1)
-    phone.work()
-    assert (phone.shown, phone.artifacts.fetched, phone.trust.keys) == ([], [], ["5" * 64])
-    phone.pass_time(120)
-    phone.work()  # the keyboard's second try
-    phone.be_assigned()
-    phone.work()
-    (dropout,) = phone.transport.of("dropout")
-    assert (dropout.cause, dropout.detail) == (DropoutCause.UNTRUSTED, "nobody signed it")
-    assert phone.artifacts.fetched == []
 
 
 class SteppingInbox:
@@ -738,56 +424,6 @@ def test_who_rests_after_a_report_comes_when_the_next_round_opens_and_not_for_an
     assert len(phone.transport.of("check-in")) == checked_in + 1
 
 
-def test_without_a_keyboard_an_announced_model_waits_for_an_assignment(phone):
-    phone.driver.begin()
-    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
-    phone.pass_time(1)
-    assert phone.worker.jobs == []
-
-
-def test_nothing_is_fetched_over_a_metered_network_or_during_a_session(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-    phone.conditions.lost = {Condition.UNMETERED}
-    phone.driver.begin()
-    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
-    phone.pass_time(1)
-    assert phone.worker.jobs == []
-    phone.conditions.lost = set()
-    phone.artifacts.failure = UnavailableError("down")
-    phone.pass_time(1)
-    phone.work()
-    phone.artifacts.failure = None
-    phone.pass_time(20)
-    assert phone.worker.jobs == []
-    phone.pass_time(100)
-    assert len(phone.worker.jobs) == 1
-
-
-def test_the_keyboard_follows_the_model_of_a_session_and_keeps_it_over_a_restart(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-    to_report(phone)
-    assert phone.shown == [0]
-    phone.hear(receipt())
-    phone.model = phone.artifacts.model = write_model(tmp_path / "files", 1)
-    phone.pass_time(1)
-    phone.hear(assignment(phone.model, 2))
-    phone.work()
-    assert phone.shown == [0, 1]
-    phone.kill()
-    assert phone.shown == [0, 1, 1]
-
-
-def test_a_model_that_the_keyboard_refuses_does_not_disturb_the_round(tmp_path):
-    phone = Phone(tmp_path, keyboard=True)
-
-    def refuse(_model):
-        raise UnavailableError("gone")
-
-    phone.driver._ports = dataclasses.replace(phone.driver._ports, show_model=refuse)
-    to_report(phone)
-    assert phone.state == "reporting"
-
-
 def test_no_typed_word_is_in_anything_published_or_logged(tmp_path, capfd):
     phone = Phone(tmp_path)
     phone.database.add("xylophone quizzically")
@@ -805,17 +441,6 @@ def test_the_plan_reaches_the_training(phone):
     report = frame.decode(phone.transport.of("report")[0])
     assert report.steps == 2
     assert phone.programs[0].weights[0] == pytest.approx(2 * 0.25 * 0.5)
-
-
-def test_missing_receipts_are_counted_and_said_after_the_third_sending_and_in_the_receipt(phone):
-    to_report(phone)
-    with structlog.testing.capture_logs() as logs:
-        while len(phone.transport.of("report")) < 5:
-            phone.pass_time(1)
-        assert [(e["log_level"], e["sent_again"]) for e in logs if e["event"] == "no_receipt_yet"] == [("warning", 3)]
-        phone.hear(receipt())
-    (settled,) = [e for e in logs if e["event"] == "receipt"]
-    assert settled["sent_again"] == 4
 
 
 def test_a_device_speaks_to_the_shard_that_follows_from_the_announced_number(phone):

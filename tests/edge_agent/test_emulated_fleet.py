@@ -13,7 +13,7 @@ import pytest
 from coordinator.mqtt.free_ports import free_ports
 from edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
 from edge_agent.emulated_fleet import run_fleet
-from edge_agent.ports import Job
+from edge_agent.inbox import Job
 from edge_agent.shell.worker import JobThread, ThreadWorker
 from tests.edge_agent.fake_coordinator import PATIENCE_S, FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.test_agent_process import make_assignment

@@ -126,3 +126,43 @@ def test_a_database_that_somebody_else_holds_is_said_and_used_when_it_is_free(tm
     # Reading the texts forgets old ones, which is a write; so the training failed, and that is told now.
     assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.TRAINING_FAILED]
     assert phone.state == "resting"
+
+
+def test_a_disk_that_is_full_changes_nothing_and_the_next_attempt_works(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    outcome = phone.worker.finish()
+    commit = phone.database.commit
+
+    def full(_change):
+        raise UnavailableError("full")
+
+    phone.database.commit = full
+    phone.driver.handle(outcome)
+    assert phone.state == "training"
+    assert phone.transport.of("report") == []
+    phone.database.commit = commit
+    phone.pass_time(5)
+    assert phone.state == "reporting"
+
+
+def test_a_disk_that_stays_full_is_said_once_and_so_is_its_end(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    outcome = phone.worker.finish()
+    commit = phone.database.commit
+
+    def full(_change):
+        raise UnavailableError("full")
+
+    with structlog.testing.capture_logs() as lines:
+        phone.database.commit = full
+        phone.driver.handle(outcome)
+        for _ in range(200):
+            phone.pass_time(61)
+        phone.database.commit = commit
+        phone.pass_time(61)
+    assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
+    assert next(line for line in lines if line["event"] == "stored_again")["failed_tries"] >= 200

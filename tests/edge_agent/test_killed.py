@@ -5,18 +5,11 @@ import pytest
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.lifecycle import State
-from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
+from edge_agent.inbox import LinkUp
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone, receipt, to_report
 from wire import frame
 from wire.codec import codec_for
-from wire.messages import (
-    CodecChoice,
-    DropoutCause,
-    Receipt,
-    Rejection,
-    RejectionReason,
-    TrainingPlan,
-    Verdict,
-)
+from wire.messages import CodecChoice, Dropout, DropoutCause, Receipt, Rejection, RejectionReason, TrainingPlan, Verdict
 
 SHORTER = TrainingPlan(learning_rate=0.5, clip_norm=1.0, keep_share=0.5)
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
@@ -112,3 +105,110 @@ def test_killed_in_outbox_state_the_receipt_counts_once(tmp_path, state, verdict
     assert phone.database.tally().reports_sent == (verdict is not Verdict.LATE)
     assert phone.database.load().parcel is None
     assert phone.transport.of("dropout") == []
+
+
+def test_a_session_that_ends_the_process_again_and_again_is_not_begun_for_ever(phone):
+    for number in (1, 2, 3):
+        phone.check_in() if number == 1 else phone.pass_time(121)
+        phone.pass_time(121)
+        assert phone.state == "checked-in"
+        phone.be_assigned(number)
+        phone.work()
+        assert phone.state == "training"
+        phone.kill()
+    assert phone.state == "resting"
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.cause, dropout.detail) == (DropoutCause.TRAINING_FAILED, "the last 3 sessions ended the agent")
+    phone.pass_time(5 * 3600)
+    assert phone.state == "resting"
+    phone.pass_time(3600)
+    phone.pass_time(121)
+    assert phone.state == "checked-in"
+
+
+def test_a_session_that_ends_well_forgives_those_before(phone):
+    phone.check_in()
+    for number, fate in enumerate(("dies", "dies", "ends well", "dies", "dies"), 1):
+        while phone.state != "checked-in":
+            phone.pass_time(121)
+        phone.be_assigned(number)
+        phone.work()
+        if fate == "dies":
+            phone.kill()
+            assert phone.state == "ineligible"
+        else:
+            phone.work()
+            phone.hear(receipt(number=number))
+
+
+def test_killed_in_ineligible_settling_or_checked_in_begins_anew(phone):
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    phone.pass_time(120)
+    assert phone.state == "checked-in"
+    phone.kill()
+    assert phone.state == "ineligible"
+    assert phone.transport.of("dropout") == []
+
+
+@pytest.mark.parametrize("working", ["preparing", "training"])
+def test_killed_in_preparing_or_training_says_so_once(phone, working):
+    phone.check_in()
+    phone.be_assigned(4)
+    if working == "training":
+        phone.work()
+    assert phone.state == working
+    phone.kill()
+    assert phone.state == "ineligible"
+    expected = [Dropout(round=4, attempt=1, cause=DropoutCause.RESTARTED, detail="the agent was restarted")]
+    assert phone.transport.of("dropout") == expected
+    phone.kill()
+    assert phone.transport.of("dropout") == []
+
+
+def test_killed_in_training_while_offline_says_so_when_it_is_back(phone):
+    phone.check_in()
+    phone.be_assigned(4)
+    phone.start()
+    phone.transport.connected = False
+    phone.driver.begin()
+    phone.kill()
+    assert phone.transport.of("dropout") == []
+    phone.driver.handle(LinkUp())
+    assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.RESTARTED]
+
+
+def test_killed_in_reporting_sends_the_same_bytes_and_keeps_the_next_residual(phone):
+    to_report(phone, codec=FEEDBACK)
+    (before,) = phone.transport.of("report")
+    phone.kill()
+    assert phone.state == "reporting"
+    phone.pass_time(1)
+    assert phone.transport.of("report") == [before]
+    phone.hear(receipt(Verdict.DUPLICATE))
+    assert phone.database.residual(BOUND_TO) is not None
+    assert phone.state == "resting"
+
+
+def test_killed_between_storing_the_report_and_sending_it_loses_nothing(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.transport.connected = False
+    phone.work()
+    phone.kill()
+    phone.pass_time(1)
+    assert len(phone.transport.of("report")) == 1
+
+
+def test_killed_in_resting_begins_anew_and_forgets_the_report(phone):
+    to_report(phone)
+    phone.hear(receipt(retry_after_s=1000))
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    assert phone.transport.of("report") == []

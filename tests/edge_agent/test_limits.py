@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S, STARTING
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change
+from edge_agent.core.stored import Change
 from tests.edge_agent.fakes import Phone
 from wire.frame import decode
 from wire.limits import Limits

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edge_agent.core.eligibility import Condition
-from edge_agent.ports import Looked
+from edge_agent.inbox import Looked
 from edge_agent.release_watch import FIRST, MOST_STOPS
 from edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseWatch
 from tests.edge_agent.fakes import Phone

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from edge_agent.__main__ import main
-from edge_agent.ports import StopAsked
+from edge_agent.inbox import StopAsked
 from firmware_scripts.device_program import device_files
 from tests.edge_agent.fakes import Phone
 

@@ -15,7 +15,7 @@ from edge_agent.core import secure_sum as device_side
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.secure_sum import Tools, UpdateEncoded
 from edge_agent.core.summing import HearQuestion, JoinSum
-from edge_agent.ports import Arrived, LinkUp
+from edge_agent.inbox import Arrived, LinkUp
 from edge_agent.shell.summing import SumInProcess, SumProcess
 from simulation.rounds.ports import enrolled_key
 from tests.edge_agent.fakes import LAYOUT, Phone, assignment

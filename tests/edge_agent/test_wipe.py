@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from edge_agent.ports import WipeAsked
+from edge_agent.inbox import WipeAsked
 from tests.edge_agent.fakes import Phone
 from wire.errors import UnavailableError
 from wire.messages import DropoutCause, Receipt, Verdict

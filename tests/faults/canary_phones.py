@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_agent.core.results import Evaluation
 from edge_agent.driver import Driver
-from edge_agent.ports import Evaluation, Model
+from edge_agent.model import Model
 from edge_agent.shell.http import Patience
 from edge_agent.shell.mqtt import MqttTransport
 from simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone

@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.results import TrainStep
 from edge_agent.driver import Driver
-from edge_agent.ports import TrainStep
 from edge_agent.shell.http import Patience
 from edge_agent.shell.mqtt import MqttTransport
 from simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone

@@ -17,7 +17,7 @@ from firmware_scripts.surveying import survey
 from firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
 from tests.firmware_scripts.describing import Machine, mount, usb
 from tests.firmware_scripts.fake_card import FakeCard, image_of, never, quiet
-from tests.firmware_scripts.make_machines import LAPTOP, LAPTOP_MOUNTS
+from tests.firmware_scripts.made_machines.parts import LAPTOP, LAPTOP_MOUNTS
 from wire.errors import ConfigError, UnavailableError
 
 IMAGE = random.Random(21).randbytes(2**20 + 60_000)

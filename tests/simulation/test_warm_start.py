@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edge_agent.ports import Evaluation
+from edge_agent.core.results import Evaluation
 from models.batches import pack
 from models.configurations import ModelConfiguration
 from models.vocabulary import Vocabulary

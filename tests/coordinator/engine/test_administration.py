@@ -1,5 +1,3 @@
-import pytest
-
 from coordinator.engine import label_service
 from coordinator.engine.driver import LISTEN_S
 from coordinator.engine.inbox import Operated
@@ -17,19 +15,12 @@ from coordinator.tasks.operations import (
     SetLabelRule,
     UnblockDevice,
 )
-from tests.coordinator.engine.test_driver import receipts, report
-from tests.coordinator.fakes import Killed, World
-from tests.coordinator.model_folder import write_model
+from tests.coordinator.engine.reporting import receipts, report
+from tests.coordinator.fakes import Killed
 from wire.identifiers import DeviceId
 from wire.messages import Receipt, Rejection, RejectionReason, Verdict
 
 A, B, C = DeviceId("a"), DeviceId("b"), DeviceId("c")
-
-
-@pytest.fixture
-def make_world(tmp_path):
-    manifest = write_model(tmp_path)
-    return lambda **task: World(manifest, tmp_path, **task)
 
 
 def operate(world, operation) -> bool:

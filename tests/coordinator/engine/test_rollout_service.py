@@ -15,7 +15,7 @@ from coordinator.tasks.settings import StrategyConfig
 from coordinator.tasks.task import TaskStatus
 from coordinator.versions.rollout import Stage, TrialPolicy
 from models.manifest import Manifest
-from tests.coordinator.engine.test_driver import delta
+from tests.coordinator.engine.reporting import delta
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model

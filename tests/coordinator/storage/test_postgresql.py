@@ -8,7 +8,7 @@ from coordinator.rounds.round import Phase
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_url
 from coordinator.storage.tables import METADATA
-from tests.coordinator.engine.test_driver import report
+from tests.coordinator.engine.reporting import report
 from tests.coordinator.fakes import World, task_config
 from tests.coordinator.model_folder import write_model
 from wire.errors import ConfigError, UnavailableError

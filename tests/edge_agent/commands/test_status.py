@@ -8,7 +8,7 @@ from edge_agent.config import load
 from edge_agent.connection import FACT, Connection
 from edge_agent.core.lifecycle import STARTING
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.ports import Change
+from edge_agent.core.stored import Change
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import DATABASE, own_folder

@@ -1,7 +1,7 @@
 import pytest
 
 from edge_agent.core.personalisation import ENOUGH_WORDS, better
-from edge_agent.ports import Evaluation
+from edge_agent.core.results import Evaluation
 from models.keyboard import held_out
 
 TEXTS = [f"message {i}" for i in range(1000)]

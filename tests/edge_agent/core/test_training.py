@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
+from edge_agent.core.results import Evaluation
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train
-from edge_agent.ports import Evaluation
 from models.batches import pack
 from tests.edge_agent.fakes import FakeProgram
 from wire.messages import DropoutCause, TrainingPlan

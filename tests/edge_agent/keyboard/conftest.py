@@ -12,10 +12,11 @@ from flask import Flask
 
 from edge_agent.keyboard.app import AgentInfo, create_app
 from edge_agent.keyboard.comparison import Comparison, compare
+from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.reader import Reader
+from edge_agent.keyboard.recall import RecallCount
 from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import OwnWord, RecallCount
 from models.lexicon import WordList, read_lexicon, write_lexicon
 from models.vocabulary import FIRST_WORD, Vocabulary
 from tests.browser import Watched, chromium  # noqa: F401 - a fixture

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edge_agent.keyboard.emoji import emoji_names
-from edge_agent.keyboard.suggestions import read_typed
+from edge_agent.keyboard.typed import read_typed
 from models.vocabulary import words
 
 

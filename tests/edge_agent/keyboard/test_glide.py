@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from edge_agent.keyboard.correction import key_centres
 from edge_agent.keyboard.glide import COMPARED, Paths, resampled
+from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import OwnWord
 from models.lexicon import fold, read_lexicon, write_lexicon
 
 KEYS = key_centres("en")

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, drawing, latest
-from edge_agent.ports import RecallCount
+from edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, RecallCount, drawing, latest
 
 
 def test_nothing_typed_is_nothing_to_draw():

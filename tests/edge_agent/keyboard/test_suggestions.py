@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.reader import Reader
-from edge_agent.keyboard.suggestions import Suggester, Suggestions, Typed, best, in_case_of, read_typed
-from edge_agent.ports import OwnWord
+from edge_agent.keyboard.suggestions import Suggester, Suggestions
 from models.lexicon import read_lexicon, write_lexicon
 from models.vocabulary import BOS, OOV, Vocabulary
 from wire.errors import LocalProtocolError, UnavailableError
@@ -54,40 +54,10 @@ def test_sentence_end_starts_afresh(bench, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "typed"),
-    [
-        ("", Typed((), "")),
-        ("3.14 is", Typed(("3", "14"), "is")),
-        ("at 5 o'cl", Typed(("at", "5"), "o'cl")),
-        ("well, I DON'T kn", Typed(("well", "i", "don't"), "kn")),
-        ("naïve ca", Typed(("naïve",), "ca")),
-        ("Ёлка и Й", Typed(("ёлка", "и"), "Й")),
-        ("¿qué tal", Typed(("qué",), "tal")),
-        ("cafe\u0301", Typed((), "cafe\u0301")),
-        ("😀 he", Typed((), "he")),
-        ("one. Two\nthr", Typed((), "thr")),
-    ],
-)
-def test_text_is_cut_where_the_vocabulary_cuts_it(text, typed):
-    assert read_typed(text) == typed
-
-
-@given(st.text(max_size=60))
-def test_any_text_can_be_typed(text):
-    typed = read_typed(text)
-    assert text.endswith(typed.prefix)
-    assert all(word == word.lower() for word in typed.finished)
-
-
-@pytest.mark.parametrize(
     ("text", "words"), [("hel", "hello"), ("Hel", "Hello"), ("HEL", "HELLO"), ("O'c", "O'clock"), ("1", "12")]
 )
 def test_completion_keeps_the_case_that_was_typed(bench, text, words):
     assert bench.suggester.suggest(text).words[0] == words
-
-
-def test_a_single_capital_is_a_beginning_not_a_shout():
-    assert in_case_of("hello", "H") == "Hello"
 
 
 @pytest.mark.parametrize(
@@ -330,23 +300,6 @@ def test_threads_never_mix_two_models(bench):
 
 def test_specials_are_never_suggested(bench):
     assert all(not word.startswith("<") for word in bench.suggester.suggest("", count=1000).words)
-
-
-def test_scores_that_are_not_finite_are_never_chosen():
-    scores = np.array([0, 0, 0, 0, np.nan, np.inf, 1, -np.inf, 2], np.float32)
-    assert best(scores, np.arange(4, 9), 3).tolist() == [8, 6]
-
-
-@given(
-    st.lists(st.floats(-9, 9, width=32).map(round), min_size=1, max_size=40),
-    st.integers(1, 10),
-    st.randoms(use_true_random=False),
-)
-def test_best_is_the_head_of_a_whole_sort(values, count, random):
-    scores = np.array(values, np.float32)
-    candidates = sorted(random.sample(range(len(values)), random.randint(0, len(values))))
-    expected = sorted(candidates, key=lambda number: (-values[number], number))[:count]
-    assert best(scores, np.array(candidates, np.int64), count).tolist() == expected
 
 
 def test_count_below_one_is_refused(bench):

@@ -11,7 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
-from edge_agent.ports import Arrived, LinkDown, LinkUp
+from edge_agent.inbox import Arrived, LinkDown, LinkUp
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import hang_up
 from wire.errors import LocalProtocolError

@@ -1,7 +1,7 @@
 import queue
 import threading
 
-from edge_agent.ports import Job, WorkDone
+from edge_agent.inbox import Job, WorkDone
 from edge_agent.shell.worker import JobThread, ThreadWorker
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edge_agent.ports import Evaluation, TrainStep
+from edge_agent.core.results import Evaluation, TrainStep
 from experiments.codec_study.population import Population, PopulationSetting
 from models.batches import pack
 from wire.parameters import ParameterLayout, ParameterSpec

@@ -6,7 +6,7 @@ import pytest
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import Reporting, Resting
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, NewReport, Settlement
+from edge_agent.core.stored import Change, NewReport, Settlement
 from edge_agent.shell.database import Caps, Database
 from simulation.rounds.faults import Fuse, PowerCut
 from simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal

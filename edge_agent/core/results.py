@@ -1,0 +1,41 @@
+"""What a model's program returns: the result of a training step, and of evaluating a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStep:
+    """Result of one training step.
+
+    Attributes:
+        loss: mean loss per target before the step, nats.
+        targets: number of targets in the batch.
+        hits: counted targets that were predicted.
+        gradient_norm: norm of the gradient before clipping.
+    """
+
+    loss: float
+    targets: float
+    hits: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Result of evaluating a batch, as sums, so that batches can be added.
+
+    Attributes:
+        loss_sum: loss summed over all targets, nats.
+        targets: number of targets.
+        counted: number of targets that count for recall.
+        top1: counted targets that were predicted first.
+        top3: counted targets that were among the first three predictions.
+    """
+
+    loss_sum: float
+    targets: float
+    counted: float
+    top1: float
+    top3: float

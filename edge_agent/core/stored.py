@@ -1,0 +1,115 @@
+"""What the agent stores to survive a power cut: the changes of one event, and what the next process finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from edge_agent.core.events import SendDropout
+from edge_agent.core.lifecycle import State
+from edge_agent.core.outbox import Parcel
+from edge_agent.core.privacy_ledger import LedgerEntry
+from wire.codec import Sparse
+from wire.parameters import Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewReport:
+    """A report, and the residual with which error feedback continues if it is accepted; stored atomically.
+
+    Attributes:
+        parcel: identifies the report.
+        frame: its exact bytes.
+        layout: what the residual is bound to: the parameter layout and the task.
+        residual: (n,) float32, the next residual; None without error feedback.
+        carried: the part of the update that the report carries; the update is ``carried`` plus ``residual``. None
+            without error feedback.
+    """
+
+    parcel: Parcel
+    frame: bytes
+    layout: str
+    residual: Vector | None
+    carried: Sparse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How the report leaves the outbox, and what error feedback keeps of it.
+
+    Attributes:
+        adopt: the coordinator has accepted the report, now or before: the residual stored with the report is adopted.
+        put_back: the report came too late to count: the residual stored with the report is adopted, and the part that
+            the report carried is added back to it. With neither flag, the old residual stays and the update is lost.
+    """
+
+    adopt: bool
+    put_back: bool = False
+
+
+class SumState(msgspec.Struct, frozen=True):
+    """The last secure sum that the device joined.
+
+    Attributes:
+        number: number in its order.
+        round: its round; with the number, what a device joins only once.
+        session: its session.
+        phase: name of the machine's state (:mod:`edge_agent.core.summing`).
+        state: the machine's state; empty if the device answers no more.
+    """
+
+    number: int
+    round: int
+    session: bytes
+    phase: str
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The changes of one event, written in one transaction.
+
+    Attributes:
+        lifecycle: the new state.
+        report: new report for the outbox; None for none.
+        settlement: settles the report and empties the outbox; None leaves the outbox as it is.
+        dropouts: messages that are to be sent even if the process dies now.
+        deaths: how many processes in a row died during a session; None leaves the count as it is.
+        charged: what the report costs of the device's privacy; None for nothing.
+        summing: new state of the secure sum; None leaves it as it is.
+    """
+
+    lifecycle: State
+    report: NewReport | None = None
+    settlement: Settlement | None = None
+    dropouts: Sequence[SendDropout] = ()
+    deaths: int | None = None
+    charged: LedgerEntry | None = None
+    summing: SumState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The state that the last process left.
+
+    Attributes:
+        lifecycle: the last lifecycle state; None on a new device.
+        parcel: the report in the outbox, if any.
+        deaths: how many processes in a row, before the last one, died during a session.
+        summing: the last secure sum that the device joined, if any.
+    """
+
+    lifecycle: State | None
+    parcel: Parcel | None
+    deaths: int = 0
+    summing: SumState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDropout:
+    """A dropout that has not been handed to the connection yet."""
+
+    number: int
+    dropout: SendDropout

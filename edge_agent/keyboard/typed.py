@@ -1,0 +1,65 @@
+"""Cuts the text before the caret as the model sees it, and writes suggested words in the typed case."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from models.vocabulary import WORD_PATTERN, words
+
+# A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
+_SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
+_PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
+_STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The text before the caret, as the model sees it.
+
+    Attributes:
+        finished: words of the current sentence, in lower case.
+        prefix: the typed part of the current word, exactly as typed.
+        glued: whether the prefix is attached to a sign, as in ``@ada``, ``<img`` or ``example.org``, and so may not be
+            an ordinary word.
+    """
+
+    finished: tuple[str, ...]
+    prefix: str
+    glued: bool = False
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, at least one; the last one goes on up to the caret.
+
+    >>> sentences("Pi is 3.14. And")
+    ['Pi is 3.14', ' And']
+    """
+    return _SENTENCE_END.split(text)
+
+
+def read_typed(text: str) -> Typed:
+    """Cut the text before the caret into finished words and a prefix.
+
+    >>> read_typed("Fine. And how are yo")
+    Typed(finished=('and', 'how', 'are'), prefix='yo', glued=False)
+    >>> read_typed("Ask @ad")
+    Typed(finished=('ask',), prefix='ad', glued=True)
+    """
+    sentence = sentences(text)[-1]
+    prefix = _PREFIX.search(sentence)
+    start = prefix.start() if prefix else len(sentence)
+    return Typed(tuple(words(sentence[:start])), sentence[start:], not _STANDS_ALONE.search(sentence, 0, start))
+
+
+def in_case_of(word: str, prefix: str) -> str:
+    """Write a word in the case in which its prefix was typed.
+
+    >>> in_case_of("hello", "he"), in_case_of("hello", "He"), in_case_of("hello", "HE"), in_case_of("i'm", "I")
+    ('hello', 'Hello', 'HELLO', "I'm")
+    """
+    if len(prefix) > 1 and prefix.isupper():
+        return word.upper()
+    if prefix[:1].isupper():
+        return word[:1].upper() + word[1:]
+    return word

@@ -1,0 +1,35 @@
+"""A version of the model as it lies on this device. It names the files; nothing here opens one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from models.manifest import Manifest
+from wire.identifiers import Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A version of the model on this device, complete and verified.
+
+    Attributes:
+        sha256: hash of the manifest, which names the model.
+        manifest: the manifest, which lists the model's files.
+        program: path of the ``.tflite`` file.
+        weights: path of the flat weights.
+        vocabulary: path of the word list.
+        bases: path of the bases of updates for secure sums, if the manifest has some.
+        lexicons: the lexicons on this device, language -> path.
+        ngram: the n-gram model; None if this device has none.
+    """
+
+    sha256: Sha256
+    manifest: Manifest
+    program: Path
+    weights: Path
+    vocabulary: Path
+    bases: Path | None = None
+    lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    ngram: Path | None = None

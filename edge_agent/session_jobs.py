@@ -1,0 +1,100 @@
+"""The jobs of a session on the worker: prepare and train. Runs on the driver's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edge_agent.core.lifecycle import Finishing, Preparing, Training
+from edge_agent.core.stored import SumState
+from edge_agent.driver_ports import Ports
+from edge_agent.inbox import StartJob
+from edge_agent.model import Model
+from edge_agent.session import Produced, prepare, run_session
+from edge_agent.summing import enlist
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.identifiers import Population
+from wire.messages import Assignment, DropoutCause, Work
+
+DISOBEYED = {
+    **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
+    "limits": DropoutCause.OUTSIDE_LIMITS,
+}
+"""The dropout cause reported to the coordinator for each kind of refused order."""
+
+
+class SessionJobs:
+    """Starts and stops the jobs of the session; one at a time.
+
+    Args:
+        ports: the adapters.
+        population: the device's population.
+        start: starts a job.
+
+    Attributes:
+        job: number of the newest job; 0 before the first one.
+        payload: the newest assignment as received: the signed bytes.
+        model: the model of the session, once it is prepared.
+    """
+
+    def __init__(self, ports: Ports, population: Population, start: StartJob) -> None:
+        self._ports, self._population, self._start = ports, population, start
+        self.job = 0
+        self.payload = b""
+        self.model: Model | None = None
+
+    def prepare(self, assignment: Assignment, last: SumState | None) -> None:
+        """Fetch the model of an assignment, and join its secure sum.
+
+        Args:
+            assignment: the assignment.
+            last: the last secure sum that the device joined.
+        """
+        ports, payload = self._ports, self.payload
+
+        def work(should_stop: Callable[[], bool]) -> object:
+            model = prepare(
+                ports.artifacts,
+                ports.trust,
+                ports.limits,
+                assignment,
+                payload,
+                should_stop,
+                ports.journal.ledger,
+                ports.desk.memory_bytes,
+            )
+            return enlist(model, assignment, self._population, last, ports.sums)
+
+        self.job = self._start(work)
+
+    def train(self, assignment: Assignment) -> None:
+        """Train on the prepared model.
+
+        Raises:
+            LocalProtocolError: there is no model yet.
+        """
+        model, desk = self.model, self._ports.desk
+        if model is None:
+            msg = "training was asked for before the model was there"
+            raise LocalProtocolError(msg)
+        generator = self._ports.random_for(assignment.round, assignment.attempt)
+        self.job = self._start(lambda should_stop: run_session(desk, assignment, model, generator, should_stop))
+
+    def stop(self) -> None:
+        """Stop the newest job."""
+        self._ports.worker.stop(self.job)
+
+    def too_short(self, assignment: Assignment, done: Produced) -> str | None:
+        """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""
+        fewest = self._ports.limits.steps
+        if assignment.work is Work.EVALUATE or done.steps >= fewest:
+            return None
+        return (
+            f"outside the limits of this device: expected at least {fewest} training steps, had text for {done.steps}"
+        )
+
+
+def cause_of(state: Preparing | Training | Finishing, outcome: object) -> DropoutCause:
+    """The cause of a session's failure."""
+    if not isinstance(state, Preparing):
+        return DropoutCause.TRAINING_FAILED
+    return DISOBEYED.get(outcome.code if isinstance(outcome, RemoteProtocolError) else "", DropoutCause.FETCH_FAILED)

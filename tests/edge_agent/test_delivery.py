@@ -1,0 +1,112 @@
+"""The report in the outbox: sent until a receipt settles it."""
+
+import numpy as np
+import pytest
+import structlog
+
+from edge_agent.inbox import LinkDown, LinkUp
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, receipt, to_report
+from wire import frame
+from wire.codec import codec_for
+from wire.messages import CodecChoice, Missing, Query, Verdict
+
+FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+
+
+def test_a_report_without_a_receipt_is_sent_again_with_the_same_bytes(phone):
+    to_report(phone)
+    for _ in range(40):
+        phone.pass_time(1)
+    reports = phone.transport.of("report")
+    assert len(reports) >= 3
+    assert len(set(reports)) == 1
+
+
+def test_a_report_of_an_offline_phone_waits_for_the_connection(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.transport.connected = False
+    phone.driver.handle(LinkDown("gone"))
+    phone.work()
+    phone.pass_time(100)
+    assert phone.transport.of("report") == []
+    phone.transport.connected = True
+    phone.driver.handle(LinkUp())
+    phone.pass_time(1)
+    assert len(phone.transport.of("report")) == 1
+    assert phone.transport.of("status")[-1].state == "reporting"
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, verdict):
+    to_report(phone, codec=FEEDBACK)
+    phone.hear(receipt(verdict))
+    residual = phone.database.residual(BOUND_TO)
+    match verdict:
+        case Verdict.ACCEPTED | Verdict.DUPLICATE:
+            sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
+            np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
+        case Verdict.LATE:
+            np.testing.assert_allclose(residual, phone.programs[0].delta(), atol=1e-6)
+        case Verdict.INVALID:
+            assert residual is None
+
+
+def test_the_next_round_sends_what_the_last_one_left_out(phone):
+    to_report(phone, codec=FEEDBACK)
+    phone.hear(receipt())
+    left_out = phone.database.residual(BOUND_TO)
+    phone.pass_time(1)
+    phone.be_assigned(2, codec=FEEDBACK)
+    phone.work()
+    phone.work()
+    sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
+    phone.hear(receipt(Verdict.INVALID, 2))
+    np.testing.assert_array_equal(phone.database.residual(BOUND_TO), left_out)
+    # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
+    assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
+
+
+def test_without_error_feedback_no_residual_is_kept(phone):
+    to_report(phone)
+    phone.hear(receipt())
+    assert phone.database.residual(BOUND_TO) is None
+
+
+def test_a_receipt_for_another_round_changes_nothing(phone):
+    to_report(phone, 2)
+    phone.hear(receipt(number=1))
+    assert phone.state == "reporting"
+    phone.hear(receipt(number=2))
+    assert phone.state == "resting"
+
+
+def test_a_chunked_report_is_asked_about_and_only_what_is_missing_sent(phone, monkeypatch):
+    monkeypatch.setattr(frame, "MAX_PUBLISH_BYTES", 300)
+    monkeypatch.setattr(frame, "CHUNK_PART_BYTES", 200)
+    to_report(phone, codec=CodecChoice(name="dense-f32"))
+    first = [frame.decode(sent) for sent in phone.transport.of("report")]
+    assert [chunk.index for chunk in first] == list(range(len(first)))
+    assert len(first) > 3
+    phone.pass_time(10)
+    assert phone.transport.of("query") == [Query(round=1, attempt=1, chunks=len(first))]
+    assert len(phone.transport.of("report")) == len(first)
+    phone.hear(Missing(round=1, attempt=1, chunks=(1, 3)))
+    again = [frame.decode(sent).index for sent in phone.transport.of("report")[len(first) :]]
+    assert again == [1, 3]
+    whole = frame.join({chunk.index: chunk for chunk in first})
+    assert frame.decode(whole).round == 1
+    phone.hear(receipt())
+    assert phone.state == "resting"
+
+
+def test_missing_receipts_are_counted_and_said_after_the_third_sending_and_in_the_receipt(phone):
+    to_report(phone)
+    with structlog.testing.capture_logs() as logs:
+        while len(phone.transport.of("report")) < 5:
+            phone.pass_time(1)
+        assert [(e["log_level"], e["sent_again"]) for e in logs if e["event"] == "no_receipt_yet"] == [("warning", 3)]
+        phone.hear(receipt())
+    (settled,) = [e for e in logs if e["event"] == "receipt"]
+    assert settled["sent_again"] == 4
