@@ -45,7 +45,7 @@ OUTCOME = "run.json"
     type=click.Path(path_type=Path),
     help="Folder that holds mnist.",
 )
-@click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos.")
+@click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos; few take less time.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Runs of each.")
 @click.option("--model", "models", multiple=True, type=click.Choice(MODELS), help="Again for more; all by default.")
 @click.option(
@@ -65,7 +65,10 @@ OUTCOME = "run.json"
 def silos(
     *, data: Path, images: int, seeds: int, models: Sequence[str], hosts: str, folder: Path | None, as_json: bool
 ) -> None:
-    """Train on two silos: each alone, both pooled, and federated by real processes with mutual TLS."""
+    """Train on two silos: each alone, both pooled, and federated by real processes with mutual TLS.
+
+    A round takes about a second. Split by label, all of MNIST takes 1,196 rounds for each seed of each model.
+    """
     given = read_images(data / "mnist")
     console = Console(stderr=True)
     runs: list[Run] = []
