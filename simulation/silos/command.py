@@ -45,7 +45,7 @@ OUTCOME = "run.json"
     type=click.Path(path_type=Path),
     help="Folder that holds mnist.",
 )
-@click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos; few take less time.")
+@click.option("--images", default=IMAGES, show_default=True, type=click.IntRange(100, 60_000), help="Of both silos.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Runs of each.")
 @click.option("--model", "models", multiple=True, type=click.Choice(MODELS), help="Again for more; all by default.")
 @click.option(
