@@ -147,7 +147,8 @@ def table_of(runs: Sequence[Run]) -> Table:
         of = [run for run in runs if (run.model, run.split) == (model, split)]
         arms = [[run.alone[0], run.alone[1], run.pooled, run.federated] for run in of]
         cells = [
-            f"{100 * _mean(arm):.2f} ({100 * min(arm):.2f}-{100 * max(arm):.2f})" for arm in zip(*arms, strict=True)
+            f"{100 * _mean(arm):.2f}" + (f" ({100 * min(arm):.2f}-{100 * max(arm):.2f})" if len(arm) > 1 else "")
+            for arm in zip(*arms, strict=True)
         ]
         traffic = [f"{_mean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
         table.add_row(model, split, *cells, f"{_mean([run.rounds for run in of]):.0f}", *traffic)
