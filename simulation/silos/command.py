@@ -67,7 +67,7 @@ def silos(
 ) -> None:
     """Train on two silos: each alone, both pooled, and federated by real processes with mutual TLS.
 
-    A round takes about a second. Split by label, all of MNIST takes 1,196 rounds for each seed of each model.
+    Split by label, all of MNIST takes 1,196 rounds for each seed of each model.
     """
     given = read_images(data / "mnist")
     console = Console(stderr=True)
