@@ -133,16 +133,11 @@ def test_a_disk_that_is_full_changes_nothing_and_the_next_attempt_works(phone):
     phone.be_assigned()
     phone.work()
     outcome = phone.worker.finish()
-    commit = phone.database.commit
-
-    def full(_change):
-        raise UnavailableError("full")
-
-    phone.database.commit = full
+    disk = Full(phone)
     phone.driver.handle(outcome)
     assert phone.state == "training"
     assert phone.transport.of("report") == []
-    phone.database.commit = commit
+    disk.make_room()
     phone.pass_time(5)
     assert phone.state == "reporting"
 
@@ -152,17 +147,12 @@ def test_a_disk_that_stays_full_is_said_once_and_so_is_its_end(phone):
     phone.be_assigned()
     phone.work()
     outcome = phone.worker.finish()
-    commit = phone.database.commit
-
-    def full(_change):
-        raise UnavailableError("full")
-
+    disk = Full(phone)
     with structlog.testing.capture_logs() as lines:
-        phone.database.commit = full
         phone.driver.handle(outcome)
         for _ in range(200):
             phone.pass_time(61)
-        phone.database.commit = commit
+        disk.make_room()
         phone.pass_time(61)
     assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
     assert next(line for line in lines if line["event"] == "stored_again")["failed_tries"] >= 200

@@ -8,22 +8,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from coordinator.engine.effects import AnnounceModel
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.rules import RoundRules
+from coordinator.ports import VersionRecord
 from coordinator.storage.database import Database
 from coordinator.storage.tables import METADATA
+from tests.coordinator.storage.records import A, stored
 from wire.errors import ConfigError, UnavailableError
-from wire.identifiers import DeviceId
-
-RULES = RoundRules(
-    goal=1,
-    minimum=1,
-    over_selection=1,
-    selection_window_s=0,
-    selection_deadline_s=1,
-    report_deadline_s=1,
-    lost_grace_s=1,
-)
 
 
 @pytest.fixture
@@ -118,21 +107,8 @@ def test_it_is_written_for_good_and_read_beside_a_writer(database, tmp_path):
 
 
 def test_a_report_of_a_round_that_is_not_there_is_refused(database):
-    report = StoredReport(
-        round=9,
-        device=DeviceId("a"),
-        attempt=1,
-        sha256="0" * 64,
-        size_bytes=1,
-        num_examples=1,
-        steps=1,
-        loss=1.0,
-        seconds=1.0,
-        norm=1.0,
-        received_s=1.0,
-    )
     with pytest.raises(sa.exc.IntegrityError), database.transaction() as tx:
-        tx.add_report(report, b"frame")
+        tx.add_report(stored(A, round_number=9), b"frame")
 
 
 def test_a_damaged_file_is_an_error_that_says_which(tmp_path):
