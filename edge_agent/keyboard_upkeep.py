@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent.core.eligibility import Answer, Condition, Readings
+from edge_agent.core.eligibility import Condition, Readings, holds
 from edge_agent.driver_ports import Ports
 from edge_agent.inbox import StartJob, failure
 from edge_agent.model import Model
@@ -93,8 +93,8 @@ class KeyboardUpkeep:
             readings: the conditions now.
             working: whether a session needs the worker.
         """
-        ports, wanted, unmetered = self._ports, self._wanted, readings.get(Condition.UNMETERED)
-        if working or unmetered is None or unmetered.value is not Answer.YES:
+        ports, wanted = self._ports, self._wanted
+        if working or not holds(readings, Condition.UNMETERED):
             return
         if self._show is None or self.job or wanted is None or ports.clock.monotonic_s() < self._not_before_s:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_agent.core.eligibility import Answer, Condition, EligibilityVerdict, Readings
+from edge_agent.core.eligibility import Condition, EligibilityVerdict, Readings, holds
 from edge_agent.inbox import StartJob
 from edge_agent.ports import Clock, Releases
 from wire.messages import DropoutCause
@@ -85,7 +85,4 @@ class ReleaseWatch:
 
 
 def _is_free(readings: Readings) -> bool:
-    return all(
-        condition in readings and readings[condition].value is Answer.YES
-        for condition in (Condition.CHARGING, Condition.UNMETERED)
-    )
+    return holds(readings, Condition.CHARGING) and holds(readings, Condition.UNMETERED)

@@ -66,6 +66,11 @@ Readings = Mapping[Condition, ConditionReading]
 """Readings by condition; a missing condition is unknown."""
 
 
+def holds(readings: Readings, condition: Condition) -> bool:
+    """Whether a condition is known to hold."""
+    return condition in readings and readings[condition].value is Answer.YES
+
+
 @dataclass(frozen=True, slots=True)
 class EligibilityVerdict:
     """Whether the device may train at this moment.
