@@ -109,15 +109,15 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
 def flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
     """The fields of nested tables as cells, without empty ones.
 
-    >>> flat({"spread": {"mean": 0.5, "p10": None}, "reports": [1, 2]})
+    >>> flat({"spread": {"mean": 0.5, "p10": None}, "reports": [1, 2], "labels": ()})
     [('spread.mean', 0.5), ('reports', '1, 2')]
     """
     cells: list[tuple[str, object]] = []
     for name, value in table.items():
         if isinstance(value, dict):
             cells += flat(value, f"{where}{name}.")
-        elif value not in (None, "", []):
-            cells.append((where + name, ", ".join(map(str, value)) if isinstance(value, list) else value))
+        elif value not in (None, "", [], ()):
+            cells.append((where + name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value))
     return cells
 
 
@@ -127,7 +127,5 @@ def when(seconds: float) -> str:
 
 
 def _printable(cell: object) -> str:
-    if isinstance(cell, float) and abs(cell) >= 0.001:
-        cell = round(cell, 4)
-    text = "-" if cell is None or cell == () else str(cell)
+    text = "-" if cell is None else str(cell)
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

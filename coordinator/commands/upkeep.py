@@ -58,15 +58,14 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
         raise UnavailableError(msg) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    model = path.parent / tomllib.loads(text)["task"]["model"]
+    written = tomllib.loads(text)
+    model = path.parent / written["task"]["model"]
     export = "" if model.is_dir() else f"export a model to {model}, or set task.model to the folder of one, then: "
     following = f"{export}nightjar-coordinator serve --config {path}"
     answer = {"path": str(path), "next": following}
     cells: list[tuple[object, ...]] = [("configuration", path)]
     if key:
-        data_dir = path.absolute().parent / os.environ.get(
-            f"{ENVIRONMENT_PREFIX}_DATA_DIR", tomllib.loads(text)["data_dir"]
-        )
+        data_dir = path.absolute().parent / os.environ.get(f"{ENVIRONMENT_PREFIX}_DATA_DIR", written["data_dir"])
         public = load_signer(data_dir).public
         answer |= {"signing_key": str(data_dir / KEY_FILE), "coordinator_key": public}
         cells += [("key that signs orders", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]

@@ -34,7 +34,7 @@ from coordinator.storage.signing_key import change_key, load_signer, read_key
 from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import AuditEntry
 from coordinator.web.versions import VersionDetail, version_detail
-from coordinator.web.words import percent
+from coordinator.web.words import nats, percent
 from models.baselines import CENTRAL_TRAINING, Baselines
 from models.child_environment import child_environment
 from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
@@ -49,6 +49,8 @@ FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
 _TRAINING_TIMEOUT_S = 86400.0
 _COLUMNS = ("version", "task", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
+_FIGURES = {"top1": percent, "top3": percent, "loss": nats}
+"""A figure -> what writes it for people."""
 
 _version = click.argument("version", type=click.IntRange(0))
 
@@ -80,8 +82,8 @@ def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
     with opened(config) as database, database.transaction() as view:
         detail = version_detail(record, view.federated(version))
     fields = msgspec.to_builtins(detail) | {"created": when(detail.created), "since": when(detail.since)}
-    rows = flat(fields)
-    show(detail, ("what", "value"), rows, as_json=as_json)
+    fields |= {name: written(fields[name]) for name, written in _FIGURES.items() if fields[name] is not None}
+    show(detail, ("what", "value"), flat(fields), as_json=as_json)
 
 
 @models.command()
@@ -109,7 +111,8 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     with opened_artifacts(config) as artifacts:
         manifest = Manifest.decode(artifacts.get(job.manifest))
     names = (*figure_names(manifest.task_type), "loss")
-    figures = [(name, known["metrics"][key]) for name, key in zip(names, ("top1", "top3", "loss"), strict=True)]
+    measured = zip(names, _FIGURES.items(), strict=True)
+    figures = [(name, written(known["metrics"][key])) for name, (key, written) in measured]
     show(known, ("what", "value"), [("text", chosen), *figures], as_json=as_json)
 
 
@@ -147,7 +150,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
                 after=_recalls(measured),
             )
         )
-    rows = [(c.label, percent(c.top1), percent(c.top3), c.loss, c.source) for c in compared(task, kept)]
+    rows = [(c.label, percent(c.top1), percent(c.top3), nats(c.loss), c.source) for c in compared(task, kept)]
     show(kept, ("", "top-1", "top-3", "loss (nats)", "how"), rows, as_json=as_json)
 
 
@@ -250,9 +253,9 @@ def _recalls(found: Baselines) -> str:
 
 
 def _cells(row: VersionDetail) -> tuple[object, ...]:
-    on_devices = None if row.federated.top1_before is None else f"{100 * row.federated.top1_before.mean:.1f} %"
-    top1 = None if row.top1 is None else f"{100 * row.top1:.1f} %"
-    return row.version, row.task, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
+    on_devices = None if row.federated.top1_before is None else row.federated.top1_before.mean
+    figures = percent(row.top1), percent(on_devices), nats(row.loss)
+    return row.version, row.task, row.stage, *figures, when(row.created), row.reason
 
 
 def _convert(folder: Path, form: str, out: Path) -> None:

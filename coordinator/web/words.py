@@ -56,6 +56,15 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def nats(loss: float | None) -> str:
+    """A loss, in nats.
+
+    >>> nats(4.56789), nats(None)
+    ('4.568', '-')
+    """
+    return "-" if loss is None else f"{loss:.3f}"
+
+
 def duration(seconds: float | None) -> str:
     """A duration, in at most two units.
 

@@ -23,6 +23,7 @@ from coordinator.web.pages.site import Site
 _FILTERS: tuple[Callable[..., str], ...] = (
     words.si_bytes,
     words.percent,
+    words.nats,
     words.duration,
     words.utc,
     words.clock,
