@@ -29,7 +29,7 @@ else
     "$python" -m venv --clear --without-pip .venv
     scripts/bootstrap_pip.sh .venv "$python"
 fi
-scripts/install_locked.sh .venv/bin/python build.txt agent.txt coordinator.txt "$TENSORFLOW.txt" firmware.txt dev.txt ray.txt
+scripts/install_locked.sh .venv/bin/python build.txt agent.txt coordinator.txt "$TENSORFLOW.txt" firmware.txt dev.txt ray.txt jax.txt
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 touch "$stamp"
 echo "setup: done" >&2

@@ -9,7 +9,8 @@ RECORDED = "recorded data lie beside the checkout, not in it"
 """The reason of tests of data that may not be copied into the project."""
 NOT_ALLOWED = "this machine or user may not"
 """In the reasons of tests of rights that no installation gives: containers have no loop devices, users no chown."""
-NO_GPU = "TensorFlow sees no GPU on this machine"
+NO_GPU = "sees no GPU on this machine"
+"""After the name of the library."""
 
 _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
@@ -19,6 +20,7 @@ MAY_BE_SKIPPED = {
     _HOSTS + "test_a_host_that_does_not_lead_shows_the_pages_and_leaves_changes_to_the_leader": NOT_ALLOWED,
     _HOSTS + "test_another_host_leads_and_nothing_accepted_is_lost_or_counted_twice": NOT_ALLOWED,
     "tests/models/test_evaluation.py::test_figures_on_a_gpu_are_those_of_the_cpu": NO_GPU,
+    "tests/simulation/laboratory/test_jax_executor.py::test_reports_of_a_gpu_are_those_of_the_device_program": NO_GPU,
     "tests/simulation/rounds/test_availability.py::test_the_real_traces_are_those_that_were_measured": RECORDED,
     "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_refused": NOT_ALLOWED,
     _LOOP + "test_a_mounted_device_is_refused_by_the_kernel_and_by_us": NOT_ALLOWED,

@@ -237,7 +237,7 @@ def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide
     Raises:
         LocalProtocolError: no contribution, a device twice or out of order, a weight not positive, or a wrong size.
     """
-    total = np.zeros(size, np.float64)
+    total, scaled = np.zeros(size), np.empty(size)
     weights = 0.0
     last = ""
     for contribution in contributions:
@@ -248,11 +248,11 @@ def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide
             )
             raise LocalProtocolError(msg)
         update = contribution.update
-        values = contribution.weight * contribution.scale * update.values.astype(np.float64)
-        if values.size == size:
-            total += values  # a dense update
+        factor = contribution.weight * contribution.scale
+        if update.values.size == size:  # a dense update
+            total += np.multiply(update.values, factor, out=scaled, dtype=np.float64)
         else:
-            total[update.indices] += values  # indices are unique within an update
+            total[update.indices] += factor * update.values.astype(np.float64)  # indices are unique within an update
         weights += contribution.weight
         last = contribution.device
     if weights == 0:
@@ -285,7 +285,7 @@ def norm_of(update: Sparse) -> float:
     >>> norm_of(Sparse(5, np.array([0, 3]), np.array([3.0, 4.0], np.float32)))
     5.0
     """
-    return math.sqrt(np.square(update.values.astype(np.float64)).sum())
+    return math.sqrt(np.square(update.values, dtype=np.float64).sum())
 
 
 def first_clip_norm(norms: Iterable[float]) -> float | None:

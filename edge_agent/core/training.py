@@ -99,11 +99,11 @@ def train(
             DropoutCause.TRAINING_FAILED, f"the plan asks for what this model's program lacks: {lacking}"
         )
     planned = min(plan.max_steps, plan.local_epochs * len(batches))
-    watch = _Watch()
+    watch = Watch()
     started_s = now_s()
     steps, loss_sum, targets, seen = 0, 0.0, 0.0, 0
     mean_step = np.zeros(0, np.float32)  # of a full batch, so far
-    for x, y in _all_batches(batches, plan.local_epochs, generator):
+    for x, y in batches_in_order(batches, plan.local_epochs, generator):
         if steps == planned:
             break
         if should_stop():
@@ -158,7 +158,7 @@ def _summed(figures: Iterable[Evaluation]) -> Evaluation:
 
 
 @dataclass(slots=True)
-class _Watch:
+class Watch:
     """Detects a training that diverges."""
 
     first: list[float] = field(default_factory=list)
@@ -192,8 +192,8 @@ def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], Train
     return lambda x, y: further.train_momentum(x, y, rate, clip, plan.momentum, plan.proximal)
 
 
-def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
-    """The batches of all epochs; each epoch has its rows in a new order, which mixes messages and padding.
+def batches_in_order(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
+    """The batches (x, y) of all epochs; each epoch has its rows in a new order, which mixes messages and padding.
 
     Each batch is copied when it is due: a round may take a few of many, and an epoch's copy needs twice the memory.
     """

@@ -6,6 +6,7 @@ much again as the training of a small model, are written only in rounds that are
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator.learning.fedavg import norm_of
-from edge_agent.core.training import TrainingStopped, train
+from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from edge_agent.ports import Program
 from models.batches import Batches
 from simulation.laboratory.experiment import PRIVATE, PersonalSettings
@@ -100,8 +100,7 @@ def train_client(
     shuffle = seeded(device.seed, "shuffle", round_number, person)
     trained = train(device.program, device.batches[person], device.plan, shuffle, lambda: False, lambda: 0.0)
     if isinstance(trained, TrainingStopped):
-        msg = f"person {person} could not train in round {round_number}: {trained.detail}; try a smaller learning rate"
-        raise UnavailableError(msg)
+        raise could_not_train(person, round_number, trained.detail)
     delta, own = trained.delta, before.own
     if fedper:
         private = _private(device.layout)
@@ -109,26 +108,47 @@ def train_client(
         delta[private] = 0.0  # it never leaves the device
     elif device.personal.method == "ditto":
         own = _ditto(device, person, weights, weights if own is None else own)
+    trained = replace(trained, delta=delta)
+    reported, residual = report(device, person, round_number, trained, before.residual, measured=measured)
+    return reported, Kept(residual, own)
+
+
+def could_not_train(person: int, round_number: int, why: str) -> UnavailableError:
+    """The error of a training that came to nothing."""
+    return UnavailableError(
+        f"person {person} could not train in round {round_number}: {why}; try a smaller learning rate"
+    )
+
+
+def report(
+    device: Device, person: int, round_number: int, trained: TrainedUpdate, residual: Vector | None, *, measured: bool
+) -> tuple[Reported, Vector | None]:
+    """Encode what a device has learned, as :func:`train_client` does at its end.
+
+    Returns:
+        The report, and the residual (n,) of the error feedback that the device keeps now; None without.
+    """
     codec, rounding = codec_for(device.codec), seeded(device.seed, "rounding", round_number, person)
     following = None
     if device.codec.error_feedback:
         feedback = with_error_feedback(codec)
-        residual = feedback.init(device.layout) if before.residual is None else before.residual
-        encoded, following = feedback.write(delta, residual, device.layout, rounding)
+        residual = feedback.init(device.layout) if residual is None else residual
+        encoded, following = feedback.write(trained.delta, residual, device.layout, rounding)
     else:
-        encoded = codec.write(delta, device.layout, rounding)
+        encoded = codec.write(trained.delta, device.layout, rounding)
     sent, payload = encoded.sent, encoded.payload() if measured else None
     update = sent.values if sent.indices.size == sent.size else sent
-    return Reported(person, trained.num_examples, trained.loss, update, payload), Kept(following, own)
+    return Reported(person, trained.num_examples, trained.loss, update, payload), following
 
 
 def as_read(updates: Mapping[bytes, Sparse | Vector], codec: Codec) -> Codec:
     """The codec, but that it reads a device's name as the update that the device says will be read."""
+    every = functools.cache(np.arange)  # of a dense update, the same for all
 
     def read(name: bytes, _layout: ParameterLayout) -> Received:
         found = updates[name]
-        update = found if isinstance(found, Sparse) else Sparse(found.size, np.arange(found.size), found)
-        return Received(norm_of(update), lambda: update)
+        update = found if isinstance(found, Sparse) else Sparse(found.size, every(found.size), found)
+        return Received(np.nan, lambda: update)  # nobody asks for its norm: that is of payloads as they come in
 
     return replace(codec, read=read)
 

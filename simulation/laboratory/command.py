@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import math
 import statistics
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 import click
 import msgspec
@@ -19,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from host.files import replace_file
 from models import corpora
+from models.configurations import configuration
 from simulation.laboratory import references
 from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import event_files
@@ -27,7 +31,7 @@ from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import Prepared, prepare, run
+from simulation.laboratory.training import Prepared, Trainer, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 from wire.errors import ConfigError
@@ -42,6 +46,61 @@ class _Beyond:
     trigram: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _On:
+    """What trains: processes of this machine, a Ray cluster, or JAX."""
+
+    workers: int
+    ray: str
+    jax: bool
+
+    def __post_init__(self) -> None:
+        if self.jax and (self.ray or self.workers > 1):
+            msg = "--jax trains a cohort at once in one process: leave --workers and --ray out"
+            raise ConfigError(msg)
+
+    @property
+    def name(self) -> str:
+        if self.jax:
+            return "jax"
+        return "ray" if self.ray else "processes" if self.workers > 1 else "in-process"
+
+    def executor(self, prepared: Prepared) -> Executor:
+        experiment = prepared.experiment
+        make = partial(
+            load,
+            layout=prepared.layout,
+            batches=prepared.batches,
+            plan=experiment.training_plan(),
+            codec=experiment.sent_as(),
+            seed=prepared.seed,
+            personal=experiment.personal,
+        )
+        if self.jax:
+            cohort = _jax().JaxCohort(make(prepared.program), configuration(experiment.model), prepared.folder)
+            return cast(Executor, cohort)
+        if self.ray:
+            return RayWorkers(make, prepared.program, self.workers, prepared.folder, self.ray)
+        if self.workers > 1:
+            return Processes(partial(make, prepared.program), self.workers, prepared.folder)
+        return InProcess(make(prepared.program), prepared.folder)
+
+    def trainer(self, prepared: Prepared) -> Trainer | None:
+        """What trains in one place; None is the device program."""
+        if not self.jax:
+            return None
+        return cast(Trainer, _jax().JaxTrainer(prepared.layout, configuration(prepared.experiment.model)))
+
+
+def _jax() -> ModuleType:
+    """The module that needs JAX, which is optional."""
+    try:
+        return importlib.import_module("simulation.laboratory.jax_executor")
+    except ModuleNotFoundError as error:
+        msg = f"--jax needs JAX: pip install 'nightjar-federated[jax]' ({error})"
+        raise ConfigError(msg) from error
+
+
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, help="KEY=VALUE, such as strategy.server_learning_rate=0.01.")
@@ -51,6 +110,7 @@ class _Beyond:
 @click.option("--seeds", default="1", show_default=True, help="Comma-separated; each is a run of its own.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
 @click.option("--ray", default="", help="Put them on a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT.")
+@click.option("--jax", is_flag=True, help="Train a cohort at once with JAX, on a GPU if there is one; --central too.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; a run that is in it goes on.")
 @click.option("--central", default=0.0, type=click.FloatRange(0, 1000), help="Passes of the same model in one place.")
 @click.option("--trigram", is_flag=True, help="Measure a trigram of the same text beside it.")
@@ -66,6 +126,7 @@ def learn(
     seeds: str,
     workers: int,
     ray: str,
+    jax: bool,
     out: Path,
     central: float,
     trigram: bool,
@@ -79,6 +140,7 @@ def learn(
     """
     console = Console(stderr=True)
     numbers = _numbers(seeds)
+    on = _On(workers, ray, jax=jax)
     beside = [f"corpus={corpus}"] if corpus else []
     beside += [f"rounds={rounds}"] if rounds else []
     outcomes: list[Outcome] = []
@@ -89,7 +151,7 @@ def learn(
         experiment = read_experiment(file, [*settings, *beside, *variant])
         name = " ".join(variant) or file.stem
         folder = out / "-".join(variant).replace("/", "_") if variant else out
-        outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, beyond, console)
+        outcome, found = _run_all(experiment, name, numbers, folder, on, beyond, console)
         curves[name] = found
         outcomes.append(msgspec.structs.replace(outcome, time=time_taken(found, next(iter(curves.values())))))
         lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
@@ -112,8 +174,7 @@ def _run_all(
     name: str,
     seeds: Sequence[int],
     folder: Path,
-    workers: int,
-    ray: str,
+    on: _On,
     beyond: _Beyond,
     console: Console,
 ) -> tuple[Outcome, list[list[Point]]]:
@@ -131,11 +192,11 @@ def _run_all(
             f"on; measured on {len(people.measured):,} of their {experiment.evaluation.part} messages and "
             f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
         )
-        curves.append(_run(prepared, workers, ray, console))
+        curves.append(_run(prepared, on, console))
         if beyond.trigram:
             trigrams.append(references.trigram(prepared))
         if beyond.central:
-            centrals.append(references.central(prepared, beyond.central))
+            centrals.append(references.central(prepared, beyond.central, on.trainer(prepared)))
         if beyond.personalise:
             personalised.append(references.personalised(prepared, beyond.personalise))
     ends = [curve[-1] for curve in curves]
@@ -161,31 +222,16 @@ def _run_all(
         personalisation=personalised,
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
-        executor="ray" if ray else "processes" if workers > 1 else "in-process",
-        workers=workers,
+        executor=on.name,
+        workers=on.workers,
         seconds=time.monotonic() - begun_s,
     )
     return outcome, curves
 
 
-def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[Point]:
+def _run(prepared: Prepared, on: _On, console: Console) -> list[Point]:
     experiment = prepared.experiment
-    make = partial(
-        load,
-        layout=prepared.layout,
-        batches=prepared.batches,
-        plan=experiment.training_plan(),
-        codec=experiment.sent_as(),
-        seed=prepared.seed,
-        personal=experiment.personal,
-    )
-    executor: Executor
-    if ray:
-        executor = RayWorkers(make, prepared.program, workers, prepared.folder, ray)
-    elif workers > 1:
-        executor = Processes(partial(make, prepared.program), workers, prepared.folder)
-    else:
-        executor = InProcess(make(prepared.program), prepared.folder)
+    executor = on.executor(prepared)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rounds", total=experiment.rounds)

@@ -10,7 +10,7 @@ from models.vocabulary import words
 from models.warm_start import RATE
 from simulation.laboratory.checkpoint import restored_weights
 from simulation.laboratory.personalisation import Personalised, personalise
-from simulation.laboratory.training import Prepared, start_weights, train_in_one_place
+from simulation.laboratory.training import Prepared, Trainer, start_weights, train_in_one_place
 from simulation.warm_start import evaluate
 
 
@@ -22,19 +22,21 @@ def trigram(prepared: Prepared) -> NgramRecall:
     return counted.recall([encode(words(message)) for message in prepared.people.measured])
 
 
-def central(prepared: Prepared, passes: float) -> tuple[float, float, float]:
+def central(prepared: Prepared, passes: float, trainer: Trainer | None = None) -> tuple[float, float, float]:
     """The model trained in one place on everybody's training text, from the same start.
 
     Args:
         prepared: the run.
         passes: over the text.
+        trainer: does the steps; None takes the device program.
 
     Returns:
         Loss in nats, top-1 and top-3 recall from 0 to 1 on the measured messages.
     """
     device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
     messages = [message for messages in prepared.people.train for message in messages]
-    weights = train_in_one_place(prepared, device, start_weights(prepared, device), messages, passes, RATE)
+    start = start_weights(prepared, device)
+    weights = train_in_one_place(prepared, trainer or device, start, messages, passes, RATE)
     device.restore(weights)
     return evaluate(device, [prepared.measured])
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -36,7 +37,7 @@ from coordinator.tasks.dp import noise_for
 from edge_agent.ports import Program
 from edge_agent.shell.tflite import TfliteProgram
 from host.files import replace_file
-from models.batches import Batches, pack
+from models.batches import Batches, Ids, pack
 from models.configurations import configuration
 from models.corpora import Corpus
 from models.export import export_program
@@ -324,10 +325,23 @@ def start_weights(prepared: Prepared, device: Program) -> Vector:
     return train_in_one_place(prepared, device, weights, prepared.people.public, passes, experiment.start.learning_rate)
 
 
+class Trainer(Protocol):
+    """Trains one model; a device's program is one."""
+
+    def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> object:
+        """One step of SGD on a batch: x, y (B, T) int32."""
+
+    def save(self) -> Vector:
+        """The weights, (n,) float32."""
+
+    def restore(self, weights: Vector) -> None:
+        """Load weights (n,) float32."""
+
+
 def train_in_one_place(
-    prepared: Prepared, device: Program, weights: Vector, messages: Sequence[str], passes: float, learning_rate: float
+    prepared: Prepared, device: Trainer, weights: Vector, messages: Sequence[str], passes: float, learning_rate: float
 ) -> Vector:
-    """SGD over the messages with the device program; the rate falls to a tenth in the second half.
+    """SGD over the messages; the rate falls to a tenth in the second half.
 
     Returns:
         (n,) float32.

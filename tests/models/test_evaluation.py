@@ -69,7 +69,7 @@ def test_figures_on_a_gpu_are_those_of_the_cpu(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
 ) -> None:
     if not tf.config.list_physical_devices("GPU"):
-        pytest.skip(NO_GPU)
+        pytest.skip(f"TensorFlow {NO_GPU}")
     trained, found = [], []
     for device in ("/CPU:0", "/GPU:0"):
         with tf.device(device):

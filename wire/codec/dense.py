@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wire.codec.contract import Encoded, Family, Read, Received, Write
@@ -14,24 +16,28 @@ def codec(kind: str) -> Family:
     """The dense codec for a numpy type: ``<f4`` or ``<f2``."""
 
     def write(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator) -> Encoded:
-        largest = float(np.finfo(kind).max)
-        if delta.size and float(np.abs(delta).max()) > largest:
-            msg = f"an update beyond {largest:g} does not fit {8 * np.dtype(kind).itemsize} bits; use dense-f32"
+        with np.errstate(over="ignore"):
+            values = delta.astype(kind)
+        if not np.isfinite(values).all():
+            largest, bits = float(np.finfo(kind).max), 8 * np.dtype(kind).itemsize
+            msg = f"an update beyond {largest:g}, or not finite, does not fit {bits} bits; use dense-f32"
             raise LocalProtocolError(msg)
-        payload = delta.astype(kind).tobytes()
-        return Encoded(lambda: payload, read(payload, layout).update())
+        return Encoded(values.tobytes, _whole(values, layout))
 
     def read(payload: bytes, layout: ParameterLayout) -> Received:
         values = _values(payload, layout, kind)
         # Not linalg.norm, because waking the BLAS threads costs more than the sum itself.
-        norm = float(np.sqrt(np.square(values.astype(np.float64)).sum()))
-        every = np.arange(layout.size, dtype=np.int64)
-        return Received(norm, lambda: Sparse(layout.size, every, values.astype(np.float32)))
+        norm = float(np.sqrt(np.square(values, dtype=np.float64).sum()))
+        return Received(norm, lambda: _whole(values, layout))
 
     def family(_density: float) -> tuple[Write, Read]:
         return write, read
 
     return family
+
+
+def _whole(values: Any, layout: ParameterLayout) -> Sparse:
+    return Sparse(layout.size, np.arange(layout.size, dtype=np.int64), values.astype(np.float32, copy=False))
 
 
 def _values(payload: bytes, layout: ParameterLayout, kind: str) -> Vector:
