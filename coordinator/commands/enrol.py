@@ -85,7 +85,11 @@ def create(
 @click.argument("cards_path", metavar="CARDS", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the claims, HOSTNAME.json.")
 @click.option(
-    "--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="They live."
+    "--hours",
+    default=24.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="They can be used for so long.",
 )
 def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
     """Create a claim for each line of a list of cards; those in --out are kept.
@@ -100,7 +104,8 @@ def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_js
         wanted = {"name": f"card-{name}", "hours": hours, "device": name, "labels": listed[name]}
         with _secret_file(out / f"{name}.json") as write:
             write(carried(msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)))
-    show({"made": made}, ("made",), [(name,) for name in made], as_json=as_json)
+    cells = [(f"card-{name}", str(out / f"{name}.json"), "made" if name in made else "kept") for name in listed]
+    show({"made": made}, ("claim", "in", ""), cells, as_json=as_json)
 
 
 def _listed(path: Path) -> dict[str, list[str]]:

@@ -185,7 +185,7 @@ def end_claim(ports: WebPorts, name: str, who: str) -> None:
         HTTPException: 404, if no claim has that name.
     """
     if not _office(ports).register.remove_claim(name, who, ports.clock.now_s()):
-        abort(404, f"there is no claim {name[:64]}")
+        abort(404, f"there is no claim {name[:64]}; 'enrol-token list' shows them")
 
 
 def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:

@@ -30,7 +30,7 @@ def make_key(private: Path, public: Path) -> None:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
     except OSError as error:
-        msg = f"the key could not be written, and none is ever overwritten: {error}"
+        msg = f"the key could not be written, and none is ever overwritten; give another name, or move it away: {error}"
         raise ConfigError(msg) from error
 
 
