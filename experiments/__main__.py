@@ -107,7 +107,7 @@ def main(
 ) -> None:
     """Run all pages of experiments; pages whose data set is missing are left out.
 
-    Status 2: a page that was chosen did not run, or its data set is broken.
+    Status 2: a page that was chosen did not run, or its data set is broken. Status 3: a page's process was killed.
     """
     if record and form == "smoke":
         msg = "a smoke form shows nothing that is worth recording"
@@ -136,7 +136,8 @@ def main(
             else:
                 failed[each.name] = each.fault
     except UnavailableError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(f"experiments: {error}", err=True)
+        raise click.exceptions.Exit(UnavailableError.exit_status) from error
     if as_json:
         rows.sort(key=lambda each: names.index(each.page))
         show(rows, as_json=True)

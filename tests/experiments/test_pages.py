@@ -167,5 +167,5 @@ def test_a_page_whose_process_is_killed_is_said_in_a_line(tmp_path, monkeypatch)
     monkeypatch.setattr(running, "_whole_page", _dies)
     killed = ["--page", "hierarchical", "--form", "smoke", "--jobs", "2", "--out", str(tmp_path)]
     answer = CliRunner().invoke(main, killed, catch_exceptions=False)
-    assert answer.exit_code == 1
+    assert answer.exit_code == 3
     assert "a page's process was killed" in answer.output
