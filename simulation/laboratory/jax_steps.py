@@ -10,7 +10,7 @@ Here JAX differentiates, and its sums have another order, so a step differs from
 float32; a test compares them. A batch without targets changes nothing. Products are of full float32 precision: the ten
 mantissa bits of TensorFloat-32 are too few.
 
-JAX is optional: ``pip install nightjar-federated[jax]``, and for a GPU the jaxlib that it asks for.
+JAX is optional: docs/laboratory.md says how to install it.
 """
 
 from __future__ import annotations
