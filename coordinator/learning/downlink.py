@@ -33,8 +33,8 @@ from wire.parameters import ParameterLayout, Vector, weights_to_bytes
 F32 = "f32"
 TOPK_8 = "topk-8"
 FORMS = (F32, TOPK_8)
-DENSITY = 0.05
-"""Share of the weights that change in form topk-8: about as many as a cohort's sparse updates change together."""
+DENSITY = 0.25
+"""Share of the weights that change in form topk-8; a twentieth costs recall (docs/learning.md)."""
 VERSIONS_BACK = 8
 """Number of earlier versions with an exact difference: about a day of rounds."""
 MOST_CHANGED = 0.25

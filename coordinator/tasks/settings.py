@@ -189,7 +189,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         selection_window_s: shortest selection.
         minimum_separation: rounds until a phone may report again; with differential privacy, committed ones.
         retry_after_s: shortest wait of a phone that is sent away.
-        downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
+        downlink: form of new weights: f32, or topk-8 (delays small changes) for dense updates and secure sums.
         mode: synchronous, or buffered: ``goal`` reports make a version, whenever their phones began.
         concurrency: with buffered, most phones at work at a time.
         staleness: with buffered, factor of a report s versions after its base: polynomial:a for (1 + s)^-a, or
