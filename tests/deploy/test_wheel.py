@@ -63,7 +63,16 @@ def test_it_says_what_it_is(wheel):
     assert wheel.name == f"nightjar_federated-{PROJECT['version']}-py3-none-any.whl"
     assert said["Name"] == "nightjar-federated"
     assert said["License-Expression"] == "Apache-2.0"
-    assert set(said.get_all("Provides-Extra")) == {"agent", "coordinator", "firmware", "images", "jax", "ray", "s3", "dev"}
+    assert set(said.get_all("Provides-Extra")) == {
+        "agent",
+        "coordinator",
+        "firmware",
+        "images",
+        "jax",
+        "ray",
+        "s3",
+        "dev",
+    }
     assert any(
         "paho-mqtt" in line and "extra == 'agent'" in line.replace('"', "'") for line in said.get_all("Requires-Dist")
     )
