@@ -23,6 +23,14 @@ from wire.addresses import is_loopback
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import device_id
 
+_hours_option = click.option(
+    "--hours",
+    default=24.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long a claim can be used.",
+)
+
 
 @click.group("enrol-token")
 def enrol_token() -> None:
@@ -36,7 +44,7 @@ def enrol_token() -> None:
 @click.option("--device", default="", help="Name of the one device that it is for.")
 @click.option("--prefix", default="device", show_default=True, help="Of the names of its devices, without --device.")
 @click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000), help="Devices that it lets in.")
-@click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
+@_hours_option
 @click.option("--approval", is_flag=True, help="A person lets each device in: 'enrolment approve'.")
 @click.option("--label", "labels", multiple=True, help="Of the devices that it lets in. Again for more.")
 @click.option("--url", default="", help="Where devices find this coordinator; empty: by the first of its names.")
@@ -84,13 +92,7 @@ def create(
 @json_option
 @click.argument("cards_path", metavar="CARDS", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the claims, HOSTNAME.json.")
-@click.option(
-    "--hours",
-    default=24.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="They can be used for so long.",
-)
+@_hours_option
 def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
     """Create a claim for each line of a list of cards; those in --out are kept.
 
