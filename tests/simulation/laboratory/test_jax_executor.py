@@ -3,11 +3,9 @@
 import sys
 from dataclasses import replace
 
-import jax
 import msgspec
 import numpy as np
 import pytest
-import tensorflow as tf
 from click.testing import CliRunner
 
 from coordinator.learning.strategies import StrategyName
@@ -15,17 +13,18 @@ from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
 from models.batches import pack
 from models.configurations import configuration
 from models.initial import initial_weights
-from models.reference import ReferenceModel
-from simulation.laboratory import jax_executor, jax_steps
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess
 from simulation.laboratory.experiment import PersonalSettings
-from simulation.laboratory.jax_executor import JaxCohort, JaxTrainer
 from simulation.laboratory.references import central
 from simulation.laboratory.training import prepare
+from tests.lazily import Lazy
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
 from tests.skips import NO_GPU
 from wire.errors import ConfigError, UnavailableError
+
+tf, jax, reference = Lazy("tensorflow"), Lazy("jax"), Lazy("models.reference")
+jax_steps, jax_executor = Lazy("simulation.laboratory.jax_steps"), Lazy("simulation.laboratory.jax_executor")
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -40,7 +39,7 @@ def programs(tmp_path_factory):
 
 
 def jax_cohort(prepared):
-    return JaxCohort(device(prepared)(prepared.program), TINY, prepared.folder)
+    return jax_executor.JaxCohort(device(prepared)(prepared.program), TINY, prepared.folder)
 
 
 def assert_reports_are_those_of_the_device_program(on, programs, folder, **plan):
@@ -49,7 +48,7 @@ def assert_reports_are_those_of_the_device_program(on, programs, folder, **plan)
     theirs = replace(theirs, plan=msgspec.structs.replace(theirs.plan, **plan))
     weights = initial_weights(TINY, prepared.vocabulary.size, 1)
     with jax.default_device(jax.devices(on)[0]):
-        found = JaxCohort(theirs, TINY, folder).train(PEOPLE, 2, weights, measured=True)
+        found = jax_executor.JaxCohort(theirs, TINY, folder).train(PEOPLE, 2, weights, measured=True)
     expected = InProcess(theirs, folder).train(PEOPLE, 2, weights, measured=True)
     for mine, other in zip(found, expected, strict=True):
         assert (mine.person, mine.num_examples) == (other.person, other.num_examples)
@@ -81,8 +80,7 @@ def test_each_cell_has_the_gradient_of_the_reference(name):
     shape = configuration(name)
     weights, words = initial_weights(shape, 50, 1), np.random.default_rng(0).integers(4, 50, (6, 7))
     x, y = next(iter(pack(words.tolist(), 4, 5)))
-    reference = ReferenceModel(shape, 50, weights)
-    loss, slopes = reference.gradient(tf.constant(x), tf.constant(y))
+    loss, slopes = reference.ReferenceModel(shape, 50, weights).gradient(tf.constant(x), tf.constant(y))
     rate = 1.0
     train = jax_steps.compiled(shape.layout(50), shape.cell)
     steps = train(weights, x[None, None], y[None, None], 1, jax_steps.Rule(rate, 1e9))
@@ -108,7 +106,7 @@ def test_a_run_learns_and_goes_on_to_the_same_curve(programs, tmp_path):
 
 def test_central_training_takes_the_same_steps(programs, tmp_path):
     prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
-    trainer = JaxTrainer(prepared.layout, TINY)
+    trainer = jax_executor.JaxTrainer(prepared.layout, TINY)
     assert central(prepared, 2, trainer) == pytest.approx(central(prepared, 2), rel=1e-3)
 
 
