@@ -48,10 +48,12 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Attributes:
         file: the transfer.
         base: sha256 of the weights that it is relative to; None if it is complete.
+        target: sha256 of the weights that it leads to, an earlier version's; None for those of the manifest.
     """
 
     file: Artifact
     base: Sha256Hex | None = None
+    target: Sha256Hex | None = None
 
 
 class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +88,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         sequence_length: T of a keyboard's ``train`` and ``evaluate``.
         hidden: H, size of a keyboard's state c.
         minimum_agent_version: the oldest agent that may run this program, ``major.minor.patch``.
-        transfers: smaller downloads for the same weights.
+        transfers: smaller downloads for the same weights, in one step or several.
         bases: what devices encode updates against this version with, for secure sums (:mod:`wire.secure_sum.low_rank`).
         lexicons: lexicons for keyboards, in order of language.
         ngram: n-gram model of public text, which keyboards mix with the model; None if there is none.

@@ -27,7 +27,7 @@ from coordinator.engine.jobs import (
     VersionMetrics,
 )
 from coordinator.learning.device_metrics import tally
-from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
+from coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
 from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
@@ -163,6 +163,7 @@ def _aggregate(
     ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
     for _, file in ways:
         artifacts.put(file)
+    before = [] if published.way is None else earlier_steps(manifest)
     return AggregationDone(
         round=job.round,
         weights=artifacts.put(data),
@@ -172,7 +173,7 @@ def _aggregate(
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,
         left_out=averaged.left_out,
-        transfers=tuple(transfer for transfer, _ in ways),
+        transfers=(*(transfer for transfer, _ in ways), *before),
         bases=None if summed is None else _stored(summed.bases, artifacts),
         federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
     )

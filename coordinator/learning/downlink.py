@@ -7,12 +7,12 @@ run (error feedback on the downlink).
 =======  ====================================================  ==================================================
 form     published weights                                     transfers, in addition to the whole float32 file
 =======  ====================================================  ==================================================
-f32      the optimizer's weights; no residual                  exact difference
-topk-8   the previous version plus its k largest changes       encoded changes; exact difference
+f32      the optimizer's weights; no residual                  exact differences from each of the last versions
+topk-8   the previous version plus its k largest changes       encoded changes of each of the last versions
 =======  ====================================================  ==================================================
 
-An exact difference is offered to each of the last few versions, if it is much smaller than the whole file. This module
-stores nothing; the caller does.
+An exact difference is offered if it is much smaller than the whole file. A device that missed versions takes the
+encoded changes of each, unless the whole file is shorter. This module stores nothing; the caller does.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+import msgspec
 import numpy as np
 
 from coordinator.learning.strategies import Wide
-from models.manifest import Artifact, Transfer
+from models.manifest import Artifact, Manifest, Transfer
 from wire.codec import codec_for, transfers
 from wire.errors import ConfigError
 from wire.messages import CodecChoice
@@ -36,7 +37,7 @@ FORMS = (F32, TOPK_8)
 DENSITY = 0.25
 """Share of the weights that change in form topk-8; a twentieth costs recall (docs/learning.md)."""
 VERSIONS_BACK = 8
-"""Number of earlier versions with an exact difference: about a day of rounds."""
+"""Number of earlier versions with a transfer: about a day of rounds."""
 MOST_CHANGED = 0.25
 """Maximum share of changed weights: above it an exact difference saves less than about half, and takes seconds."""
 LEAST_WHOLE_BYTES = 16 * 1024
@@ -108,7 +109,7 @@ def publish(previous: Vector, target: Wide, form: str, layout: ParameterLayout, 
 def ways_to(
     published: Published, previous: Base, earlier: Iterable[Base], layout: ParameterLayout
 ) -> list[tuple[Transfer, bytes]]:
-    """Every transfer worth offering, with its bytes.
+    """Every new transfer worth offering, with its bytes.
 
     Args:
         published: the new version.
@@ -116,15 +117,21 @@ def ways_to(
         earlier: older versions, newest first.
         layout: layout of the n parameters.
     """
-    whole_bytes = len(weights_to_bytes(published.weights))
-    worth_it = whole_bytes >= LEAST_WHOLE_BYTES
-    ways = []
     if published.way is not None:
-        ways.append((Transfer(Artifact.of(published.way), previous.sha256), published.way))
-    for base in chain((previous,), earlier) if worth_it else ():
+        return [(Transfer(Artifact.of(published.way), previous.sha256), published.way)]
+    whole_bytes = len(weights_to_bytes(published.weights))
+    ways = []
+    for base in chain((previous,), earlier) if whole_bytes >= LEAST_WHOLE_BYTES else ():
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
             break  # older versions differ even more
         data = transfers.exact_transfer(base.weights, published.weights, layout)
         if len(data) < whole_bytes:
             ways.append((Transfer(Artifact.of(data), base.sha256), data))
     return ways
+
+
+def earlier_steps(previous: Manifest) -> list[Transfer]:
+    """The previous version's transfers, as the first steps of devices that missed it; the latest versions first."""
+    leads_to = previous.weights.sha256
+    steps = [msgspec.structs.replace(each, target=each.target or leads_to) for each in previous.transfers]
+    return steps[: VERSIONS_BACK - 1]

@@ -5,29 +5,31 @@
 complete, so the keyboard keeps the last good model whatever happens to a download. Files that no model needs any more
 are removed.
 
-Weights are fetched with the smallest transfer in the manifest that starts from weights on the device
-(:mod:`wire.codec.transfers`). If the result does not have the hash of the full weights, the full weights are fetched.
+Weights are fetched with the shortest transfers in the manifest that start from weights on the device
+(:mod:`edge_agent.core.shortest_transfers`). If the result does not have the hash of the full weights, the full weights
+are fetched.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
 
 from edge_agent import __version__
+from edge_agent.core.shortest_transfers import shortest_transfers
 from edge_agent.model import Model
 from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
 from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
-from models.manifest import MAX_MANIFEST_BYTES, Manifest
+from models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
 from models.task_types import task_type
 from wire.codec.transfers import apply_transfer
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256, sha256
-from wire.parameters import weights_from_bytes, weights_to_bytes
+from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 
 log = structlog.get_logger()
 
@@ -113,23 +115,29 @@ class ModelFiles:
         put_in_place(partial, path)
 
     def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
-        """Try the smallest transfer first; if anything is wrong with it, fetch the full weights."""
+        """Try the shortest transfers first; if anything is wrong with one, fetch the full weights."""
         name = Sha256(wanted.weights.sha256)
-        ways = [way for way in wanted.transfers if way.base is None or (self._folder / way.base).exists()]
-        shortest = min(ways, key=lambda way: way.file.size_bytes, default=None)
-        if shortest is not None and not (self._folder / name).exists():
-            file = Sha256(shortest.file.sha256)
-            try:
-                self._bring(file, shortest.file.size_bytes, should_stop)
-                base = None if shortest.base is None else (self._folder / shortest.base).read_bytes()
-                held = None if base is None else weights_from_bytes(base, wanted.layout)
-                weights = apply_transfer((self._folder / file).read_bytes(), held, wanted.layout)
-                self._keep(name, weights_to_bytes(weights))
-            except (RemoteProtocolError, IntegrityError) as error:
-                log.warning("transfer_of_no_use", file=file[:12], code=error.code, reason=str(error)[:200])
-            finally:
-                (self._folder / file).unlink(missing_ok=True)
+        if (self._folder / name).exists():
+            return
+        steps = shortest_transfers(wanted, lambda held: (self._folder / held).exists())
+        try:
+            for step in steps:
+                self._bring(Sha256(step.file.sha256), step.file.size_bytes, should_stop)
+            if steps:
+                self._keep(name, weights_to_bytes(self._after(steps, wanted.layout)))
+        except (RemoteProtocolError, IntegrityError) as error:
+            log.warning("transfers_of_no_use", version=wanted.version, code=error.code, reason=str(error)[:200])
+        for step in steps:
+            (self._folder / step.file.sha256).unlink(missing_ok=True)
         self._bring(name, wanted.weights.size_bytes, should_stop)
+
+    def _after(self, steps: Sequence[Transfer], layout: ParameterLayout) -> Vector:
+        base = steps[0].base
+        held = None if base is None else weights_from_bytes((self._folder / base).read_bytes(), layout)
+        weights = apply_transfer((self._folder / steps[0].file.sha256).read_bytes(), held, layout)
+        for step in steps[1:]:
+            weights = apply_transfer((self._folder / step.file.sha256).read_bytes(), weights, layout)
+        return weights
 
     def _bring_for_keyboard(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
         """A keyboard without these files is worse, but better than one without the model."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edge_agent.core.shortest_transfers import shortest_transfers
 from models.manifest import Manifest
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
@@ -53,7 +54,7 @@ def play_round(world, seed=0):
 
 
 @pytest.mark.parametrize("form", ["f32", "topk-8"])
-def test_a_device_that_took_part_fetches_a_fraction_and_gets_the_same_weights(make_world, monkeypatch, form):
+def test_a_device_up_to_some_versions_back_fetches_a_fraction_and_gets_the_same_weights(make_world, monkeypatch, form):
     monkeypatch.setattr("coordinator.learning.downlink.DENSITY", 0.2)
     world = make_world(downlink=form)
     held = {}
@@ -62,17 +63,23 @@ def test_a_device_that_took_part_fetches_a_fraction_and_gets_the_same_weights(ma
         held[manifest.weights.sha256] = weights_of(world, manifest)
         play_round(world, 10 * number)
     manifest = current(world)
-    ways = [way for way in manifest.transfers if way.base in held or way.base is None]
-    assert ways
-    for way in ways:
-        data = world.artifacts.get(way.file.sha256)
-        got = apply_transfer(data, held.get(way.base), LAYOUT)
+    bases = [way.base for way in manifest.transfers]
+    assert bases == list(reversed(held))[: len(bases)]
+    assert len(bases) == (4 if form == "topk-8" else 1), "in form f32, more than a quarter changed in two rounds"
+    for base in bases:
+        steps = shortest_transfers(manifest, base.__eq__)
+        assert (len(steps) == 1) == (base == bases[0])
+        got = held[base]
+        for step in steps:
+            got = apply_transfer(world.artifacts.get(step.file.sha256), got, LAYOUT)
         assert got.tobytes() == weights_of(world, manifest).tobytes()
 
 
-def test_only_some_versions_back(make_world, monkeypatch):
+@pytest.mark.parametrize(("form", "most"), [("f32", 3), ("topk-8", 2)])
+def test_only_some_versions_back(make_world, monkeypatch, form, most):
     monkeypatch.setattr("coordinator.engine.effect_runner.VERSIONS_BACK", 2)
-    world = make_world()
+    monkeypatch.setattr("coordinator.learning.downlink.VERSIONS_BACK", 2)
+    world = make_world(downlink=form)
     for number in range(4):
         play_round(world, 10 * number)
-    assert len(current(world).transfers) <= 3
+    assert len(current(world).transfers) <= most

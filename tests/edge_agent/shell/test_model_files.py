@@ -245,6 +245,54 @@ def test_a_transfer_of_no_use_falls_back_to_the_whole(files, remote, tmp_path, d
     assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
 
 
+def offer_a_chain(remote, first, versions=3):
+    """A version some versions later, with a transfer for each step; and the names of the transfers, latest first."""
+    manifest, whole = offer(remote, first)
+    for number in range(versions - 1):
+        held = weights_from_bytes(whole, manifest.layout)
+        weights = held.copy()
+        weights[number] += 1
+        data, whole = exact_transfer(held, weights, manifest.layout), weights_to_bytes(weights)
+        before = tuple(
+            msgspec.structs.replace(each, target=each.target or manifest.weights.sha256) for each in manifest.transfers
+        )
+        latest = Transfer(Artifact.of(data), manifest.weights.sha256)
+        manifest = msgspec.structs.replace(manifest, weights=Artifact.of(whole), transfers=(latest, *before))
+        for content in (data, whole, manifest.encode()):
+            (remote / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    return manifest, whole, [each.file.sha256 for each in manifest.transfers]
+
+
+def test_a_device_that_missed_versions_fetches_what_each_of_them_changed(files, remote, tmp_path):
+    first = write_model(remote)
+    manifest, whole, steps = offer_a_chain(remote, first)
+    files.fetch(first.sha256, never)
+    files._downloader.asked.clear()
+    assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+    assert files._downloader.asked == [manifest.sha256, *reversed(steps)]
+    assert len(list((tmp_path / "artifacts").iterdir())) == 5, "the transfers themselves are not kept"
+
+
+def test_an_interrupted_device_goes_on_with_the_transfers_it_has(files, remote):
+    first = write_model(remote)
+    manifest, whole, steps = offer_a_chain(remote, first)
+    files.fetch(first.sha256, never)
+    files._downloader.asked.clear()
+    with pytest.raises(UnavailableError):
+        files.fetch(manifest.sha256, lambda: len(files._downloader.asked) == len(steps))
+    files._downloader.asked.clear()
+    assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+    assert files._downloader.asked == [steps[0]]
+
+
+def test_one_bad_transfer_of_several_falls_back_to_the_whole(files, remote):
+    first = write_model(remote)
+    manifest, whole, steps = offer_a_chain(remote, first)
+    files.fetch(first.sha256, never)
+    (remote / steps[1]).write_bytes((remote / steps[0]).read_bytes())
+    assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+
+
 def test_the_bases_of_a_version_is_brought_and_kept(files, remote, tmp_path):
     base = write_model(remote)
     data = b"bases"
