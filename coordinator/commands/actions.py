@@ -16,7 +16,7 @@ import msgspec
 import urllib3
 
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import at_the_command_line, configuration, opened, show, when
+from coordinator.commands.setting import at_the_command_line, configuration, opened, say, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.storage.tokens import TokenTable
@@ -86,7 +86,7 @@ def change(
     if callable(now):
         with opened(config) as database, database.transaction() as view:
             now = now(view)
-    show(answer, ("",), [(now if answer["changed"] else f"nothing to change: {now}",)], as_json=as_json)
+    say(answer, [now if answer["changed"] else f"nothing to change: {now}"], as_json=as_json)
 
 
 @click.group()

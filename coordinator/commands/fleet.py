@@ -11,7 +11,7 @@ import msgspec
 
 from coordinator.commands.actions import ask_service
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, show
+from coordinator.commands.setting import configuration, opened, say, show
 from coordinator.rounds.labelling import conditions
 from coordinator.rounds.lease import Lease
 
@@ -62,7 +62,7 @@ def set_rule(config_path: Path, label: str, *, as_json: bool, **wanted: object) 
     """Give LABEL to all devices that meet every condition, now and later, and take it from all others."""
     rule = {"label": label, **{name: value for name, value in wanted.items() if value not in {None, ()}}}
     answer = ask_service(configuration(config_path), "POST", "/label-rules", rule)
-    show(answer, ("",), [(f"{label} is given by this rule",)], as_json=as_json)
+    say(answer, [f"{label} is given by this rule"], as_json=as_json)
 
 
 @fleet.command("drop-rule")
@@ -72,4 +72,4 @@ def set_rule(config_path: Path, label: str, *, as_json: bool, **wanted: object) 
 def drop_rule(config_path: Path, label: str, *, as_json: bool) -> None:
     """Drop the rule for LABEL, and take the label from all devices."""
     answer = ask_service(configuration(config_path), "DELETE", f"/label-rules/{label}")
-    show(answer, ("",), [(f"no rule gives {label}",)], as_json=as_json)
+    say(answer, [f"no rule gives {label}"], as_json=as_json)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, show
+from coordinator.commands.setting import configuration, opened, say
 from coordinator.learning.privacy.ledger import Ledger, explain
 from coordinator.tasks.privacy import explained
 from coordinator.tasks.record import TaskRecord
@@ -50,6 +50,4 @@ def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
     lines = [] if ledger is None else explain(ledger)
     if ledger is None or settings.privacy.summed:
         lines += revealed
-    show(
-        {"task": wanted, "ledger": ledger, "explained": lines}, (wanted,), [(line,) for line in lines], as_json=as_json
-    )
+    say({"task": wanted, "ledger": ledger, "explained": lines}, lines, as_json=as_json)

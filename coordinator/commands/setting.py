@@ -94,7 +94,7 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
         as_json: print the document instead of the table.
     """
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        _print_document(document)
         return
     table = Table(*columns, box=box.SIMPLE_HEAD)
     for row in rows:
@@ -104,6 +104,24 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
     if not console.is_terminal:
         console.width = 200  # a pipe has no width limit
     console.print(table)
+
+
+def say(document: object, sentences: Sequence[str], *, as_json: bool) -> None:
+    """Print an answer in words on stdout, each sentence on its own line.
+
+    Args:
+        document: the whole answer, for a program.
+        sentences: what people read.
+        as_json: print the document instead.
+    """
+    if as_json:
+        _print_document(document)
+    for sentence in () if as_json else sentences:
+        click.echo(_printable(sentence))
+
+
+def _print_document(document: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:

@@ -89,13 +89,20 @@ class ReleaseMetadata:
             ConfigError: a device would refuse something.
             OSError: a file cannot be read or written.
         """
+        key = key or self._folder / ONLINE_KEY
+        if not key.is_file():
+            msg = f"there is no online key {key}: --online-key names it, the first time tuf/keys/online-1a.key"
+            raise ConfigError(msg)
+        if not _offline_files(source):
+            msg = f"{source}: expected metadata such as 1.root.json, as 'nightjar-firmware keys init' makes it"
+            raise ConfigError(msg)
         with tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
             staged = Path(folder)
             (staged / "metadata").mkdir()
             for origin in (source, self._folder / "metadata"):  # what was published never changes
                 for path in _offline_files(origin):
                     shutil.copyfile(path, staged / "metadata" / path.name)
-            shutil.copyfile(key or self._folder / ONLINE_KEY, staged / ONLINE_KEY)
+            shutil.copyfile(key, staged / ONLINE_KEY)
             try:
                 _sign(staged, ReleaseOrder(), now_s)
                 found = _as_a_device(staged, bundles)

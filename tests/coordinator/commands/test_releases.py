@@ -44,6 +44,14 @@ def test_a_bundle_that_devices_would_refuse_is_not_published(run, site, owner):
     assert not (site.data / "releases").exists()
 
 
+def test_a_missing_key_and_a_folder_without_metadata_are_named(ask, run, site, owner):
+    status, _, err = run("release", "add", "--metadata", owner.metadata, "--config", site.config)
+    assert (status, "--online-key names it" in err) == (2, True)
+    add(ask, owner, owner.release("0.2.0"))
+    status, _, err = run("release", "add", "--metadata", owner.folder, "--config", site.config)
+    assert (status, f"{owner.folder}: expected metadata such as 1.root.json" in err) == (2, True)
+
+
 def test_rotated_metadata_is_published_without_a_bundle(ask, site, owner):
     from firmware_scripts import release_keys
     from tests.releases.world import now
