@@ -37,6 +37,7 @@ from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import (
     ServerOptimizer,
     State,
+    Weighting,
     Wide,
     optimizer_for,
     state_from_bytes,
@@ -147,7 +148,7 @@ def _aggregate(
                 clip_norm,
                 job.minimum,
                 aggregate,
-                equal=noise is not None,
+                weighting=job.strategy.weighting if noise is None else Weighting.EQUAL,
                 next_norm=next_norm,
             )
     except TooFewReadableError as error:

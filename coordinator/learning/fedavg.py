@@ -4,7 +4,7 @@ With weights x, and the update u_k of device k, which reports n_k training examp
 
     u_k = decode(payload_k)
     d   = sum(w_k f_k s_k u_k) / sum(w_k)
-    w_k = min(n_k, median of all n)            weight: its number of examples, capped at the median of the cohort
+    w_k = min(n_k, cap)                        weight: its number of examples, capped by default at the cohort's median
     s_k = min(1, C / |u_k|)                    scale: clips the update to the norm C
     f_k = 1, or less for a late update         coordinator.learning.staleness
     x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.strategies has the others
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.strategies import ServerOptimizer, State, Wide
+from coordinator.learning.strategies import ServerOptimizer, State, Weighting, Wide
 from wire.codec import Codec, Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import DeviceId
@@ -139,7 +139,7 @@ def federated_average(
     minimum: int = 1,
     aggregate: Aggregate | None = None,
     *,
-    equal: bool = False,
+    weighting: Weighting = Weighting.CAPPED,
     next_norm: NextNorm | None = None,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
@@ -154,7 +154,7 @@ def federated_average(
         clip_norm: C; None for a task's first cohort.
         minimum: smallest number of updates to average.
         aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
-        equal: every weight is 1, so that the influence of a device has a known limit.
+        weighting: how much a device weighs.
         next_norm: how the clip norm changes; None follows the median.
 
     Raises:
@@ -165,7 +165,7 @@ def federated_average(
     if not cohort:
         msg = "a mean needs at least one update"
         raise LocalProtocolError(msg)
-    most = largest_weight(each.num_examples for each in cohort)
+    most = largest_weight((each.num_examples for each in cohort), weighting)
     if clip_norm is None:
         decoded = (update for _, update in _decoded(cohort, codec, layout) if update is not None)
         clip_norm = first_clip_norm(map(norm_of, decoded))
@@ -179,8 +179,7 @@ def federated_average(
                 continue
             norms.append(norm := norm_of(update))
             scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
-            weight = 1.0 if equal else weight_of(each.num_examples, most)
-            yield Contribution(each.device, weight, update, each.factor * scale)
+            yield Contribution(each.device, weight_of(each.num_examples, most), update, each.factor * scale)
         if unreadable and len(norms) < minimum:
             raise TooFewReadableError(tuple(unreadable))
 
@@ -261,13 +260,21 @@ def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide
     return total, weights
 
 
-def largest_weight(num_examples: Iterable[int]) -> int:
-    """The maximum weight of a device: the lower median of the cohort's example counts.
+def largest_weight(num_examples: Iterable[int], weighting: Weighting = Weighting.CAPPED) -> int:
+    """The cap on weights: by default the lower median of the cohort's positive example counts.
 
     >>> largest_weight([30, 30_000]), largest_weight([10, 30, 30_000])
     (30, 30)
+    >>> largest_weight([10, 30], Weighting.EXAMPLES), largest_weight([10, 30], Weighting.EQUAL)
+    (30, 1)
     """
-    return statistics.median_low(num_examples)
+    match weighting:
+        case Weighting.CAPPED:
+            return statistics.median_low(num_examples)
+        case Weighting.EXAMPLES:
+            return max(num_examples)
+        case Weighting.EQUAL:
+            return 1
 
 
 def weight_of(num_examples: int, cap: int) -> float:

@@ -10,7 +10,7 @@ from coordinator.learning.privacy.ledger import Privacy
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What the attack benchmark found out (docs/privacy.md has the table and the command).
+    """What the attack benchmark found out about the model that gives away more (docs/privacy.md has the command).
 
     Attributes:
         recall: share of the words typed that an attacker names.
@@ -23,13 +23,13 @@ class Exposure:
     membership: float
 
 
-REPORT = Exposure(0.71, 0.38, 0.99)
+REPORT = Exposure(0.94, 0.43, 1.00)
 MASKED_REPORT = Exposure(0.45, 0.45, 0.50)
 VERSIONS: Mapping[int, Exposure] = {
-    2: Exposure(0.70, 0.44, 0.93),
-    5: Exposure(0.70, 0.51, 0.76),
-    20: Exposure(0.78, 0.65, 0.55),
-    100: Exposure(0.95, 0.93, 0.50),
+    2: Exposure(0.98, 0.50, 0.99),
+    5: Exposure(0.98, 0.54, 0.93),
+    20: Exposure(0.98, 0.62, 0.64),
+    100: Exposure(0.99, 0.69, 0.54),
 }
 """Difference of two versions, by size of the cohort."""
 SUMS: Mapping[int, Exposure] = {

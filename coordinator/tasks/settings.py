@@ -21,6 +21,7 @@ from coordinator.learning.strategies import (
     RateSchedule,
     StrategyChoice,
     StrategyName,
+    Weighting,
     strategies,
 )
 from coordinator.rounds.admission import Eligibility, Variant
@@ -107,6 +108,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
         adaptivity: tau of the adaptive strategies.
         aggregation: mean, median, trimmed-mean, multi-krum, bulyan, foolsgold, fed-plus or noisy-mean.
         attackers: share of a cohort that trimmed-mean, multi-krum and bulyan withstand.
+        weighting: capped (examples, at most the cohort's median), examples (of those who trust each other), or equal.
     """
 
     name: PluginName = StrategyName.FEDAVG.value  # momentum harmed after a warm start
@@ -115,6 +117,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
     schedule: RateSchedule = RateSchedule()
     aggregation: Aggregation = Aggregation.MEAN  # leaves no honest device out
     attackers: Annotated[float, Meta(ge=0, lt=0.5)] = 0.1  # as measured
+    weighting: Weighting = Weighting.CAPPED  # nobody outweighs the others by a claim
 
     def choice(self) -> StrategyChoice:
         """The strategy as sent to the worker."""
@@ -126,6 +129,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
             schedule=self.schedule,
             aggregation=self.aggregation,
             attackers=self.attackers,
+            weighting=self.weighting,
         )
 
 
@@ -159,6 +163,8 @@ def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> l
             f"strategy.aggregation: one device can change {strategy.aggregation.value} by more than clip_norm, for "
             "which the noise is made; take mean"
         )
+    if strategy.weighting is Weighting.EXAMPLES:
+        faults.append("strategy.weighting: a device with many examples could exceed the noise; leave it out")
     if plan.evaluation_share:
         faults.append("plan.evaluation_share: what devices measure is published without noise; take 0")
     return faults
@@ -363,6 +369,8 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
         faults.append("codec must be left out, because sums have a compressor of their own")
     if task.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
+    if task.strategy.weighting is not Weighting.CAPPED:
+        faults.append("strategy.weighting must be capped, because devices weigh their own updates in a sum")
     if task.minimum < (least := least_minimum(min(cohort, MOST_MEMBERS))):
         faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:

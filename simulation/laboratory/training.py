@@ -31,7 +31,7 @@ from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.robust import aggregate_for
 from coordinator.learning.staleness import Staleness, parse_staleness
-from coordinator.learning.strategies import last_average, optimizer_for
+from coordinator.learning.strategies import Weighting, last_average, optimizer_for
 from coordinator.learning.summed import average_of_sum, first_bases, sum_order
 from coordinator.tasks.dp import noise_for
 from edge_agent.ports import Program
@@ -199,7 +199,7 @@ def run(
                 optimizer_for(choice, number - 1),
                 state.clip_norm,
                 aggregate=aggregate(number) if aggregate else _aggregate(prepared, number, state.clip_norm),
-                equal=private,
+                weighting=Weighting.EQUAL if private else choice.weighting,
                 next_norm=partial(next_private_norm, _noise(prepared), number - 1) if private else None,
             )
         rounding = seeded(prepared.seed, "downlink", number)

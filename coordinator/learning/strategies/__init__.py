@@ -28,7 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from coordinator.learning.strategies.adaptive import fed_adagrad, fed_adam, fed_yogi
-from coordinator.learning.strategies.aggregation import Aggregation
+from coordinator.learning.strategies.aggregation import Aggregation, Weighting
 from coordinator.learning.strategies.fedavg import fed_avg
 from coordinator.learning.strategies.fedavgm import fed_avg_m
 from coordinator.learning.strategies.last_average import last_average
@@ -47,6 +47,7 @@ __all__ = [
     "State",
     "StrategyChoice",
     "StrategyName",
+    "Weighting",
     "Wide",
     "highest_losses",
     "last_average",
@@ -86,6 +87,7 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
         schedule: how eta changes from round to round.
         aggregation: how the updates of a cohort are combined.
         attackers: share of the devices that some aggregations expect to be malicious.
+        weighting: how much a device weighs.
     """
 
     name: str
@@ -96,6 +98,7 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
     schedule: RateSchedule = RateSchedule()
     aggregation: Aggregation = Aggregation.MEAN
     attackers: float = 0.1
+    weighting: Weighting = Weighting.CAPPED
 
 
 Strategy = Callable[[StrategyChoice], ServerOptimizer]

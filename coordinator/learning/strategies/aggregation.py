@@ -1,4 +1,4 @@
-"""The rules that combine a cohort's updates, by name; :mod:`coordinator.learning.robust` has them."""
+"""The rules that combine and weigh a cohort's updates, by name; :mod:`coordinator.learning.robust` has the others."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ class Aggregation(enum.Enum):
     FOOLSGOLD = "foolsgold"
     FED_PLUS = "fed-plus"
     NOISY_MEAN = "noisy-mean"
+
+
+class Weighting(enum.Enum):
+    """How much the update of a device counts in the mean."""
+
+    CAPPED = "capped"
+    """Its number of examples, at most the cohort's median: a number that it claims buys no influence."""
+    EXAMPLES = "examples"
+    """Its number of examples, as McMahan et al. have it: for parties that trust each other."""
+    EQUAL = "equal"

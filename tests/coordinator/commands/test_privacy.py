@@ -34,7 +34,7 @@ def test_it_says_that_reports_are_read(asked):
     said = asked(READ)
     assert said.exit_code == 0
     words = " ".join(said.output.split())
-    assert "reads each device's report: an attack names 71 %" in words
+    assert "reads each device's report: an attack names 94 %" in words
     assert 'privacy = "secure-sum" would hide single reports' in words, "ten devices are enough"
 
 

@@ -14,6 +14,7 @@ from coordinator.learning.fedavg import (
     weight_of,
     weighted_mean,
 )
+from coordinator.learning.strategies import Weighting
 from coordinator.learning.strategies.fedavg import fed_avg
 from wire.codec import Sparse, codec_for
 from wire.errors import LocalProtocolError
@@ -53,6 +54,15 @@ def test_a_weight_is_capped():
 def test_nobody_weighs_more_than_half_of_the_cohort():
     assert largest_weight([5, 7, 2**32 - 1]) == 7
     assert largest_weight([5, 2**32 - 1]) == 5
+
+
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    [(Weighting.CAPPED, (2 + 4) / 2), (Weighting.EXAMPLES, (10 * 2 + 30 * 4) / 40), (Weighting.EQUAL, (2 + 4) / 2)],
+)
+def test_what_more_examples_weigh(weighting, expected):
+    cohort = [client("a", 10, 2, 0, 0), client("b", 30, 4, 0, 0)]
+    assert average(cohort, clip_norm=10.0, weighting=weighting).weights.tolist() == [expected, 0, 0]
 
 
 NORMS = st.lists(st.floats(0, 1e6), min_size=3, max_size=40)

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.strategies import Aggregation
+from coordinator.learning.strategies import Aggregation, Weighting
 from coordinator.tasks.dp import DpConfig
 from coordinator.tasks.settings import (
     PlanConfig,
@@ -31,6 +31,7 @@ def test_a_private_task_with_an_end_and_a_mean_is_possible():
         ({"rounds": 0}, "rounds: an endless task spends privacy without end"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.FED_PLUS)}, "one device can change fed-plus by more"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.NOISY_MEAN)}, "one device can change noisy-mean by more"),
+        ({"strategy": StrategyConfig(weighting=Weighting.EXAMPLES)}, "strategy.weighting: a device with many examples"),
         ({"plan": PlanConfig(evaluation_share=0.2)}, "what devices measure is published without noise"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind: what devices measure"),
     ],

@@ -9,7 +9,7 @@ from coordinator.learning.fedavg import ClientUpdate, federated_average
 from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from coordinator.learning.privacy.tree_noise import noise_step, prefix_variance
-from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
+from coordinator.learning.strategies import StrategyChoice, StrategyName, Weighting, optimizer_for
 from wire.codec import codec_for
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
@@ -75,7 +75,7 @@ def averaged(updates, terms, step=0):
         terms.clip_norm,
         1,
         noised_mean(terms, step, terms.clip_norm),
-        equal=True,
+        weighting=Weighting.EQUAL,
         next_norm=partial(next_private_norm, terms, step),
     )
 
