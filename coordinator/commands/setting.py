@@ -116,7 +116,8 @@ def say(document: object, sentences: Sequence[str], *, as_json: bool) -> None:
     """
     if as_json:
         _print_document(document)
-    for sentence in () if as_json else sentences:
+        return
+    for sentence in sentences:
         click.echo(_printable(sentence))
 
 
