@@ -20,7 +20,12 @@ from wire.addresses import is_loopback
 from wire.limits import Limits
 from wire.messages import Work
 
-S3Url = Annotated[str, Meta(pattern=r"^(s3://[a-z0-9.-]{3,63}(/[A-Za-z0-9._/-]*)?)?$(?!\n)")]
+S3Url = Annotated[
+    str,
+    Meta(
+        pattern=r"^(s3://[a-z0-9.-]{3,63}(/[A-Za-z0-9._/-]*)?)?$(?!\n)", description="s3://BUCKET or s3://BUCKET/PREFIX"
+    ),
+]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 

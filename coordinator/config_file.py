@@ -13,6 +13,7 @@ from host.configuration import ConfigurationReader, accepted, read_toml
 from models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
+_MISSING = {"task.model": "; add a line such as model = \"model\", the folder that 'python -m models export' writes"}
 
 
 def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig:
@@ -26,7 +27,7 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
         ConfigError: the file cannot be read, or it holds invalid settings; the message lists every fault.
     """
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
-    reader = ConfigurationReader(path.resolve().parent, environment, ENVIRONMENT_PREFIX)
+    reader = ConfigurationReader(path.resolve().parent, environment, ENVIRONMENT_PREFIX, missing=_MISSING)
     config = reader.read(CoordinatorConfig, table)
     if config is not None:
         config = _with_text(config)

@@ -147,7 +147,7 @@ class ConfigurationReader:
                 values[field.name] = self._checks[source](value) if source in self._checks else value
             except (ValueError, NightjarError) as error:  # msgspec's errors are ValueErrors
                 label = f"{source} (from {variable})" if is_text else source
-                self.faults.append(f"{label}: {error}{_choices(field.kind)}".replace("`", "'"))
+                self.faults.append(f"{label}: {_in_words(error, field.kind, raw)}{_choices(field.kind)}")
 
     def _is_overridden(self, kind: type, where: tuple[str, ...]) -> bool:
         return any(self._variable((*where, *name)) in self._environment for name in _names_in(kind))
@@ -213,6 +213,24 @@ def _table_in(kind: Any) -> type | None:
 
 def _is_list(kind: Any) -> bool:
     return any(typing.get_origin(part) in (tuple, list) for part in (kind, *typing.get_args(kind)))
+
+
+def _in_words(error: Exception, kind: Any, raw: object) -> str:
+    """An error of msgspec, with what the type's description expects instead of a pattern, and what came.
+
+    Numbers and described texts are repeated; any other text may be a secret.
+
+    >>> name = typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$", description="small letters")]
+    >>> _in_words(ValueError("Expected `str` matching regex '^[a-z]+$'"), name, "A name")
+    "expected small letters, got 'A name'"
+    >>> _in_words(ValueError("Expected `int` >= 1"), int, 0)
+    "Expected 'int' >= 1, got 0"
+    """
+    text = str(error).replace("`", "'")
+    described = [each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, msgspec.Meta)]
+    if "matching regex" in text and any(described):
+        return f"expected {described[0]}, got {str(raw)[:80]!r}"
+    return f"{text}, got {raw}" if isinstance(raw, int | float) and " got " not in text else text
 
 
 def _choices(kind: Any) -> str:

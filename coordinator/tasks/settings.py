@@ -45,8 +45,16 @@ MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
 OWN_CHOICE = "topk"
 """Beginning of the names of the codecs in which each device chooses the coordinates that it sends."""
-PluginName = Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,64}$(?!\n)")]
-Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+PluginName = Annotated[
+    str, Meta(pattern=r"^[a-z0-9_-]{1,64}$(?!\n)", description="1 to 64 small letters, digits, '_', '-'")
+]
+Name = Annotated[
+    str,
+    Meta(
+        pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        description="1 to 64 letters, digits, '_', '.', '-', of which the first is a letter or digit",
+    ),
+]
 
 
 class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
