@@ -18,7 +18,7 @@ setup: ## make the environment in .venv (TENSORFLOW=tensorflow-gpu for a GPU hos
 demo: setup ## the main job: broker, coordinator and emulated phones on this machine (ARGS="--help" lists the options)
 	@$(RUN) -m simulation demo $(ARGS)
 
-test: setup ## every test that this machine can run in ten minutes, side by side (ARGS="-n 0" for one after another)
+test: setup ## all but the long tests, side by side, a quarter of an hour on two cores (ARGS="-n 0" for one after another)
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-long: setup ## the tests that take long, and the fast ones on Debian trixie
