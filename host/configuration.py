@@ -227,9 +227,10 @@ def _in_words(error: Exception, kind: Any, raw: object) -> str:
     "Expected 'int' >= 1, got 0"
     """
     text = str(error).replace("`", "'")
-    described = [each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, msgspec.Meta)]
-    if "matching regex" in text and any(described):
-        return f"expected {described[0]}, got {str(raw)[:80]!r}"
+    about = (each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, msgspec.Meta))
+    described = next(filter(None, about), "")
+    if described and "matching regex" in text:
+        return f"expected {described}, got {str(raw)[:80]!r}"
     return f"{text}, got {raw}" if isinstance(raw, int | float) and " got " not in text else text
 
 

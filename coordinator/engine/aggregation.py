@@ -164,7 +164,6 @@ def _aggregate(
     ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
     for _, file in ways:
         artifacts.put(file)
-    before = [] if published.way is None else earlier_steps(manifest)
     return AggregationDone(
         round=job.round,
         weights=artifacts.put(data),
@@ -174,7 +173,7 @@ def _aggregate(
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,
         left_out=averaged.left_out,
-        transfers=(*(transfer for transfer, _ in ways), *before),
+        transfers=(*(transfer for transfer, _ in ways), *earlier_steps(published, manifest)),
         bases=None if summed is None else _stored(summed.bases, artifacts),
         federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
     )

@@ -130,8 +130,13 @@ def ways_to(
     return ways
 
 
-def earlier_steps(previous: Manifest) -> list[Transfer]:
-    """The previous version's transfers, as the first steps of devices that missed it; the latest versions first."""
+def earlier_steps(published: Published, previous: Manifest) -> list[Transfer]:
+    """The previous version's transfers, as the first steps of devices that missed it; the latest versions first.
+
+    None in form f32: its exact differences lead from each version in one step.
+    """
+    if published.way is None:
+        return []
     leads_to = previous.weights.sha256
     steps = [msgspec.structs.replace(each, target=each.target or leads_to) for each in previous.transfers]
     return steps[: VERSIONS_BACK - 1]

@@ -86,7 +86,7 @@ class ReleaseMetadata:
             now_s: the time.
 
         Raises:
-            ConfigError: a device would refuse something.
+            ConfigError: there is no key or no metadata, or a device would refuse something.
             OSError: a file cannot be read or written.
         """
         key = key or self._folder / ONLINE_KEY

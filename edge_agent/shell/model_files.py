@@ -132,12 +132,12 @@ class ModelFiles:
         self._bring(name, wanted.weights.size_bytes, should_stop)
 
     def _after(self, steps: Sequence[Transfer], layout: ParameterLayout) -> Vector:
-        base = steps[0].base
-        held = None if base is None else weights_from_bytes((self._folder / base).read_bytes(), layout)
-        weights = apply_transfer((self._folder / steps[0].file.sha256).read_bytes(), held, layout)
-        for step in steps[1:]:
-            weights = apply_transfer((self._folder / step.file.sha256).read_bytes(), weights, layout)
-        return weights
+        *earlier, last = steps
+        if earlier:
+            held: Vector | None = self._after(earlier, layout)
+        else:
+            held = None if last.base is None else weights_from_bytes((self._folder / last.base).read_bytes(), layout)
+        return apply_transfer((self._folder / last.file.sha256).read_bytes(), held, layout)
 
     def _bring_for_keyboard(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
         """A keyboard without these files is worse, but better than one without the model."""
