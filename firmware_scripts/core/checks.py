@@ -179,6 +179,7 @@ def check_emulation(host: Host) -> Iterator[Finding]:
             ("qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm", "twin"),
             ("qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86", "twin"),
             ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static", ""),
+            ("arch-test", "images for another architecture can be made", "arch-test", ""),
         ],
     )
 

@@ -142,7 +142,12 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
     foreign = _MACHINES.get(platform.machine()) != architecture
     cross = "aarch64-linux-gnu-" if foreign and architecture == "arm64" else ""
     uid = os.geteuid()
-    require("mmdebstrap", *(["newuidmap"] if uid else []), *(("make", f"{cross}gcc") if recipe.kernel_modules else ()))
+    require(
+        "mmdebstrap",
+        *(["arch-test"] if foreign else []),  # mmdebstrap asks it whether the architecture's programs run here
+        *(["newuidmap"] if uid else []),
+        *(("make", f"{cross}gcc") if recipe.kernel_modules else ()),
+    )
     tables = {str(path): path.read_text() if path.exists() else "" for path in _SUBORDINATE}
     check_numbers(getpass.getuser() if uid else "root", uid, tables)
     if recipe.kernel_modules and not any(_KERNEL_BUILD.glob("linux-kbuild-*")):

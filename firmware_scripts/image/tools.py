@@ -30,6 +30,7 @@ PACKAGES = {
     "gcc": "gcc",
     "make": "make",
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "arch-test": "arch-test",
     "qemu-system-aarch64": "qemu-system-arm",
     "qemu-system-x86_64": "qemu-system-x86",
 }

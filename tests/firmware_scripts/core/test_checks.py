@@ -47,7 +47,16 @@ def test_on_a_bare_machine_everything_that_is_missing_has_a_remedy():
 def test_a_machine_with_everything_has_no_fault():
     everything = FakeHost(
         commands={
-            *("mcopy", "mkfs.vfat", "mke2fs", "sfdisk", "qemu-system-aarch64", "qemu-aarch64-static", "mmdebstrap"),
+            *(
+                "mcopy",
+                "mkfs.vfat",
+                "mke2fs",
+                "sfdisk",
+                "qemu-system-aarch64",
+                "qemu-aarch64-static",
+                "mmdebstrap",
+                "arch-test",
+            ),
             *("cloud-init", "mkpasswd", "ssh-keygen", "adb", "fakeroot", "qemu-system-x86_64"),
         },
         outputs={"lsblk": "lsblk from util-linux 2.38.1"},

@@ -3,7 +3,7 @@ import tarfile
 
 import pytest
 
-from firmware_scripts.image import debian
+from firmware_scripts.image import debian, tools
 from firmware_scripts.image.cache import cache_folder
 from firmware_scripts.image.debian import (
     Package,
@@ -68,6 +68,14 @@ def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_p
     (tmp_path / "linux-kbuild-6.1").mkdir()
     monkeypatch.setattr(debian, "_KERNEL_BUILD", tmp_path)
     with pytest.raises(UnavailableError, match="qemu-user-static"):
+        root_file_system(recipe_of("virt-arm64"), tmp_path, "", ())
+
+
+def test_another_architecture_needs_what_tells_that_its_programs_run_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(debian, "_MACHINES", {})
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(tools, "_ADMINISTRATORS", "/nonexistent")
+    with pytest.raises(UnavailableError, match=r"apt install arch-test .*mmdebstrap"):
         root_file_system(recipe_of("virt-arm64"), tmp_path, "", ())
 
 

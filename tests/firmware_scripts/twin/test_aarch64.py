@@ -21,7 +21,7 @@ from tests.firmware_scripts.twin.fleet import (
 from tests.firmware_scripts.twin.stories import switch_off, twin_of
 
 ROOT = Path(__file__).parents[3]
-TOOLS = ("qemu-aarch64-static", "mmdebstrap")
+TOOLS = ("qemu-aarch64-static", "mmdebstrap", "arch-test")
 TRIXIE = "virt-arm64-trixie"
 
 pytestmark = [
@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
         any(shutil.which(tool) is None for tool in TOOLS),
-        reason="apt install qemu-user-static mmdebstrap uidmap: not installed here",
+        reason="apt install qemu-user-static mmdebstrap arch-test uidmap: not installed here",
     ),
 ]
 
