@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import urllib3
 
+from coordinator.commands.setting import opened, opened_artifacts
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
@@ -24,7 +25,7 @@ from coordinator.storage.backup import missing
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file, database_url
 from coordinator.storage.model_folder import check_model
-from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.storage.release_metadata import expiries
 from coordinator.tls_service import http_pool
 from models.child_environment import child_environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
@@ -125,7 +126,14 @@ def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
 
 
 def _releases(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
-    for role, until_s in ReleaseMetadata(config.data_dir).expiries().items():
+    try:
+        with opened(config) as database, opened_artifacts(config) as artifacts:
+            with database.transaction() as view:
+                files = view.release_files()
+            until = expiries(files, artifacts)
+    except NightjarError:
+        return  # said of the database, or there is none yet
+    for role, until_s in until.items():
         days = (until_s - WallClock().now_s()) / 86400
         level = "ok" if days > LEAST_DAYS else "warning" if days > 0 else "fault"
         remedy = f"nightjar-firmware keys renew, then 'release add --metadata' ({role}; docs/releases.md)"

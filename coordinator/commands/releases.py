@@ -11,7 +11,7 @@ from coordinator.commands.actions import change
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import at_the_command_line, configuration, opened, opened_artifacts, show, when
 from coordinator.engine.clock import WallClock
-from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.storage.release_metadata import ReleaseMetadata, expiries
 from coordinator.tasks.operations import AuditEntry, ReleaseAction
 from coordinator.versions.releases import find, with_bundles
 from coordinator.web.release_routes import ReleaseView, release_view, release_views
@@ -41,29 +41,34 @@ def add(
     Without bundles, publish renewed or rotated metadata.
     """
     config = configuration(config_path)
-    now_s, store = WallClock().now_s(), ReleaseMetadata(config.data_dir)
-    try:
-        with opened_artifacts(config) as artifacts:
-            added = store.take_in(metadata, online_key, bundles, artifacts, now_s)
-    except OSError as error:
-        msg = f"the release cannot be added: {error}"
-        raise UnavailableError(msg) from error
-    with opened(config) as database, database.transaction() as tx:
-        for each in added:
-            tx.save_releases(with_bundles(tx.releases(), replace(each, added_s=now_s)))
-            names = ", ".join(each.bundles)
-            tx.add_audit(
-                AuditEntry(
-                    at_s=now_s,
-                    who=at_the_command_line(),
-                    action="add-release",
-                    target=each.version,
-                    before="",
-                    after=names,
+    now_s = WallClock().now_s()
+    with opened(config) as database, opened_artifacts(config) as artifacts:
+        with database.transaction() as view:
+            files = view.release_files()
+        try:
+            store = ReleaseMetadata(config.data_dir, artifacts)
+            added, files = store.take_in(metadata, online_key, bundles, files, now_s)
+        except OSError as error:
+            msg = f"the release cannot be added: {error}"
+            raise UnavailableError(msg) from error
+        with database.transaction() as tx:
+            tx.save_release_files(files)
+            for each in added:
+                tx.save_releases(with_bundles(tx.releases(), replace(each, added_s=now_s)))
+                names = ", ".join(each.bundles)
+                tx.add_audit(
+                    AuditEntry(
+                        at_s=now_s,
+                        who=at_the_command_line(),
+                        action="add-release",
+                        target=each.version,
+                        before="",
+                        after=names,
+                    )
                 )
-            )
+        until = expiries(files, artifacts)
     rows = [(each.version, name, sha256) for each in added for name, sha256 in each.bundles.items()]
-    rows += [("", f"{role} is valid until", when(until_s)) for role, until_s in store.expiries().items()]
+    rows += [("", f"{role} is valid until", when(until_s)) for role, until_s in until.items()]
     show(added, ("release", "bundle", "sha256"), rows, as_json=as_json)
 
 

@@ -150,7 +150,8 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
         else:
             used = backups.restore(folder, data_dir, now_s)
     wanted = {"signing", "authority"} if config.tls and not config.enrolment.signer else {"signing"}
-    wanted |= {"releases"} if (data_dir / RELEASES).is_dir() else set()
+    with opened(config) as database, database.transaction() as view:
+        wanted |= {"releases"} if view.release_files() else set()
     lacking = sorted(wanted - backups.keys_in(data_dir))
     answer = {"folder": str(data_dir), "last_used_round": used, "keys_lacking": lacking}
     row = (data_dir, used + 1, _listed(lacking))

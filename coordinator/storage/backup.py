@@ -4,8 +4,8 @@ The database is copied first (``VACUUM INTO``: a consistent snapshot without del
 are stored before any row references them, and never change.
 
 Keys are copied only on request: whoever has them can sign orders to devices, issue certificates, and choose releases.
-Of the releases' metadata only what the owner signed is copied: the rest is signed again after restoring, with versions
-from the clock.
+The releases' metadata that the owner signed is among the artifacts; the rest is signed again after restoring, with
+versions from the clock.
 
 A restored coordinator must not reuse a round's number: devices may still hold reports of rounds that the backup does
 not have. So restoring adds an abandoned round with a number far ahead, and new rounds are numbered from there. The gap
@@ -31,7 +31,7 @@ from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file
 from coordinator.storage.release_metadata import FOLDER as RELEASES
-from coordinator.storage.release_metadata import ONLINE_KEY, copy_offline
+from coordinator.storage.release_metadata import ONLINE_KEY
 from coordinator.storage.schema import copy_sqlite
 from coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
 from host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
@@ -79,7 +79,6 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
         if lacking:
             msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
             raise UnavailableError(msg)
-        _copy_releases(data_dir, writing)
         _copy_keys(data_dir, writing, with_keys=with_keys)
         put_folder_in_place(writing, folder)
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -158,7 +157,6 @@ def _fill(data_dir: Path, folder: Path, url: str, artifacts_url: str, now_s: flo
         msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
         raise ConfigError(msg)
     _copy_artifacts(folder, data_dir)
-    _copy_releases(folder, data_dir)
     _copy_keys(folder, data_dir, with_keys=True)
     _end_claims(url, now_s)
     return _skip_numbers(url, now_s)
@@ -188,7 +186,9 @@ def _lacking(url: str, artifacts_url: str, folder: Path) -> list[str]:
     try:
         with database.transaction() as view:
             newest = [view.current_version(record.name) for record in view.tasks()]
-        return _lacking_of(newest, open_artifacts(folder / ARTIFACTS, artifacts_url, database))
+            signed = view.release_files().values()
+        kept = open_artifacts(folder / ARTIFACTS, artifacts_url, database)
+        return [*_lacking_of(newest, kept), *(name for name in signed if not _readable(kept, name))]
     finally:
         database.close()
 
@@ -227,11 +227,6 @@ def _copy_artifacts(source: Path, target: Path) -> None:
             arriving.rename(copy)
 
 
-def _copy_releases(source: Path, target: Path) -> None:
-    if (source / RELEASES).is_dir():
-        copy_offline(source / RELEASES, target / RELEASES)
-
-
 def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
     """Copy the public record of the signing key, and on request the keys that the target does not have."""
     existing = keys_in(target)
@@ -243,6 +238,7 @@ def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
     if "authority" in copied:
         _copy_authority(source, target)
     if "releases" in copied:
+        private_folder(target / RELEASES)
         replace_file(target / RELEASES / ONLINE_KEY, (source / RELEASES / ONLINE_KEY).read_bytes())
 
 

@@ -1,10 +1,11 @@
 """The coordinator's half of the releases' metadata (The Update Framework): publishes it, and signs what is online.
 
-``data_dir/releases`` holds ``metadata/`` as devices fetch it, and ``online.key``, which signs three roles: the order
-who takes which release (a delegated role), the snapshot and the timestamp. Their version is the time in seconds, so
-that a coordinator that was restored from a backup needs no memory to go forward; it is that of the minute, so that a
-device which asks one of several hosts after the other sees no version go back. Root and targets come from the owner
-(:mod:`firmware_scripts.release_keys`) and are published only if a device that trusts the first root would accept them.
+Root and targets come from the owner (:mod:`firmware_scripts.release_keys`) and are published only if a device that
+trusts the first root would accept them. They are artifacts that the database names, so that all hosts serve them.
+``data_dir/releases`` holds ``metadata/`` as devices fetch it, filled from there, and ``online.key``, which signs three
+roles: the order who takes which release (a delegated role), the snapshot and the timestamp. Their version is the time
+in seconds, so that a coordinator that was restored from a backup needs no memory to go forward; it is that of the
+minute, so that a device which asks one of several hosts after the other sees no version go back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,12 +29,12 @@ from tuf.ngclient import FetcherInterface, Updater
 from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.versions.releases import Release
 from host.files import private_folder, replace_file
-from wire.errors import ConfigError
+from wire.errors import ConfigError, UnavailableError
 from wire.release_version import numbers
 from wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
 
 FOLDER = "releases"
-"""Subfolder of a data folder and of a backup."""
+"""Subfolder of a data folder, and of a backup with keys."""
 ONLINE_KEY = "online.key"
 LIFETIME = timedelta(days=2)
 """How long online metadata is valid: the longest that somebody between can hide a new release."""
@@ -42,51 +44,78 @@ KEPT = 5
 _OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.type)
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the database has of the metadata.
+
+    Attributes:
+        files: name of each file that the owner signed -> sha256 of the artifact.
+        order: who takes which release.
+    """
+
+    files: Mapping[str, str]
+    order: ReleaseOrder
+
+
 class ReleaseMetadata:
-    """The metadata of releases on disk. Thread-safe.
+    """The metadata of releases, as this host serves it. Thread-safe.
 
     Args:
         data_dir: the coordinator's folder.
+        artifacts: keeps what the owner signed, and the bundles.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, artifacts: FileBlobs) -> None:
         self._folder = data_dir / FOLDER
+        self._artifacts = artifacts
         self._lock = threading.Lock()
-        self._signed: ReleaseOrder | None = None
-        self._minute = 0
+        self._signed: tuple[Published, int] | None = None
 
-    def file(self, name: str, ordered: Callable[[], ReleaseOrder], now_s: float) -> Path | None:
-        """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed.
+    def file(self, name: str, published: Callable[[], Published], now_s: float) -> Path | None:
+        """A metadata file as a device asks for it, fetched or signed anew when it is due or something changed.
 
         Raises:
-            UnavailableError: the disk is full or broken.
+            UnavailableError: this host lacks the online key, or the disk or the store of artifacts does not work.
         """
-        if name == f"{Timestamp.type}.json" and (self._folder / ONLINE_KEY).is_file():
-            order, minute = ordered(), _minute(now_s)
-            with self._lock:
-                if (order, minute) != (self._signed, self._minute):
-                    try:
-                        _sign(self._folder, order, now_s)
-                    except OSError as error:
-                        raise unavailable(self._folder, error) from error
-                    self._signed, self._minute = order, minute
         path = self._folder / "metadata" / name
+        if name == f"{Timestamp.type}.json" or not path.is_file():
+            self._refresh(published(), _minute(now_s))
         return path if path.parent == self._folder / "metadata" and path.is_file() else None
 
+    def _refresh(self, now: Published, minute: int) -> None:
+        with self._lock:
+            if not now.files or (now, minute) == self._signed:
+                return
+            try:
+                private_folder(self._folder)
+                private_folder(self._folder / "metadata")
+                for name, sha256 in now.files.items():
+                    if not (self._folder / "metadata" / name).is_file():
+                        replace_file(self._folder / "metadata" / name, self._artifacts.get(sha256))
+                _check_key(self._folder)
+                _sign(self._folder, now.order, minute)
+            except OSError as error:
+                raise unavailable(self._folder, error) from error
+            self._signed = now, minute
+
     def take_in(
-        self, source: Path, key: Path | None, bundles: Sequence[Path], artifacts: FileBlobs, now_s: float
-    ) -> tuple[Release, ...]:
-        """Publish the owner's metadata and bundles, if a device would accept all of it; returns the releases.
+        self, source: Path, key: Path | None, bundles: Sequence[Path], files: Mapping[str, str], now_s: float
+    ) -> tuple[tuple[Release, ...], dict[str, str]]:
+        """Keep the owner's metadata and bundles, if a device would accept all of it.
 
         Args:
             source: the owner's folder of root and targets.
             key: the online key; None keeps the one that is here.
             bundles: bundles that targets lists, under their own names.
-            artifacts: stores the bundles.
+            files: :attr:`Published.files` so far.
             now_s: the time.
+
+        Returns:
+            The releases, and the files to publish; devices see them once they are in the database.
 
         Raises:
             ConfigError: there is no key or no metadata, or a device would refuse something.
+            UnavailableError: the store of artifacts does not work.
             OSError: a file cannot be read or written.
         """
         key = key or self._folder / ONLINE_KEY
@@ -99,46 +128,61 @@ class ReleaseMetadata:
         with tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
             staged = Path(folder)
             (staged / "metadata").mkdir()
-            for origin in (source, self._folder / "metadata"):  # what was published never changes
-                for path in _offline_files(origin):
-                    shutil.copyfile(path, staged / "metadata" / path.name)
+            for path in _offline_files(source):
+                shutil.copyfile(path, staged / "metadata" / path.name)
+            for name, sha256 in files.items():  # what was published never changes
+                (staged / "metadata" / name).write_bytes(self._artifacts.get(sha256))
             shutil.copyfile(key, staged / ONLINE_KEY)
             try:
-                _sign(staged, ReleaseOrder(), now_s)
+                _sign(staged, ReleaseOrder(), _minute(now_s))
                 found = _as_a_device(staged, bundles)
             except (RepositoryError, DownloadError, ValueError) as error:
                 msg = f"devices would refuse this: {error}; see 'nightjar-firmware keys' and docs/releases.md"
                 raise ConfigError(msg) from error
-            releases = [_release(path, target, artifacts, now_s) for path, target in found]
-            copy_offline(staged, self._folder)
+            releases = tuple(_release(path, target, self._artifacts, now_s) for path, target in found)
+            kept = {path.name: self._artifacts.put(path.read_bytes()) for path in _offline_files(staged / "metadata")}
+            private_folder(self._folder)
             replace_file(self._folder / ONLINE_KEY, (staged / ONLINE_KEY).read_bytes())
-        return tuple(releases)
-
-    def expiries(self) -> dict[str, float]:
-        """When the newest root and targets expire, in seconds since 1970; empty before the first release."""
-        found = {}
-        for role in _OFFLINE_ROLES:
-            version = _newest(self._folder / "metadata", role)
-            if version:
-                path = self._folder / "metadata" / f"{version}.{role}.json"
-                found[role] = Metadata.from_file(str(path)).signed.expires.timestamp()
-        return found
+        return releases, kept
 
 
-def copy_offline(source: Path, target: Path) -> None:
-    """Copy all roots and targets between folders of releases; what is online is signed anew wherever the key is."""
-    private_folder(target)
-    private_folder(target / "metadata")
-    for path in _offline_files(source / "metadata"):
-        replace_file(target / "metadata" / path.name, path.read_bytes())
+def expiries(files: Mapping[str, str], artifacts: FileBlobs) -> dict[str, float]:
+    """When the newest root and targets expire, in seconds since 1970; empty before the first release.
+
+    Raises:
+        IntegrityError: an artifact is missing or damaged.
+        UnavailableError: the store of artifacts does not work.
+    """
+    found = {}
+    for role in _OFFLINE_ROLES:
+        newest = max((name for name in files if name.endswith(f".{role}.json")), key=_number, default=None)
+        if newest is not None:
+            found[role] = Metadata.from_bytes(artifacts.get(files[newest])).signed.expires.timestamp()
+    return found
 
 
-def _sign(folder: Path, order: ReleaseOrder, now_s: float) -> None:
+def _check_key(folder: Path) -> None:
+    """Refuse to sign what devices would refuse: with several hosts, each needs the key that root names."""
+    remedy = f"copy {FOLDER}/{ONLINE_KEY} from the host where 'release add' got it"
+    root = folder / "metadata" / f"{_newest(folder / 'metadata', Root.type)}.{Root.type}.json"
+    if not (folder / ONLINE_KEY).is_file():
+        msg = f"there is no {folder / ONLINE_KEY}, so devices find no releases here: {remedy}"
+        raise UnavailableError(msg)
+    wanted = Metadata[Root].from_file(str(root)).signed.roles[Timestamp.type].keyids
+    if _signer(folder).public_key.keyid not in wanted:
+        msg = f"{folder / ONLINE_KEY} is not the online key of {root.name}, so devices find no releases here: {remedy}"
+        raise UnavailableError(msg)
+
+
+def _signer(folder: Path) -> CryptoSigner:
+    return CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
+
+
+def _sign(folder: Path, order: ReleaseOrder, minute: int) -> None:
     """Sign and write rollout, snapshot and last the timestamp, which makes them count."""
-    metadata = folder / "metadata"
-    signer = CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
-    version = max(_minute(now_s), _newest(metadata, Snapshot.type) + 1)
-    expires = (datetime.fromtimestamp(now_s, UTC) + LIFETIME).replace(microsecond=0)
+    metadata, signer = folder / "metadata", _signer(folder)
+    version = max(minute, _newest(metadata, Snapshot.type) + 1)
+    expires = datetime.fromtimestamp(minute, UTC) + LIFETIME
     custom = {"custom": msgspec.to_builtins(order)}
     target = TargetFile(0, {"sha256": hashlib.sha256().hexdigest()}, ORDER, custom)
     listed = {
@@ -210,7 +254,11 @@ def _offline_files(folder: Path) -> list[Path]:
 
 
 def _versions(folder: Path, role: str) -> list[int]:
-    return sorted(int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*.{role}.json"))
+    return sorted(_number(path.name) for path in folder.glob(f"[0-9]*.{role}.json"))
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[0])
 
 
 def _newest(folder: Path, role: str) -> int:

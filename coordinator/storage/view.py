@@ -55,7 +55,8 @@ from wire.identifiers import DeviceId
 STATES_TOLD_APART = 50
 """Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
-ORDER_NUMBER, RELEASES, LABELLING = "order-number", "releases", "labelling"
+ORDER_NUMBER, LABELLING = "order-number", "labelling"
+RELEASES, RELEASE_FILES = "releases", "release-files"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
@@ -364,6 +365,14 @@ class DatabaseView(VersionQueries, Reading):
     def save_releases(self, releases: Releases) -> None:
         """Replace the releases."""
         self._save_fact(RELEASES, releases)
+
+    def release_files(self) -> dict[str, str]:
+        """The releases' metadata that the owner signed: file name -> sha256 of the artifact."""
+        return self._fact(RELEASE_FILES, dict[str, str]) or {}
+
+    def save_release_files(self, files: Mapping[str, str]) -> None:
+        """Replace the names of the metadata that the owner signed."""
+        self._save_fact(RELEASE_FILES, files)
 
     def labelling(self) -> Labelling:
         """The rules for labels."""

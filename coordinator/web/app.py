@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.inbox import ArtifactServed
 from coordinator.storage.census import FRESH_S, CensusTaker
-from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.storage.release_metadata import Published, ReleaseMetadata
 from coordinator.versions.releases import order_of
 from coordinator.web import metrics
 from coordinator.web.admission import ROOT, add_admission, problem, wants_page
@@ -30,7 +30,7 @@ from coordinator.web.pages.site import Site
 from coordinator.web.ports import WebPorts
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError, UnavailableError
-from wire.releases import METADATA_PATH, ReleaseOrder
+from wire.releases import METADATA_PATH
 
 _log = structlog.get_logger("coordinator")
 
@@ -59,7 +59,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
     census = CensusTaker(ports.repository, ports.clock, fresh_s)
     site = Site(ports, census, read_manifest, ports.clock.now_s())
-    metadata = ReleaseMetadata(ports.config.data_dir)
+    metadata = ReleaseMetadata(ports.config.data_dir, ports.artifacts)
     pulse = Pulse(lambda: _pulse(ports))
     app.extensions |= {"census": census, "pulse": pulse}
 
@@ -108,11 +108,11 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
     @app.get(f"{METADATA_PATH}<name>")
     def release_metadata(name: str) -> Response:
-        def order() -> ReleaseOrder:
+        def published() -> Published:
             with ports.repository.transaction() as view:
-                return order_of(view.releases())
+                return Published(view.release_files(), order_of(view.releases()))
 
-        path = metadata.file(name, order, ports.clock.now_s())
+        path = metadata.file(name, published, ports.clock.now_s())
         if path is None:
             abort(404, f"there is no {name[:64]}")
         return Response(path.read_bytes(), content_type="application/json")

@@ -85,6 +85,7 @@ def test_rollback_of_targets_by_whoever_holds_the_online_key(out, owner, coordin
     coordinator.order = ReleaseOrder()
     coordinator.add(owner, owner.release("0.3.0"))
     assert device.look().refused == ""
+    del coordinator.files["3.targets.json"]
     (coordinator.folder / "releases/metadata/3.targets.json").unlink()  # it signs a snapshot with 2.targets.json
     coordinator.order = TO_ALL
     refused(device, "Expected targets.json version 2, got 3")
@@ -101,9 +102,7 @@ def test_freeze_of_the_offline_roles(tmp_path, owner, coordinator, device, monke
     release_keys.renew(owner.folder / "tuf", "targets", now())
     with pytest.raises(ConfigError, match="New targets is expired"):  # our own coordinator does not publish it
         coordinator.add(owner)
-    (coordinator.folder / "releases/metadata/3.targets.json").write_bytes(
-        (owner.metadata / "3.targets.json").read_bytes()
-    )
+    coordinator.files["3.targets.json"] = coordinator.artifacts.put((owner.metadata / "3.targets.json").read_bytes())
     refused(device, "metadata: New targets is expired")
 
 

@@ -1,10 +1,12 @@
 """What a device does about the releases that the coordinator orders."""
 
+import shutil
 from datetime import UTC, datetime
 
 import pytest
 
-from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, Published, ReleaseMetadata
+from firmware_scripts import release_keys
 from tests.releases.world import PLATFORM, TO_ALL, now
 from wire.errors import UnavailableError
 from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
@@ -77,14 +79,47 @@ def test_a_fetch_is_continued_where_it_was_cut(owner, coordinator, device):
 
 def test_a_device_that_asks_one_host_after_the_other_sees_no_version_go_back(owner, coordinator, device):
     coordinator.add(owner, owner.release("0.2.0"))
-    (coordinator.folder / "second").mkdir()
-    first, second = coordinator.store, ReleaseMetadata(coordinator.folder / "second")
-    second.take_in(owner.metadata, owner.online_key, [], coordinator.artifacts, coordinator.now_s())
+    first, second = coordinator.store, another_host(coordinator, owner.online_key)
     minute_s = (coordinator.now_s() // 60 - 2) * 60
     for store, after_s in ((first, 5), (second, 30), (first, 40), (second, 65), (first, 70), (second, 75)):
         coordinator.store = store
         coordinator.age = now() - datetime.fromtimestamp(minute_s + after_s, UTC)
         assert device.look().text == "release 0.1.0 is what this device should have"
+
+
+def another_host(coordinator, online_key):
+    """It shares database and artifacts with the first, and was given its online key."""
+    folder = coordinator.folder / "second"
+    (folder / FOLDER).mkdir(parents=True)
+    shutil.copy(online_key, folder / FOLDER / ONLINE_KEY)
+    return ReleaseMetadata(folder, coordinator.artifacts)
+
+
+def test_a_release_that_is_added_on_one_host_is_served_by_all(owner, coordinator, device):
+    coordinator.add(owner)
+    first, second = coordinator.store, another_host(coordinator, owner.online_key)
+    coordinator.store = second
+    assert device.look().text == "release 0.1.0 is what this device should have"
+    coordinator.store = first
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.store, coordinator.order = second, TO_ALL
+    assert device.look().text == "release 0.2.0 was fetched and handed over"
+
+
+def test_a_host_without_the_online_key_or_with_a_former_one_says_what_to_copy(owner, coordinator):
+    former = owner.online_key
+    coordinator.add(owner)
+    second = another_host(coordinator, former)
+    release_keys.rotate(owner.folder / "tuf", "online", now())
+    coordinator.add(owner)
+    asked = ("timestamp.json", lambda: Published(coordinator.files, TO_ALL), coordinator.now_s())
+    with pytest.raises(UnavailableError, match=r"not the online key of 2\.root\.json.*copy releases/online"):
+        second.file(*asked)
+    (coordinator.folder / "second" / FOLDER / ONLINE_KEY).unlink()
+    with pytest.raises(UnavailableError, match=r"there is no .*online\.key.*copy releases/online"):
+        second.file(*asked)
+    shutil.copy(owner.online_key, coordinator.folder / "second" / FOLDER / ONLINE_KEY)
+    assert second.file(*asked).is_file()
 
 
 def test_a_coordinator_without_releases_is_no_fault_of_the_metadata(coordinator, device):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.release_metadata import ReleaseMetadata
+from coordinator.storage.release_metadata import Published, ReleaseMetadata
 from edge_agent.shell import release_fetch
 from edge_agent.shell.releases import Looking
 from firmware_scripts import release_keys
@@ -79,14 +79,15 @@ class Coordinator:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.artifacts = FileBlobs(folder / "artifacts")
-        self.store = ReleaseMetadata(folder)
+        self.store, self.files = ReleaseMetadata(folder, self.artifacts), {}
         self.order = ReleaseOrder()
         self.age = timedelta()  # how long ago it signed last
         self.between = {}
         self.asked = []
 
     def add(self, owner, *bundles):
-        return self.store.take_in(owner.metadata, owner.online_key, bundles, self.artifacts, self.now_s())
+        added, self.files = self.store.take_in(owner.metadata, owner.online_key, bundles, self.files, self.now_s())
+        return added
 
     def now_s(self):
         return (now() - self.age).timestamp()
@@ -97,7 +98,7 @@ class Coordinator:
             return self.between[path]
         name = path.rpartition("/")[2]
         if path.startswith(METADATA_PATH):
-            found = self.store.file(name, lambda: self.order, self.now_s())
+            found = self.store.file(name, lambda: Published(self.files, self.order), self.now_s())
         else:
             found = self.artifacts.path(name)
         return found.read_bytes() if found is not None and found.is_file() else None
