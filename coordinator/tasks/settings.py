@@ -51,7 +51,7 @@ PluginName = Annotated[
 Name = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)",
         description="1 to 64 letters, digits, '_', '.', '-', of which the first is a letter or digit",
     ),
 ]

@@ -116,6 +116,11 @@ def test_settings_that_do_not_go_together_are_reported_at_once(folder):
         assert fault in message
 
 
+@pytest.mark.parametrize("name", ["", "-den", "a den", "den\\n", "x" * 65])
+def test_a_task_has_a_plain_name(folder, name):
+    assert "task.name: expected 1 to 64 letters" in faults(folder, MINIMAL + f'name = "{name}"\n')
+
+
 def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_certificates(folder):
     open_to_all = '[broker]\nhost = "0.0.0.0"\n'
     assert "broker.host" in faults(folder, open_to_all + MINIMAL)
