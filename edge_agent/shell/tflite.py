@@ -39,7 +39,7 @@ SIGNATURES = ("train", "read", "write", "begin", "train_momentum")
 
 
 def runtime_name() -> str:
-    """Name and version of the runtime in use, such as ``ai-edge-litert 2.3.0``.
+    """Name and version of the runtime in use, such as ``ai-edge-litert 2.1.6``.
 
     Raises:
         ConfigError: none is installed.
