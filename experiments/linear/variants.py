@@ -58,5 +58,14 @@ TINY = (
     low_rank(2000, 8, 16),
     low_rank(2000, 2, 8, 9),
 )
-GBOARD = (DENSE, low_rank(10_000, 2, 8), low_rank(3000, 4, 8), low_rank(10_000, 1, 4))
+GBOARD = (
+    DENSE,
+    low_rank(10_000, 2, 8),
+    low_rank(3000, 4, 8),
+    low_rank(10_000, 1, 4),
+    *(_coordinates(0.025, choice) for choice in Choice),
+    CompressorVariant("rotated-2.5", Rotated(0.025)),
+    CompressorVariant("sketch-2.5", CountSketch(round(0.025 * 1_412_250 / TABLES), applied=14_122)),
+)
+"""Of about 48 kB, and smaller ones."""
 VARIANTS = {"tiny": TINY, "gboard": GBOARD}
