@@ -155,5 +155,6 @@ def _send(descriptor: int, message: bytes) -> None:
 
 def _ending(status: int) -> str:
     if status < 0:
-        return f"was killed by signal {-status} (9 may be the system, short of memory; 6 and 11 its memory limit)"
+        perhaps = "9: the system, short of memory; 6 and 11: its memory limit, or a defect of the TFLite runtime"
+        return f"was killed by signal {-status} (perhaps {perhaps})"
     return f"exited with status {status}"
