@@ -73,8 +73,8 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
         Args:
             x: (B, ...) inputs.
             y: (B, ...) targets; a batch without targets does not change the weights.
-            learning_rate: () float32.
-            clip_norm: () float32, maximum norm of the mean gradient.
+            learning_rate: (1,) float32.
+            clip_norm: (1,) float32, maximum norm of the mean gradient.
 
         Returns:
             loss: () mean per target before the step, nats; targets: (); hits: () counted targets predicted correctly;
@@ -82,8 +82,8 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
         """
         weights = self._read()
         found = self.slopes(weights, x, y)
-        norm, share = _clipping(found, clip_norm)
-        rate = learning_rate * share
+        norm, share = _clipping(found, _scalar(clip_norm))
+        rate = _scalar(learning_rate) * share
         for variable, value, slope in zip(self._weights, weights, found.weights, strict=True):
             variable.assign(value - rate * slope)
         return _said(found, norm)
@@ -99,14 +99,15 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
         Args:
             x: (B, ...) inputs.
             y: (B, ...) targets.
-            learning_rate: () float32.
-            clip_norm: () float32.
-            momentum: () float32, 0 for none.
-            proximal: () float32, mu of FedProx, 0 for none.
+            learning_rate: (1,) float32.
+            clip_norm: (1,) float32.
+            momentum: (1,) float32, 0 for none.
+            proximal: (1,) float32, mu of FedProx, 0 for none.
         """
         weights = self._read()
         found = self.slopes(weights, x, y)
-        norm, share = _clipping(found, clip_norm)
+        norm, share = _clipping(found, _scalar(clip_norm))
+        learning_rate, momentum, proximal = _scalar(learning_rate), _scalar(momentum), _scalar(proximal)
         for i, (value, slope) in enumerate(zip(weights, found.weights, strict=True)):
             velocity = momentum * self._momentum[i].read_value() + share * slope
             velocity += proximal * (value - self._anchor[i].read_value())
@@ -151,8 +152,9 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
     def traced(self, signature: str) -> Any:
         """A signature as a concrete function for the fixed shapes of this program."""
-        pace = [_float("learning_rate"), _float("clip_norm")]
-        pull = [_float("momentum"), _float("proximal")]
+        # Not (): on 64-bit ARM ai-edge-litert ends with a segmentation fault where a shape is empty.
+        pace = [_float("learning_rate", 1), _float("clip_norm", 1)]
+        pull = [_float("momentum", 1), _float("proximal", 1)]
         specs = {
             "train": [*self._batch, *pace],
             "train_momentum": [*self._batch, *pace, *pull],
@@ -217,6 +219,11 @@ class Program(TrainableProgram):
 
 def _float(name: str, *shape: int) -> Any:
     return tf.TensorSpec(shape, tf.float32, name=name)
+
+
+def _scalar(number: Tensor) -> Tensor:
+    """() of (1,)."""
+    return tf.reshape(number, [])
 
 
 def _join(weights: Sequence[Tensor]) -> Tensor:

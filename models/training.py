@@ -55,7 +55,7 @@ def train_centrally(
     program.restore(tf.constant(weights))
     train = program.traced("train")
     for step, (x, y) in enumerate(itertools.islice(itertools.cycle(batches), steps)):
-        rate = falling_rate(learning_rate, step / steps)
-        train(x=tf.constant(x), y=tf.constant(y), learning_rate=tf.constant(rate), clip_norm=tf.constant(clip_norm))
+        rate = tf.constant([falling_rate(learning_rate, step / steps)])
+        train(x=tf.constant(x), y=tf.constant(y), learning_rate=rate, clip_norm=tf.constant([clip_norm]))
         progress(step + 1)
     return np.array(program.save()["weights"])

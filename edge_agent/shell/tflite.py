@@ -144,7 +144,7 @@ class TfliteProgram:
         """The change of the weights since ``restore``, (n,) float32."""
         return self.save() - self._restored
 
-    def _train(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> TrainStep:
+    def _train(self, signature: str, **inputs: npt.NDArray[Any]) -> TrainStep:
         self._saved = None
         outputs = self._call(signature, **inputs)
         return TrainStep(
@@ -154,7 +154,7 @@ class TfliteProgram:
             gradient_norm=float(outputs["gradient_norm"]),
         )
 
-    def _call(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> dict[str, npt.NDArray[Any]]:
+    def _call(self, signature: str, **inputs: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         with _faults(signature):
             outputs: dict[str, npt.NDArray[Any]] = self._runner(signature)(**inputs)
             return outputs
@@ -165,8 +165,8 @@ class TfliteProgram:
         return self._runners[signature]
 
 
-def _numbers(**values: float) -> dict[str, np.float32]:
-    return {name: np.float32(value) for name, value in values.items()}
+def _numbers(**values: float) -> dict[str, npt.NDArray[np.float32]]:
+    return {name: np.array([value], np.float32) for name, value in values.items()}
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ def stepped(program, weights, layout, x, y, rate=0.1):
     interpreter = Interpreter(model_content=program, num_threads=1)
     interpreter.get_signature_runner("write")(**layout.unflatten(weights))
     said = interpreter.get_signature_runner("train")(
-        x=x, y=y, learning_rate=np.float32(rate), clip_norm=np.float32(1e6)
+        x=x, y=y, learning_rate=np.array([rate], np.float32), clip_norm=np.array([1e6], np.float32)
     )
     return layout.flatten(interpreter.get_signature_runner("read")()), said
 
