@@ -85,6 +85,9 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
 def _laboratory(path: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
+    # Ten colours, and then the same with dashes
+    colours = mpl.color_sequences["tab10"]
+    axes.set_prop_cycle(color=2 * list(colours), linestyle=len(colours) * ["-"] + len(colours) * ["--"])
     for recorded in results():
         if len(recorded.curve) >= LEAST:
             axes.plot(
