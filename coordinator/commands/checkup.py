@@ -131,8 +131,11 @@ def _releases(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
             with database.transaction() as view:
                 files = view.release_files()
             until = expiries(files, artifacts)
-    except NightjarError:
+    except ConfigError:
         return  # said of the database, or there is none yet
+    except NightjarError as error:
+        yield CheckupFinding("releases", "fault", str(error), "see the message; a backup can be restored")
+        return
     for role, until_s in until.items():
         days = (until_s - WallClock().now_s()) / 86400
         level = "ok" if days > LEAST_DAYS else "warning" if days > 0 else "fault"

@@ -45,7 +45,7 @@ _OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.ty
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedReleases:
     """What the database has of the metadata.
 
     Attributes:
@@ -69,9 +69,9 @@ class ReleaseMetadata:
         self._folder = data_dir / FOLDER
         self._artifacts = artifacts
         self._lock = threading.Lock()
-        self._signed: tuple[Published, int] | None = None
+        self._signed: tuple[PublishedReleases, int] | None = None
 
-    def file(self, name: str, published: Callable[[], Published], now_s: float) -> Path | None:
+    def file(self, name: str, published: Callable[[], PublishedReleases], now_s: float) -> Path | None:
         """A metadata file as a device asks for it, fetched or signed anew when it is due or something changed.
 
         Raises:
@@ -82,7 +82,7 @@ class ReleaseMetadata:
             self._refresh(published(), _minute(now_s))
         return path if path.parent == self._folder / "metadata" and path.is_file() else None
 
-    def _refresh(self, now: Published, minute: int) -> None:
+    def _refresh(self, now: PublishedReleases, minute: int) -> None:
         with self._lock:
             if not now.files or (now, minute) == self._signed:
                 return
@@ -92,8 +92,7 @@ class ReleaseMetadata:
                 for name, sha256 in now.files.items():
                     if not (self._folder / "metadata" / name).is_file():
                         replace_file(self._folder / "metadata" / name, self._artifacts.get(sha256))
-                _check_key(self._folder)
-                _sign(self._folder, now.order, minute)
+                _sign(self._folder, _accepted_signer(self._folder), now.order, minute)
             except OSError as error:
                 raise unavailable(self._folder, error) from error
             self._signed = now, minute
@@ -107,7 +106,7 @@ class ReleaseMetadata:
             source: the owner's folder of root and targets.
             key: the online key; None keeps the one that is here.
             bundles: bundles that targets lists, under their own names.
-            files: :attr:`Published.files` so far.
+            files: :attr:`PublishedReleases.files` so far.
             now_s: the time.
 
         Returns:
@@ -134,7 +133,7 @@ class ReleaseMetadata:
                 (staged / "metadata" / name).write_bytes(self._artifacts.get(sha256))
             shutil.copyfile(key, staged / ONLINE_KEY)
             try:
-                _sign(staged, ReleaseOrder(), _minute(now_s))
+                _sign(staged, _signer(staged), ReleaseOrder(), _minute(now_s))
                 found = _as_a_device(staged, bundles)
             except (RepositoryError, DownloadError, ValueError) as error:
                 msg = f"devices would refuse this: {error}; see 'nightjar-firmware keys' and docs/releases.md"
@@ -161,26 +160,28 @@ def expiries(files: Mapping[str, str], artifacts: FileBlobs) -> dict[str, float]
     return found
 
 
-def _check_key(folder: Path) -> None:
-    """Refuse to sign what devices would refuse: with several hosts, each needs the key that root names."""
+def _accepted_signer(folder: Path) -> CryptoSigner:
+    """The online key, if devices accept it: with several hosts, each needs the key that root names."""
     remedy = f"copy {FOLDER}/{ONLINE_KEY} from the host where 'release add' got it"
     root = folder / "metadata" / f"{_newest(folder / 'metadata', Root.type)}.{Root.type}.json"
     if not (folder / ONLINE_KEY).is_file():
         msg = f"there is no {folder / ONLINE_KEY}, so devices find no releases here: {remedy}"
         raise UnavailableError(msg)
     wanted = Metadata[Root].from_file(str(root)).signed.roles[Timestamp.type].keyids
-    if _signer(folder).public_key.keyid not in wanted:
+    signer = _signer(folder)
+    if signer.public_key.keyid not in wanted:
         msg = f"{folder / ONLINE_KEY} is not the online key of {root.name}, so devices find no releases here: {remedy}"
         raise UnavailableError(msg)
+    return signer
 
 
 def _signer(folder: Path) -> CryptoSigner:
     return CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
 
 
-def _sign(folder: Path, order: ReleaseOrder, minute: int) -> None:
+def _sign(folder: Path, signer: CryptoSigner, order: ReleaseOrder, minute: int) -> None:
     """Sign and write rollout, snapshot and last the timestamp, which makes them count."""
-    metadata, signer = folder / "metadata", _signer(folder)
+    metadata = folder / "metadata"
     version = max(minute, _newest(metadata, Snapshot.type) + 1)
     expires = datetime.fromtimestamp(minute, UTC) + LIFETIME
     custom = {"custom": msgspec.to_builtins(order)}

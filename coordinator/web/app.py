@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.inbox import ArtifactServed
 from coordinator.storage.census import FRESH_S, CensusTaker
-from coordinator.storage.release_metadata import Published, ReleaseMetadata
+from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
 from coordinator.versions.releases import order_of
 from coordinator.web import metrics
 from coordinator.web.admission import ROOT, add_admission, problem, wants_page
@@ -108,9 +108,9 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
     @app.get(f"{METADATA_PATH}<name>")
     def release_metadata(name: str) -> Response:
-        def published() -> Published:
+        def published() -> PublishedReleases:
             with ports.repository.transaction() as view:
-                return Published(view.release_files(), order_of(view.releases()))
+                return PublishedReleases(view.release_files(), order_of(view.releases()))
 
         path = metadata.file(name, published, ports.clock.now_s())
         if path is None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, Published, ReleaseMetadata
+from coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, PublishedReleases, ReleaseMetadata
 from firmware_scripts import release_keys
 from tests.releases.world import PLATFORM, TO_ALL, now
 from wire.errors import UnavailableError
@@ -112,7 +112,7 @@ def test_a_host_without_the_online_key_or_with_a_former_one_says_what_to_copy(ow
     second = another_host(coordinator, former)
     release_keys.rotate(owner.folder / "tuf", "online", now())
     coordinator.add(owner)
-    asked = ("timestamp.json", lambda: Published(coordinator.files, TO_ALL), coordinator.now_s())
+    asked = ("timestamp.json", lambda: PublishedReleases(coordinator.files, TO_ALL), coordinator.now_s())
     with pytest.raises(UnavailableError, match=r"not the online key of 2\.root\.json.*copy releases/online"):
         second.file(*asked)
     (coordinator.folder / "second" / FOLDER / ONLINE_KEY).unlink()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.release_metadata import Published, ReleaseMetadata
+from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
 from edge_agent.shell import release_fetch
 from edge_agent.shell.releases import Looking
 from firmware_scripts import release_keys
@@ -98,7 +98,7 @@ class Coordinator:
             return self.between[path]
         name = path.rpartition("/")[2]
         if path.startswith(METADATA_PATH):
-            found = self.store.file(name, lambda: Published(self.files, self.order), self.now_s())
+            found = self.store.file(name, lambda: PublishedReleases(self.files, self.order), self.now_s())
         else:
             found = self.artifacts.path(name)
         return found.read_bytes() if found is not None and found.is_file() else None

@@ -17,6 +17,8 @@ from coordinator.config_file import load_config
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.storage.backup import ROUNDS_SKIPPED
+from coordinator.storage.database import Database
+from coordinator.storage.engine import database_file
 from coordinator.storage.signing_key import KEY_FILE, load_signer
 from wire.errors import ConfigError
 
@@ -115,6 +117,15 @@ def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
     faults = {each["category"]: each for each in json.loads(out) if each["level"] == "fault"}
     assert (status, sorted(faults)) == (1, ["database", "model"])
     assert all(fault["remedy"] for fault in faults.values())
+
+
+def test_doctor_calls_metadata_of_releases_that_cannot_be_read_a_fault(site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        tx.save_release_files({"1.root.json": "00" * 32})
+    database.close()
+    (fault,) = checkup._releases(load_config(site.config, {}))
+    assert (fault.category, fault.level, "00" * 32 in fault.found) == ("releases", "fault", True)
 
 
 def test_doctor_lists_a_configuration_that_cannot_be_used_as_a_fault(run, site):
