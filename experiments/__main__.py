@@ -100,6 +100,7 @@ def main(
     only: str,
     *,
     chosen: tuple[str, ...],
+    jax: bool,
     as_json: bool,
     record: bool,
     jobs: int,
@@ -120,7 +121,7 @@ def main(
     # Side by side the dearest begin first, so that none is left alone at the end.
     for name in names if jobs == 1 else sorted(names, key=lambda name: -PAGES[name]):
         done = frozenset(each.name for each in kept if (each.page, each.form) == (name, form))
-        requests[name] = request_of(form, out / name, data, only, done)
+        requests[name] = request_of(form, out / name, data, only, done, jax=jax)
     try:
         for each in run_pages(requests, jobs):
             if isinstance(each, Row):

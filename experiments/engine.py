@@ -124,6 +124,22 @@ def descend(
     return weights
 
 
+def descend_each(
+    network: Network,
+    start: Vector,
+    clients: Sequence[Examples],
+    plan: Plan,
+    rng: np.random.Generator,
+    adjust: Adjust | None = None,
+) -> Sequence[Vector]:
+    """The weights of several clients after their plan, at once where the network can; else :func:`descend` of each."""
+    even = len({len(each) for each in clients}) == 1 and len(clients[0]) % plan.batch == 0
+    if network.descents is None or adjust is not None or not even:
+        return [descend(network, start, each, plan, rng, adjust) for each in clients]
+    order = np.stack([np.stack(batches(len(each), plan, rng)) for each in clients])
+    return network.descents(start, clients, order, plan.rate)
+
+
 def batches(size: int, plan: Plan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """The indices of each step's examples."""
     found: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -162,11 +178,9 @@ def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAV
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         nonlocal state
-        adjust = proximal(mu, weights)
-        deltas = [
-            descend(federation.network, weights, federation.clients[each], plan, rng, adjust) - weights
-            for each in chosen
-        ]
+        mine = [federation.clients[each] for each in chosen]
+        trained = descend_each(federation.network, weights, mine, plan, rng, proximal(mu, weights))
+        deltas = [each - weights for each in trained]
         weights, state = optimizer.apply(weights, weighted_mean(deltas, sizes(federation, chosen)), state)
         return weights, 1.0
 

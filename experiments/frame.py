@@ -47,6 +47,7 @@ class Request:
         data: folder with data sets, as :mod:`experiments.data_sets` says; None for none.
         only: part of the names of the rows that are wanted; pages of one row need not look.
         done: names of rows that need not be made again; pages of few rows need not look.
+        jax: train with JAX, on a GPU if there is one; pages without such networks refuse it.
     """
 
     form: Form
@@ -54,6 +55,7 @@ class Request:
     data: Path | None = None
     only: str = ""
     done: frozenset[str] = frozenset()
+    jax: bool = False
 
     def pick(self, smoke: Value, short: Value, long: Value) -> Value:
         """The value for this form."""
@@ -166,13 +168,18 @@ def row(
 
 
 Page = Callable[[Request], Iterable[Row]]
+IN_JAX = ("thesis",)
+"""Pages that have their networks in JAX, too."""
 
 
 def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
     """The rows of a page as it makes them, each with the command that makes it and the commit that ran."""
     request.out.mkdir(parents=True, exist_ok=True)
     data = "" if request.data is None else " --data DATA"
-    command = f"python -m experiments.{name} --form {request.form.value}{data}"
+    if request.jax and name not in IN_JAX:
+        msg = f"expected --jax with {' or '.join(IN_JAX)}, whose networks JAX can train, got {name}: leave it out"
+        raise ConfigError(msg)
+    command = f"python -m experiments.{name} --form {request.form.value}{data}{' --jax' * request.jax}"
     commit = _commit()
     for each in run(request):
         yield msgspec.structs.replace(each, command=command + each.command, commit=commit, page=name)
@@ -211,6 +218,7 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON."),
         click.option("--data", type=click.Path(path_type=Path, exists=True), help="Folder of the data sets."),
         click.option("--out", type=click.Path(path_type=Path), default=Path("build/experiments"), show_default=True),
+        click.option("--jax", is_flag=True, help="Train with JAX, on a GPU if there is one: the thesis only."),
         click.option("--only", default="", help="Only rows with this in their names, on pages of many."),
         click.option("--form", type=click.Choice([each.value for each in Form]), default="short", show_default=True),
     ):
@@ -218,11 +226,13 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def request_of(form: str, out: Path, data: Path | None, only: str, done: frozenset[str] = frozenset()) -> Request:
+def request_of(
+    form: str, out: Path, data: Path | None, only: str, done: frozenset[str] = frozenset(), *, jax: bool = False
+) -> Request:
     """The request that options make; NIGHTJAR_EXPERIMENTS_DATA stands in for ``--data``, but not in smoke forms."""
     named = os.environ.get("NIGHTJAR_EXPERIMENTS_DATA")
     chosen = data or (Path(named) if named else None)
-    return Request(Form(form), out, None if form == "smoke" else chosen, only, done)
+    return Request(Form(form), out, None if form == "smoke" else chosen, only, done, jax)
 
 
 def page_command(name: str, run: Page) -> click.Command:
@@ -233,9 +243,9 @@ def page_command(name: str, run: Page) -> click.Command:
         run: the page.
     """
 
-    def command(form: str, out: Path, data: Path | None, only: str, *, as_json: bool) -> None:
+    def command(form: str, out: Path, data: Path | None, only: str, *, jax: bool, as_json: bool) -> None:
         try:
-            rows = list(run_page(name, run, request_of(form, out / name, data, only)))
+            rows = list(run_page(name, run, request_of(form, out / name, data, only, jax=jax)))
         except ConfigError as error:
             raise click.ClickException(str(error)) from error
         show(rows, as_json=as_json)

@@ -35,12 +35,17 @@ class Network:
         scores: (weights (n,), x (b, ...)) -> (b, classes) float32 logits.
         descent: (weights (n,), x (m, ...), y (m,), batches (steps, b) of indices, rate) -> weights after these steps
             of SGD; None where one call a step costs little.
+        descents: (weights (n,), P clients with as many examples each, batches (P, steps, b) of indices, rate) -> the
+            weights of each; None where they are trained one after the other.
+        at_once: most examples whose scores are computed at once.
     """
 
     shapes: Sequence[tuple[int, ...]]
     gradient: Callable[[Vector, Floats, Labels | Floats], tuple[float, Vector]]
     scores: Callable[[Vector, Floats], Floats]
     descent: Callable[[Vector, Floats, Labels, Indices, float], Vector] | None = None
+    descents: Callable[[Vector, Sequence[Examples], Indices, float], Sequence[Vector]] | None = None
+    at_once: int = 2000
 
     @property
     def size(self) -> int:
@@ -67,9 +72,9 @@ class Network:
         """Accuracy, 0 to 1."""
         return float((self._all_scores(weights, examples).argmax(1) == examples.y).mean())
 
-    def _all_scores(self, weights: Vector, examples: Examples, at_once: int = 2000) -> Floats:
-        cuts = range(0, len(examples), at_once)
-        return np.concatenate([self.scores(weights, examples.x[cut : cut + at_once]) for cut in cuts])
+    def _all_scores(self, weights: Vector, examples: Examples) -> Floats:
+        cuts = range(0, len(examples), self.at_once)
+        return np.concatenate([self.scores(weights, examples.x[cut : cut + self.at_once]) for cut in cuts])
 
 
 def softmax(scores: Floats) -> Floats:

@@ -8,25 +8,29 @@ it in half more rounds than the thesis is stopped there. Figures 5-2, 5-3 and 5-
 The thesis runs neither q-FedAvg, DGC nor Selective SGD, which it names as what comes next: they stand on the cells of
 table 5-5. DGC takes one step a round of every client, so that E says nothing; Selective SGD takes one client a round.
 
-The long form takes the cheap cells first: about 8 hours of a core for all, so ``python -m experiments --page thesis
---form long --record --resume`` goes on where it was stopped.
+The long form takes the cheap cells first: many hours of a core for all, so ``python -m experiments --page thesis
+--form long --record --resume`` goes on where it was stopped. With ``--jax`` a round's clients train at once, on a GPU
+if there is one (:mod:`experiments.jax_networks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from experiments.catalogue.dgc import dgc
 from experiments.catalogue.q_fedavg import q_fedavg
 from experiments.catalogue.selective_sgd import selective
-from experiments.data_sets import iid, mnist_or_generated, shards
+from experiments.data_sets import Examples, iid, mnist_or_generated, shards
 from experiments.engine import Advance, Federation, Plan, Played, averaging, play
 from experiments.frame import Form, Request, Row, page_command, row
-from experiments.networks import lenet_5, two_nn
+from experiments.networks import Network, lenet_5, two_nn
 from experiments.thesis_cells import CELLS, CLIENTS, Cell
+from wire.errors import ConfigError
 
+Networks = Mapping[str, Callable[[], Network]]
+NUMPY_AND_TENSORFLOW: Networks = {"2NN": two_nn, "LeNet-5": lenet_5}
 SEED = 1
 SHORT = ("5-1 2NN C=0,E=5,B=10,", "5-1 2NN central,E=1,B=10,", "5-2 2NN C=0,E=5,B=10,", "5-2 2NN C=0.1,E=5,B=10,")
 SMOKE = (
@@ -54,18 +58,31 @@ def algorithm(cell: Cell, federation: Federation) -> Advance:
             return averaging(federation, plan)
 
 
+def _in_jax() -> tuple[Networks, Callable[[Examples], Examples]]:
+    """The networks in JAX, which is optional, and what brings examples to where they are trained."""
+    try:
+        from experiments import jax_networks
+    except ModuleNotFoundError as error:
+        msg = f"--jax needs JAX: pip install 'nightjar-federated[jax]' ({error})"
+        raise ConfigError(msg) from error
+    return {"2NN": jax_networks.two_nn, "LeNet-5": jax_networks.lenet_5}, jax_networks.on_device
+
+
 def run_cell(cell: Cell, request: Request) -> Played:
     """Train until the target, or the most rounds."""
     data = mnist_or_generated(request.data, smoke=request.form is Form.SMOKE)
     rng, among = np.random.default_rng([SEED, 7]), request.pick(10, CLIENTS, CLIENTS)
     split = shards(data.train.y, among, 2, rng) if cell.sharded else iid(len(data.train), among, rng)
     parts = [np.arange(len(data.train))] if cell.share is None else split
-    network = two_nn() if cell.network == "2NN" else lenet_5()
-    federation = Federation(network, [data.train.at(part) for part in parts], data.test)
+    clients, test = [data.train.at(part) for part in parts], data.test
+    networks = NUMPY_AND_TENSORFLOW
+    if request.jax:
+        networks, on_device = _in_jax()
+        clients, test = [on_device(each) for each in clients], on_device(test)
+    federation = Federation(networks[cell.network](), clients, test)
     most = request.pick(2, cell.most, cell.most)
     cohort = max(1, round((cell.share or 0) * len(parts)))
-    clients = len(parts)
-    select = None if cell.share else lambda number, _: [number % clients]
+    select = None if cell.share else lambda number, _: [number % len(parts)]
     return play(federation, algorithm(cell, federation), SEED, most, cohort, select=select, until=cell.target)
 
 

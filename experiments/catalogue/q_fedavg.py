@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.comparing import Study, study
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
+from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend_each, play
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -54,7 +54,7 @@ def q_fedavg(federation: Federation, plan: Plan, q: float) -> Advance:
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         mine = [federation.clients[each] for each in chosen]
         losses = [federation.network.loss(weights, each) for each in mine]
-        deltas = [descend(federation.network, weights, each, plan, rng) - weights for each in mine]
+        deltas = [each - weights for each in descend_each(federation.network, weights, mine, plan, rng)]
         return weights + fair_step(deltas, losses, q, plan.rate), 1.0
 
     return advance

@@ -1,0 +1,116 @@
+"""2NN and LeNet-5 in JAX, which trains all clients of a round at once: on a GPU, the thesis' tables take minutes.
+
+A convolution is a product with shifted copies of the image here. Clients differ in their kernels after their first
+step, and a product for each of them is what a GPU is good at. Products have full float32 precision.
+
+The networks, their order of examples and their random start are those of :mod:`experiments.networks`; sums have another
+order, so weights differ in the last bits, and over hundreds of steps in more.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX reads it when it is imported; runs share a GPU
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.data_sets import Examples, Floats, Indices, Labels
+from experiments.networks import LENET_5, Network, dense
+from wire.parameters import Vector
+
+Arrays = Sequence[jax.Array]
+AT_ONCE = 10_000
+"""All test images of MNIST: LeNet-5 takes 1.5 GB for them."""
+
+
+def on_device(examples: Examples) -> Examples:
+    """The same examples with x where JAX computes: it is not copied there again in each round."""
+    return Examples(jnp.asarray(examples.x), examples.y)  # type: ignore[arg-type]  # indexed like an array of NumPy
+
+
+@functools.cache
+def two_nn() -> Network:
+    """The 2NN of :func:`experiments.networks.two_nn`."""
+    return _in_jax(dense(784, 128, 64, 10).shapes, _layers)
+
+
+@functools.cache
+def lenet_5() -> Network:
+    """The LeNet-5 of :func:`experiments.networks.lenet_5`."""
+
+    def scores(arrays: Arrays, x: jax.Array) -> jax.Array:
+        h = jnp.pad(x.reshape(-1, 28, 28, 1), ((0, 0), (2, 2), (2, 2), (0, 0)))
+        h = _pooled(h, *arrays[:2])
+        h = _pooled(h, *arrays[2:4])
+        return _layers(arrays[4:], h.reshape(-1, 400))
+
+    return _in_jax(LENET_5, scores)
+
+
+def _pooled(h: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Convolution, maximum of each square of four, bias and ReLU: (b, s + 4, s + 4, in) -> (b, s/2, s/2, out)."""
+    rows, columns, inputs, outputs = kernel.shape
+    side = h.shape[1] - rows + 1
+    copies = [h[:, i : i + side, j : j + side] for i in range(rows) for j in range(columns)]
+    found = jnp.concatenate(copies, 3) @ kernel.reshape(rows * columns * inputs, outputs)
+    squares = found.reshape(-1, side // 2, 2, side // 2, 2, outputs)
+    return jax.nn.relu(squares.max((2, 4)) + bias)
+
+
+def _layers(arrays: Arrays, h: jax.Array) -> jax.Array:
+    """Dense layers with ReLU between them."""
+    for matrix, bias in zip(arrays[:-2:2], arrays[1:-2:2], strict=True):
+        h = jax.nn.relu(h @ matrix + bias)
+    return h @ arrays[-2] + arrays[-1]
+
+
+def _in_jax(shapes: Sequence[tuple[int, ...]], score: Callable[[Arrays, jax.Array], jax.Array]) -> Network:
+    cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
+
+    def arrays_of(weights: jax.Array) -> Arrays:
+        return [part.reshape(shape) for part, shape in zip(jnp.split(weights, cuts), shapes, strict=True)]
+
+    def mean_loss(weights: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        shares = jax.nn.log_softmax(score(arrays_of(weights), x))
+        return -jnp.take_along_axis(shares, y[:, None], 1).mean()
+
+    def steps(weights: jax.Array, x: jax.Array, y: jax.Array, batches: jax.Array, rate: jax.Array) -> jax.Array:
+        """One client's weights after all its batches."""
+
+        def step(now: jax.Array, batch: jax.Array) -> tuple[jax.Array, None]:
+            return now - rate * jax.grad(mean_loss)(now, x[batch], y[batch]), None
+
+        return jax.lax.scan(step, weights, batches)[0]
+
+    def exact(function: Callable[..., Any]) -> Callable[..., Any]:
+        compiled = jax.jit(function)
+
+        def call(*given: Any) -> Any:
+            with jax.default_matmul_precision("highest"):
+                return jax.device_get(compiled(*given))
+
+        return call
+
+    forward = exact(lambda weights, x: score(arrays_of(weights), x))
+    once = exact(jax.value_and_grad(mean_loss))
+    of_each = exact(jax.vmap(steps, (None, 0, 0, 0, None)))
+
+    def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
+        loss, found = once(weights, x, y)
+        return float(loss), found
+
+    def descents(start: Vector, clients: Sequence[Examples], batches: Indices, rate: float) -> list[Vector]:
+        x, y = jnp.stack([each.x for each in clients]), np.stack([each.y for each in clients])
+        return list(of_each(start, x, y.astype(np.int32), batches.astype(np.int32), np.float32(rate)))
+
+    def descent(start: Vector, x: Floats, y: Labels, batches: Indices, rate: float) -> Vector:
+        return descents(start, [Examples(x, y)], batches[None], rate)[0]
+
+    return Network(shapes, gradient, forward, descent, descents, AT_ONCE)
