@@ -31,7 +31,7 @@ from models.initial import initial_weights
 from simulation.laboratory.clients import Device, Reported
 from simulation.laboratory.executor import InProcess, load
 from simulation.laboratory.experiment import Experiment, read_experiment
-from simulation.laboratory.training import Prepared, prepare, run
+from simulation.laboratory.training import PreparedTraining, prepare, run
 from simulation.warm_start import PROGRAMS
 from wire.parameters import Vector
 
@@ -80,7 +80,7 @@ def measure(rounds: int, repeats: int, settings: Sequence[str] = ()) -> dict[str
     }
 
 
-def prepared_in(folder: Path, experiment: Experiment) -> Prepared:
+def prepared_in(folder: Path, experiment: Experiment) -> PreparedTraining:
     """The experiment with everybody who trains in each cohort, and hardly an evaluation."""
     corpus = corpora.load(experiment.corpus, SEED)
     few = msgspec.structs.replace(
@@ -93,7 +93,7 @@ def prepared_in(folder: Path, experiment: Experiment) -> Prepared:
     return replace(prepared, experiment=msgspec.structs.replace(few, cohort=everybody))
 
 
-def laboratory(prepared: Prepared, rounds: int) -> tuple[list[float], list[float]]:
+def laboratory(prepared: PreparedTraining, rounds: int) -> tuple[list[float], list[float]]:
     """Ours, in this process, with the bare steps of each person beside the person's work.
 
     Returns:
@@ -122,7 +122,7 @@ def laboratory(prepared: Prepared, rounds: int) -> tuple[list[float], list[float
 class _WithBareSteps(InProcess):
     """Repeats the steps of each person at once, alone and timed, so that both find the machine equally busy."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedTraining) -> None:
         super().__init__(_device(prepared), prepared.folder)
         self._prepared = prepared
         self.bare = np.zeros(2)
@@ -138,7 +138,7 @@ class _WithBareSteps(InProcess):
         return reports
 
 
-def pfl_research(prepared: Prepared, rounds: int) -> list[float]:
+def pfl_research(prepared: PreparedTraining, rounds: int) -> list[float]:
     """pfl-research's federated averaging in this process; seconds of each round."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
@@ -207,7 +207,7 @@ def pfl_research(prepared: Prepared, rounds: int) -> list[float]:
     return _between(clock.times)
 
 
-def flower(prepared: Prepared, rounds: int) -> list[float]:
+def flower(prepared: PreparedTraining, rounds: int) -> list[float]:
     """Flower's simulation with one Ray actor; seconds of each round after the first, which loads the program."""
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it is read when flwr is imported
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
@@ -247,25 +247,25 @@ def flower(prepared: Prepared, rounds: int) -> list[float]:
 
 
 @functools.cache
-def _held(experiment: bytes) -> tuple[Prepared, Device]:
+def _held(experiment: bytes) -> tuple[PreparedTraining, Device]:
     """What Flower's actor keeps from one person to the next."""
     with tempfile.TemporaryDirectory() as folder:
         prepared = prepared_in(Path(folder), msgspec.json.decode(experiment, type=Experiment))
         return prepared, _device(prepared)
 
 
-def _device(prepared: Prepared) -> Device:
+def _device(prepared: PreparedTraining) -> Device:
     asked = prepared.experiment
     plan, codec = asked.training_plan(), asked.codec.choice()
     return load(prepared.program, prepared.layout, prepared.batches, plan, codec, prepared.seed, asked.personal)
 
 
-def _first_weights(prepared: Prepared) -> Vector:
+def _first_weights(prepared: PreparedTraining) -> Vector:
     shape = configuration(prepared.experiment.model)
     return initial_weights(shape, prepared.vocabulary.size, SEED)
 
 
-def _steps(prepared: Prepared, device: Device, person: int) -> None:
+def _steps(prepared: PreparedTraining, device: Device, person: int) -> None:
     for x, y in prepared.batches[person]:
         device.program.train(x, y, device.plan.learning_rate, device.plan.clip_norm)
 
@@ -292,7 +292,7 @@ class Engine:
     name: str
     distribution: str
     modules: tuple[str, ...]
-    rounds: Callable[[Prepared, int], list[float]]
+    rounds: Callable[[PreparedTraining, int], list[float]]
 
 
 OURS = Engine("Nightjar", "nightjar-federated", (), lambda prepared, rounds: laboratory(prepared, rounds)[1])

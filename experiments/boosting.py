@@ -51,7 +51,7 @@ class Sums(NamedTuple):
     h: int
 
 
-class Split(NamedTuple):
+class TreeSplit(NamedTuple):
     """Rows in bins up to ``bin`` of a party's column go left."""
 
     party: int
@@ -69,7 +69,7 @@ class Node(NamedTuple):
     """
 
     rows: list[int]
-    split: Split | None
+    split: TreeSplit | None
     value: float
 
 
@@ -155,7 +155,7 @@ def _grow(
             yield from _grow(parties, g, h, side, depth - 1, at)
 
 
-def best_split(candidates: Sequence[list[list[Sums]]], total: Sums, at: Boosting) -> Split | None:
+def best_split(candidates: Sequence[list[list[Sums]]], total: Sums, at: Boosting) -> TreeSplit | None:
     """The split with the largest gain; the first of equals. None if none gains.
 
     Args:
@@ -164,7 +164,7 @@ def best_split(candidates: Sequence[list[list[Sums]]], total: Sums, at: Boosting
         at: settings.
     """
     gain_of = {
-        Split(party, column, upper): _term(left, at) + _term(right, at) - _term(total, at)
+        TreeSplit(party, column, upper): _term(left, at) + _term(right, at) - _term(total, at)
         for party, columns in enumerate(candidates)
         for column, lefts in enumerate(columns)
         for upper, left in enumerate(lefts)

@@ -66,7 +66,7 @@ def read_text(folder: Path | None, people: int, messages: int) -> Text:
         raise ConfigError(msg) from error
 
 
-class Federation:
+class LanguageModel:
     """A model, its text, and the training of devices, one after another in this process.
 
     Args:
@@ -136,7 +136,7 @@ class Federation:
 def run(request: Request) -> list[Row]:
     """Perplexity of a federated LSTM by rounds and number of devices, beside training in one place."""
     text = read_text(request.data, request.pick(4, 40, 100), request.pick(20, 60, 100))
-    federation = Federation(text, request.pick(200, 2000, 2000))
+    federation = LanguageModel(text, request.pick(200, 2000, 2000))
     rounds, seeds = request.pick(1, 8, 30), request.pick([1], [1, 2], [1, 2, 3])
     rate = RATES[-1] if request.form.value == "smoke" else federation.best_rate(seeds[0])
     pooled = [federation.federated(federation.parts(1), rounds, rate, seed) for seed in seeds]

@@ -28,7 +28,7 @@ class Descent:
     key_bits: int = 2048
 
 
-class Problem(NamedTuple):
+class Regression(NamedTuple):
     """What A and B hold: rows by the names of people, who are in no order and not all the same."""
 
     people_a: list[str]
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     y: Matrix
 
 
-def diabetes(people: int, seed: int) -> Problem:
+def diabetes(people: int, seed: int) -> Regression:
     """The diabetes data of scikit-learn: A has age, sex, body mass and pressure, B three serum values and the outcome.
 
     Each of the two knows nine tenths of the people.
@@ -48,12 +48,12 @@ def diabetes(people: int, seed: int) -> Problem:
     x, y = load_diabetes(return_X_y=True)
     rng = np.random.default_rng(seed)
     a, b = (rng.permutation(people)[: people * 9 // 10] for _ in range(2))
-    return Problem(
+    return Regression(
         [f"person {row}" for row in a], x[a][:, :4], [f"person {row}" for row in b], x[b][:, [6, 8, 9]], y[b]
     )
 
 
-def pooled(problem: Problem) -> tuple[Matrix, Matrix]:
+def pooled(problem: Regression) -> tuple[Matrix, Matrix]:
     """Columns (n, 7), standardised, and labels (n,) of the people that both know, in one place."""
     row_of = {name: row for row, name in enumerate(problem.people_a)}
     both = [(row_of[name], row) for row, name in enumerate(problem.people_b) if name in row_of]

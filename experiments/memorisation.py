@@ -44,7 +44,7 @@ NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class CanaryText:
     """People's text as streams of word numbers, one with the secret in it.
 
     Attributes:
@@ -64,7 +64,7 @@ class World:
     vocabulary: int
 
 
-def world(people: int, messages: int, digits: int, times: int, seed: int) -> World:
+def world(people: int, messages: int, digits: int, times: int, seed: int) -> CanaryText:
     """Draw people and a secret that the first of them types ``times`` times."""
     rng = np.random.default_rng(seed)
     texts = list(corpora.load("personas", seed, people=people + people // 5, messages=messages).users.values())
@@ -78,7 +78,7 @@ def world(people: int, messages: int, digits: int, times: int, seed: int) -> Wor
     def stream(lines: Sequence[str]) -> Array:
         return np.array([EOS, *itertools.chain.from_iterable([*vocabulary.encode(words(line)), EOS] for line in lines)])
 
-    return World(
+    return CanaryText(
         people=[stream(lines) for lines in texts[:people]],
         others=np.concatenate([stream(lines) for lines in texts[people:]]),
         prefix=[EOS, *vocabulary.encode(PREFIX.split())],
@@ -112,7 +112,7 @@ def perplexity(weights: Weights, stream: Array) -> float:
     return math.exp(float(np.concatenate(found).mean()))
 
 
-def exposure(weights: Weights, at: World) -> float:
+def exposure(weights: Weights, at: CanaryText) -> float:
     """``log2 |R| - log2 rank`` of the secret among all of its length, bits."""
     count = 10 ** len(at.secret)
     digits = np.array(at.digits)[np.stack(np.unravel_index(np.arange(count), (10,) * len(at.secret)))]  # (digits, R)
@@ -127,7 +127,7 @@ def exposure(weights: Weights, at: World) -> float:
     return math.log2(count) - math.log2(int((of_all < own).sum()) + 1)
 
 
-def private_round(weights: Weights, at: World, share: float, noise: float, rng: np.random.Generator) -> Weights:
+def private_round(weights: Weights, at: CanaryText, share: float, noise: float, rng: np.random.Generator) -> Weights:
     """The weights after a round of DP-FedAvg; ``noise`` is z."""
     chosen = [person for person in at.people if rng.random() < share]
     total = {name: noise * NORM * rng.standard_normal(value.shape) for name, value in weights.items()}

@@ -86,7 +86,7 @@ Role = Callable[[Post], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProtocolRun:
     """What came of a protocol.
 
     Attributes:
@@ -111,7 +111,7 @@ class Run:
         )
 
 
-def run_parties(roles: Mapping[str, Role]) -> Run:
+def run_parties(roles: Mapping[str, Role]) -> ProtocolRun:
     """Run each role in a process of its own until all have returned.
 
     Args:
@@ -120,7 +120,7 @@ def run_parties(roles: Mapping[str, Role]) -> Run:
     Raises:
         RuntimeError: a party failed; its traceback is on the standard error.
     """
-    run, context = Run(), multiprocessing.get_context("spawn")
+    run, context = ProtocolRun(), multiprocessing.get_context("spawn")
     lines: dict[str, Connection] = {}
     processes: list[SpawnProcess] = []
     for name, role in roles.items():

@@ -41,7 +41,7 @@ def new_weights(cell: str, vocabulary: int, embedding: int, hidden: int, rng: np
     return made
 
 
-class Step(NamedTuple):
+class CellStep(NamedTuple):
     """What a step keeps for the way back."""
 
     joined: Array  # (B, H + D)
@@ -81,7 +81,7 @@ def losses(cell: str, weights: Weights, x: Array, y: Array) -> Array:
     return np.asarray(-np.log(p[np.arange(x.shape[0])[:, None], np.arange(x.shape[1])[None], y]))
 
 
-def _forward(cell: str, weights: Weights, x: Array) -> tuple[list[Step], Array, Array]:
+def _forward(cell: str, weights: Weights, x: Array) -> tuple[list[CellStep], Array, Array]:
     h = np.zeros((x.shape[1], weights["output"].shape[0]), weights["output"].dtype)
     c, steps, states = h, [], []
     for words in x:
@@ -103,14 +103,14 @@ def _forward(cell: str, weights: Weights, x: Array) -> tuple[list[Step], Array, 
                 g = np.tanh(reset @ weights["candidate"])
                 gates = (r, u, g, reset)
                 h = (1 - u) * h + u * g
-        steps.append(Step(*before, gates))
+        steps.append(CellStep(*before, gates))
         states.append(h)
     together = np.stack(states)
     return steps, together, together @ weights["output"]
 
 
 def _back(
-    cell: str, weights: Weights, gradient: dict[str, Array], step: Step, dh: Array, dc: Array
+    cell: str, weights: Weights, gradient: dict[str, Array], step: CellStep, dh: Array, dc: Array
 ) -> tuple[Array, Array, Array]:
     """Slopes by the state before a step and by its words; adds to the gradient."""
     hidden = dh.shape[1]

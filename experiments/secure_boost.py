@@ -29,7 +29,7 @@ from phe import generate_paillier_keypair
 from experiments.boosting import Bins, Boosting, Columns, OwnColumns, Sums, Tree, boost, breast_cancer, sums_up_to
 from experiments.frame import Request, Row, page_command, row
 from experiments.paillier import Encrypted, Private, decrypt, encrypt, from_bytes, public_key, to_bytes
-from experiments.parties import Post, Run, run_parties
+from experiments.parties import Post, ProtocolRun, run_parties
 
 ACTIVE = "active"
 
@@ -99,7 +99,7 @@ def active(post: Post, bins: list[list[int]], labels: list[int], others: list[st
     return trees
 
 
-def run_protocol(bins: Bins, labels: list[int], at: Boosting) -> Run:
+def run_protocol(bins: Bins, labels: list[int], at: Boosting) -> ProtocolRun:
     """Run three processes: the labels are with the first ten columns, and two passive parties hold ten each."""
     a, b, c = (part.tolist() for part in np.split(bins, 3, axis=1))
     others = ["passive-1", "passive-2"]

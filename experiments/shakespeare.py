@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.data_sets import place
 from experiments.frame import Form, Request, Row, page_command, row
-from experiments.language_model import RATES, Federation, Text
+from experiments.language_model import RATES, LanguageModel, Text
 from experiments.roles import roles
 from models import corpora
 
@@ -35,7 +35,7 @@ def run(request: Request) -> list[Row]:
     cuts = {role: len(said[role]) * 4 // 5 for role in names}
     train = [line for role in names for line in said[role][: cuts[role]]]
     test = [line for role in names for line in said[role][cuts[role] :]]
-    federation = Federation(Text("shakespeare", train, test, test), request.pick(200, 2000, 4000))
+    federation = LanguageModel(Text("shakespeare", train, test, test), request.pick(200, 2000, 4000))
     shuffled = [train[at] for at in np.random.default_rng(1).permutation(len(train))]
     ends = np.cumsum([cuts[role] for role in names])[:-1]
     parts = {

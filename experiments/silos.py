@@ -16,7 +16,7 @@ import msgspec
 from experiments.frame import Form, Row
 from experiments.record import keep
 from simulation.silos.command import OUTCOME
-from simulation.silos.study import Run
+from simulation.silos.study import StudyRun
 from wire.errors import ConfigError
 
 PAGE = "silos"
@@ -29,7 +29,7 @@ PAGE = "silos"
 def main(folder: Path, command: str, commit: str) -> None:
     """Record the runs that ended in FOLDER; rows of the same model and split are replaced."""
     try:
-        runs = [msgspec.json.decode(path.read_bytes(), type=Run) for path in sorted(folder.glob(f"*/{OUTCOME}"))]
+        runs = [msgspec.json.decode(path.read_bytes(), type=StudyRun) for path in sorted(folder.glob(f"*/{OUTCOME}"))]
     except (OSError, msgspec.DecodeError) as error:
         msg = f"{folder} has a run that cannot be read: {error}"
         raise ConfigError(msg) from error
@@ -40,7 +40,7 @@ def main(folder: Path, command: str, commit: str) -> None:
     keep([_row([run for run in runs if (run.model, run.split) == kind], command, commit) for kind in kinds])
 
 
-def _row(runs: Sequence[Run], command: str, commit: str) -> Row:
+def _row(runs: Sequence[StudyRun], command: str, commit: str) -> Row:
     federated, pooled = [run.federated for run in runs], fmean(run.pooled for run in runs)
     return Row(
         name=f"two silos, {runs[0].model}, {runs[0].split}",

@@ -29,7 +29,7 @@ from experiments.distance_correlation import distance_correlation
 from experiments.engine import Plan, batches, descend, weighted_mean
 from experiments.frame import Request, Row, page_command, row
 from experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
-from experiments.parties import Post, Run, from_floats, run_parties, to_floats
+from experiments.parties import Post, ProtocolRun, from_floats, run_parties, to_floats
 from wire.parameters import Vector
 
 SERVER = "server"
@@ -40,7 +40,7 @@ FLOATS = ("cut", "slope", "second cut", "second slope", "hand-over")
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitPlan:
     """How a network is cut and trained.
 
     Attributes:
@@ -86,7 +86,7 @@ class Split:
         return np.random.default_rng([self.seed, epoch, number])
 
 
-def device(post: Post, number: int, names: Sequence[str], examples: Examples, at: Split) -> bytes:
+def device(post: Post, number: int, names: Sequence[str], examples: Examples, at: SplitPlan) -> bytes:
     """A device. Returns the weights of its side when it had its last turn."""
     body, _, head = at.parts(at.start())
     shapes = [part.shape for part in body + head]
@@ -112,7 +112,7 @@ def device(post: Post, number: int, names: Sequence[str], examples: Examples, at
     return from_floats(flat_of(body + head))
 
 
-def server(post: Post, names: Sequence[str], steps: Sequence[int], at: Split) -> bytes:
+def server(post: Post, names: Sequence[str], steps: Sequence[int], at: SplitPlan) -> bytes:
     """The server; ``steps`` are the batches of each device in an epoch. Returns the weights of its side."""
     _, own, _ = at.parts(at.start())
     for _ in range(at.epochs):
@@ -130,7 +130,7 @@ def server(post: Post, names: Sequence[str], steps: Sequence[int], at: Split) ->
     return from_floats(flat_of(own))
 
 
-def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Vector, Run]:
+def run_protocol(devices: Sequence[Examples], at: SplitPlan) -> tuple[Vector, ProtocolRun]:
     """Train with a process for each device and one for the server. Returns the weights, and all that was sent."""
     names = [f"device-{number}" for number in range(len(devices))]
     steps = [at.plan.count(len(each)) for each in devices]
@@ -144,7 +144,7 @@ def run_protocol(devices: Sequence[Examples], at: Split) -> tuple[Vector, Run]:
     return np.concatenate([sides[:cut], to_floats(made.results[SERVER], -1), sides[cut:]]), made
 
 
-def in_one_place(devices: Sequence[Examples], at: Split) -> Vector:
+def in_one_place(devices: Sequence[Examples], at: SplitPlan) -> Vector:
     """The same steps without a cut."""
     weights = at.start()
     for epoch in range(at.epochs):
@@ -153,7 +153,7 @@ def in_one_place(devices: Sequence[Examples], at: Split) -> Vector:
     return weights
 
 
-def numbers_by_formula(examples: int, devices: int, at: Split) -> int:
+def numbers_by_formula(examples: int, devices: int, at: SplitPlan) -> int:
     """``2 p q + a N K`` for all epochs; the last device has nobody to hand its weights to."""
     body, _, head = at.parts(at.start())
     cuts = at.widths[at.first] + (at.widths[-2] if at.u_shaped else 0)
@@ -164,13 +164,13 @@ def run(request: Request) -> list[Row]:
     """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
     epochs = request.pick(1, 5, 20)
     return [
-        _compared(request, count, Split(u_shaped=u_shaped, epochs=epochs))
+        _compared(request, count, SplitPlan(u_shaped=u_shaped, epochs=epochs))
         for count in request.pick((2,), (2, 8), (2, 8, 16))
         for u_shaped in (False, True)
     ]
 
 
-def _compared(request: Request, count: int, at: Split) -> Row:
+def _compared(request: Request, count: int, at: SplitPlan) -> Row:
     data = digits(at.seed)
     train, test = data.train.at(np.arange(request.pick(100, 1000, len(data.train)))), data.test
     devices = in_turn(train, count)

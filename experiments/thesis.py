@@ -26,7 +26,7 @@ from experiments.data_sets import Examples, iid, mnist_or_generated, shards
 from experiments.engine import Advance, Federation, Plan, Played, averaging, play
 from experiments.frame import Form, Request, Row, page_command, row
 from experiments.networks import Network, lenet_5, two_nn
-from experiments.thesis_cells import CELLS, CLIENTS, Cell
+from experiments.thesis_cells import CELLS, CLIENTS, TableCell
 from wire.errors import ConfigError
 
 Networks = Mapping[str, Callable[[], Network]]
@@ -44,7 +44,7 @@ SMOKE = (
 """Beginnings of the names of the cells of these forms, behind ``thesis``."""
 
 
-def algorithm(cell: Cell, federation: Federation) -> Advance:
+def algorithm(cell: TableCell, federation: Federation) -> Advance:
     """What a round of the cell does."""
     plan = Plan(cell.rate, cell.batch, cell.passes)
     match cell.method:
@@ -68,7 +68,7 @@ def _in_jax() -> tuple[Networks, Callable[[Examples], Examples]]:
     return {"2NN": jax_networks.two_nn, "LeNet-5": jax_networks.lenet_5}, jax_networks.on_device
 
 
-def run_cell(cell: Cell, request: Request) -> Played:
+def run_cell(cell: TableCell, request: Request) -> Played:
     """Train until the target, or the most rounds."""
     data = mnist_or_generated(request.data, smoke=request.form is Form.SMOKE)
     rng, among = np.random.default_rng([SEED, 7]), request.pick(10, CLIENTS, CLIENTS)

@@ -24,7 +24,7 @@ LENET_5_ROUNDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell of a table.
 
     Attributes:
@@ -81,9 +81,9 @@ class Cell:
         return rounds * ((self.batch / 600 if self.method == "dgc" else a_round) + 0.05)
 
 
-def _first_table(network: str, printed: Sequence[tuple[float, str, str]]) -> list[Cell]:
+def _first_table(network: str, printed: Sequence[tuple[float, str, str]]) -> list[TableCell]:
     return [
-        Cell("5-1", network, rate, batch, float(value), TARGETS[network], 1 if share is None else 5, share)
+        TableCell("5-1", network, rate, batch, float(value), TARGETS[network], 1 if share is None else 5, share)
         for rate, *rows in printed
         for share, figures in zip((None, 0.0), rows, strict=True)
         for batch, value in zip((200, 100, 50, 10), figures.split(), strict=True)
@@ -108,7 +108,7 @@ CELLS = [
         ],
     ),
     *(
-        Cell("5-2", network, 0.04, batch, rounds, TARGETS[network], share=share)
+        TableCell("5-2", network, 0.04, batch, rounds, TARGETS[network], share=share)
         for network, batch, column in (
             ("2NN", 10, (107, 28, 34, 38, 35)),
             ("2NN", 100, (288, 99, 99, 101, 102)),
@@ -118,19 +118,21 @@ CELLS = [
         for share, rounds in zip((0.0, 0.1, 0.2, 0.5, 1.0), column, strict=True)
     ),
     *(
-        Cell("5-3", network, 0.04, 100, rounds, TARGETS[network], passes, 0.1)
+        TableCell("5-3", network, 0.04, 100, rounds, TARGETS[network], passes, 0.1)
         for network, column in (("2NN", (99, 59, 40)), ("LeNet-5", (28, 22, 20)))
         for passes, rounds in zip((5, 10, 20), column, strict=True)
     ),
     *(
-        Cell(table, "LeNet-5", 0.02, batch, rounds, 0.98, passes, share, sharded)
+        TableCell(table, "LeNet-5", 0.02, batch, rounds, 0.98, passes, share, sharded)
         for passes, batch, *rounds_of in LENET_5_ROUNDS
         for (table, share, sharded), rounds in zip(
             (("5-4", 0.0, False), ("5-4", 0.0, True), ("5-5", 0.1, True)), rounds_of, strict=True
         )
     ),
     *(
-        Cell("5-5", "LeNet-5", 0.02, batch, None, 0.98, passes, share, True, method, fedavg if share == 0.1 else fedsgd)
+        TableCell(
+            "5-5", "LeNet-5", 0.02, batch, None, 0.98, passes, share, True, method, fedavg if share == 0.1 else fedsgd
+        )
         for method, share in (("q-fedavg", 0.1), ("dgc", 1.0), ("selective", 0.0))
         for passes, batch, _, fedsgd, fedavg in LENET_5_ROUNDS
         if method != "dgc" or passes == 1  # DGC takes one step a round, whatever E

@@ -28,9 +28,9 @@ from phe import generate_paillier_keypair
 
 from experiments import alignment
 from experiments.frame import Request, Row, page_command, row
-from experiments.linear_regression import Descent, Matrix, Problem, diabetes, pooled, pooled_descent, standardised
+from experiments.linear_regression import Descent, Matrix, Regression, diabetes, pooled, pooled_descent, standardised
 from experiments.paillier import Public, decrypt, encrypt, fixed, from_bytes, public_key, random_below_n, to_bytes
-from experiments.parties import Post, Run, run_parties
+from experiments.parties import Post, ProtocolRun, run_parties
 
 A, B, C = "columns", "labels", "keys"
 """Names of the parties."""
@@ -102,7 +102,7 @@ def _gradient(post: Post, public: Public, errors: list[bytes], columns: Matrix) 
     return np.array(found) / len(columns)
 
 
-def run_protocol(problem: Problem, at: Descent) -> Run:
+def run_protocol(problem: Regression, at: Descent) -> ProtocolRun:
     """Run the protocol in three processes."""
     return run_parties({
         A: partial(column_holder, people=problem.people_a, x=problem.x_a.tolist(), at=at),

@@ -23,7 +23,7 @@ from benchmarks.attack.malicious import (
 )
 from benchmarks.attack.scene import Scene
 from edge_agent.core.prediction import score, weights_of
-from simulation.laboratory.clients import Kept, train_client
+from simulation.laboratory.clients import DeviceMemory, train_client
 from simulation.warm_start import seeded
 from wire.codec import Sparse, codec_for
 from wire.identifiers import DeviceId
@@ -76,7 +76,7 @@ class Battle:
         scene = self.scene
         weights, state = scene.weights, defence.first_state(scene.layout)
         device = replace(scene.device, codec=defence.codec)
-        kept: dict[int, Kept] = {}
+        kept: dict[int, DeviceMemory] = {}
         refused = honest = 0
         for number in range(1, self.rounds + 1):
             draw = seeded(scene.seed, "cohort", number)
@@ -87,7 +87,7 @@ class Battle:
             reports = []
             for person in sorted(set(people) - set(malicious)):
                 reported, kept[person] = train_client(
-                    device, person, number, weights, kept.get(person, Kept()), measured=False
+                    device, person, number, weights, kept.get(person, DeviceMemory()), measured=False
                 )
                 reports.append(sent(reported))
             names = {report.device for report in reports}
@@ -140,7 +140,7 @@ class Battle:
             moved = list(device.batches)
             moved[person] = shifted(device.batches[person], scene.vocabulary.size)
             device = replace(device, batches=tuple(moved))
-        reported, _ = train_client(device, person, number, weights, Kept(), measured=False)
+        reported, _ = train_client(device, person, number, weights, DeviceMemory(), measured=False)
         assert isinstance(reported.update, np.ndarray), "the scene's device sends dense updates"
         return reported.update, reported.num_examples
 

@@ -22,7 +22,7 @@ from benchmarks.attack.scene import Scene, disjoint
 from edge_agent.core.prediction import score, weights_of
 from models.batches import Batches
 from models.vocabulary import FIRST_WORD
-from simulation.laboratory.clients import Kept, Reported, train_client
+from simulation.laboratory.clients import DeviceMemory, Reported, train_client
 from simulation.warm_start import seeded
 from wire.codec import Sparse
 from wire.messages import CodecChoice
@@ -140,7 +140,7 @@ class LeakMeter:
             secret = [scene.vocabulary.word(choices[i]) for i in (first, second)]
             typed = [*scene.texts[people[0]], *[" ".join([*canary.PREFIX, *secret])] * canary.REPEATS]
             device = replace(scene.typing(people[0], typed), codec=defence.codec)
-            whose, _ = train_client(device, people[0], ROUND, scene.weights, Kept(), measured=False)
+            whose, _ = train_client(device, people[0], ROUND, scene.weights, DeviceMemory(), measured=False)
             seen = self._observed(defence, [whose, *self._reports(defence, people[1:])])
             after, before = (
                 canary.log_probabilities(weights, scene.layout, prefix, choices)
@@ -155,7 +155,7 @@ class LeakMeter:
         for person in people:
             if (defence.codec, person) not in self.trained:
                 device = replace(self.scene.device, codec=defence.codec)
-                reported, _ = train_client(device, person, ROUND, self.scene.weights, Kept(), measured=False)
+                reported, _ = train_client(device, person, ROUND, self.scene.weights, DeviceMemory(), measured=False)
                 self.trained[defence.codec, person] = reported
         return [self.trained[defence.codec, person] for person in people]
 

@@ -23,14 +23,14 @@ Points = Mapping[float, list[float]]
 """x -> the values of the runs there."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class AttackFigures(msgspec.Struct, frozen=True):
     """What :mod:`benchmarks.attack` writes as JSON, but for its settings."""
 
     confidentiality: list[Leak]
     integrity: list[Harm]
 
 
-def plot(path: Path, runs: Iterable[Found]) -> None:
+def plot(path: Path, runs: Iterable[AttackFigures]) -> None:
     """Write the recall of typed words by cohort, and the success of backdoors by share, as SVG.
 
     Args:
@@ -81,7 +81,7 @@ def _line(axes: Axes, points: Points, name: str, colour: str, style: str) -> Non
 @click.option("--out", default=Path("docs/images/attack.svg"), show_default=True, type=click.Path(path_type=Path))
 def main(files: tuple[Path, ...], out: Path) -> None:
     """Draw the attacks of FILES, each the JSON of a run."""
-    plot(out, [msgspec.json.decode(file.read_bytes(), type=Found) for file in files])
+    plot(out, [msgspec.json.decode(file.read_bytes(), type=AttackFigures) for file in files])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from edge_agent.shell.trust import REFUSED, WHY, trusted
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AgentStatus:
     """The agent's status: numbers and names only, no typed text.
 
     Attributes:
@@ -77,7 +77,7 @@ class Found:
     keyboard_url: str | None
 
 
-def status(config: AgentConfig) -> Found:
+def status(config: AgentConfig) -> AgentStatus:
     """Read the status from the agent's folder.
 
     Raises:
@@ -98,7 +98,7 @@ def status(config: AgentConfig) -> Found:
         because = "the agent does not run" if pid is None else "it has not connected yet"
         tally = None if database is None else database.tally()
         entries = [] if database is None else database.ledger()
-        return Found(
+        return AgentStatus(
             device=config.device,
             emulated=config.emulator is not None,
             agent_version=__version__,
@@ -133,7 +133,7 @@ def status(config: AgentConfig) -> Found:
         )
 
 
-def in_words(found: Found) -> list[tuple[str, object]]:
+def in_words(found: AgentStatus) -> list[tuple[str, object]]:
     """The status for people: the connection in one line, times in the device's time zone."""
     rows: list[tuple[str, object]] = []
     for field in fields(found):

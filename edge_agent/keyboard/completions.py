@@ -16,7 +16,7 @@ import numpy as np
 
 from edge_agent.keyboard import correction
 from edge_agent.keyboard.glide import Keys
-from edge_agent.keyboard.scored_words import Candidate, Indexed, OwnWords, Sources, each_once
+from edge_agent.keyboard.scored_words import Indexed, OwnWords, ScoredWord, Sources, each_once
 from edge_agent.keyboard.typed import Typed, in_case_of
 from edge_agent.ports import Floats
 from models.lexicon import fold
@@ -69,7 +69,7 @@ def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], 
         for part, its_scores in parts
         for one in part.top(its_scores, part.lexicon.beginning_with(prefix), 2 * count)
     ]
-    slips: list[Candidate] = []
+    slips: list[ScoredWord] = []
     if not known and not _has_figure(prefix):
         slips = _slips(parts, prefix, "" if language is None else language.code)
     takes = bool(slips) and language is not None and _may_change(typed)
@@ -98,7 +98,7 @@ def _is_known(word: str, sources: Sources) -> bool:
     return sources.language is not None and sources.language.words.lexicon.number_of(word) is not None
 
 
-def _slips(parts: Sequence[tuple[Indexed, Floats]], prefix: str, language: str) -> list[Candidate]:
+def _slips(parts: Sequence[tuple[Indexed, Floats]], prefix: str, language: str) -> list[ScoredWord]:
     """The words that one slip turns into a prefix, the most probable first."""
     folded = fold(prefix)
     slips = [

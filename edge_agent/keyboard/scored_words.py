@@ -53,7 +53,7 @@ def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
     return candidates[order[:count]]
 
 
-class Candidate(NamedTuple):
+class ScoredWord(NamedTuple):
     """A candidate word, and its log-probability in nats."""
 
     score: float
@@ -68,11 +68,11 @@ class Indexed:
         self.lexicon = Lexicon(known, in_order=in_order)
         self._paths: tuple[str, Paths] | None = None
 
-    def top(self, scores: Floats, among: Numbers, count: int) -> list[Candidate]:
+    def top(self, scores: Floats, among: Numbers, count: int) -> list[ScoredWord]:
         """The best of some words, by their scores."""
-        return [Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
+        return [ScoredWord(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
 
-    def glided(self, scores: Floats, glide: Floats, keys: Keys, count: int) -> list[Candidate]:
+    def glided(self, scores: Floats, glide: Floats, keys: Keys, count: int) -> list[ScoredWord]:
         """The best words for a line over the keys: their scores less what the line costs."""
         letters = "".join(keys)
         if self._paths is None or self._paths[0] != letters:
@@ -80,7 +80,7 @@ class Indexed:
         numbers, costs = self._paths[1].costs(glide, np.array([*keys.values()], np.float32))
         meant = scores[numbers] - costs
         ranked = best(meant, np.arange(len(numbers), dtype=np.int64), count).tolist()
-        return [Candidate(float(meant[at]), self.known[numbers[at]]) for at in ranked]
+        return [ScoredWord(float(meant[at]), self.known[numbers[at]]) for at in ranked]
 
 
 class ModelWords:
@@ -224,9 +224,9 @@ class Sources(NamedTuple):
         return parts if self.language is None else [*parts, (self.language.words, self.language.log_shares)]
 
 
-def each_once(ranked: Iterable[Candidate]) -> list[Candidate]:
+def each_once(ranked: Iterable[ScoredWord]) -> list[ScoredWord]:
     """The candidates without repeated words; the first of each word stays."""
-    first: dict[str, Candidate] = {}
+    first: dict[str, ScoredWord] = {}
     for one in ranked:
         first.setdefault(one.word, one)
     return list(first.values())

@@ -41,7 +41,7 @@ EASY = ("fednova", "adacomm", "random_k", "fedcs", "per_fedavg", "pruning")
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class Deployment:
     """Where a strategy is to run.
 
     Attributes:
@@ -53,7 +53,7 @@ class Fleet:
     masked: bool = False
 
 
-def refusals(strategy: str, fleet: Fleet) -> list[str]:
+def refusals(strategy: str, fleet: Deployment) -> list[str]:
     """Why a strategy makes no sense in a fleet; empty if it does.
 
     >>> refusals("scaffold", Fleet(returning=False))
@@ -94,9 +94,9 @@ def strategies() -> list[str]:
 def run(request: Request) -> list[Row]:
     """How many strategies each kind of fleet rules out."""
     fleets = {
-        "devices that appear once": Fleet(returning=False),
-        "masked sums": Fleet(masked=True),
-        "masked sums of devices that appear once": Fleet(returning=False, masked=True),
+        "devices that appear once": Deployment(returning=False),
+        "masked sums": Deployment(masked=True),
+        "masked sums of devices that appear once": Deployment(returning=False, masked=True),
     }
     rows = []
     for name, fleet in fleets.items():

@@ -15,7 +15,7 @@ from experiments.linear.variants import DENSE, VARIANTS, CompressorVariant
 from models import corpora
 from models.corpora import Corpus
 from simulation.laboratory.experiment import read_experiment
-from simulation.laboratory.training import Prepared, prepare
+from simulation.laboratory.training import PreparedTraining, prepare
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 
@@ -89,7 +89,7 @@ def _train(
     )
 
 
-def _prepared(corpus: Corpus, model: str, start: str, name: str, rounds: int, out: Path) -> Prepared:
+def _prepared(corpus: Corpus, model: str, start: str, name: str, rounds: int, out: Path) -> PreparedTraining:
     settings = [f"corpus={corpus.name}", f"model={model}", f"rounds={rounds}", "evaluation.every=10"]
     experiment = read_experiment(CHAT, [*settings, *STARTS[start]])
     return prepare(experiment, corpus, SEED, out / model / start / name, PROGRAMS)

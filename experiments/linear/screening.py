@@ -21,7 +21,7 @@ from experiments.linear.training import Sums, executor_of
 from experiments.linear.variants import CompressorVariant
 from host.files import replace_file
 from simulation.laboratory.checkpoint import CURVE, STATE, Point
-from simulation.laboratory.training import Prepared, run
+from simulation.laboratory.training import PreparedTraining, run
 from wire.parameters import Vector
 
 SCREENED = Path(__file__).parent / "screened.json"
@@ -63,7 +63,7 @@ def keep(found: Sequence[Screened], path: Path = SCREENED) -> None:
     replace_file(path, msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
 
 
-def screen(prepared: Prepared, variants: Sequence[CompressorVariant], dense_folder: Path) -> list[Screened]:
+def screen(prepared: PreparedTraining, variants: Sequence[CompressorVariant], dense_folder: Path) -> list[Screened]:
     """Go on with a dense training, and play the compressors beside it.
 
     Args:
@@ -114,7 +114,7 @@ def rounds_of(folder: Path) -> int:
     return msgspec.json.Decoder(Point).decode_lines((folder / CURVE).read_bytes())[-1].round
 
 
-def _sums(variant: CompressorVariant, prepared: Prepared, first: int) -> Sums:
+def _sums(variant: CompressorVariant, prepared: PreparedTraining, first: int) -> Sums:
     assert variant.compressor is not None
     folder = prepared.folder / variant.name
     folder.mkdir(parents=True, exist_ok=True)

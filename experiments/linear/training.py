@@ -13,7 +13,7 @@ from experiments.linear.contract import Compressor, State
 from experiments.linear.variants import COHORT, CompressorVariant
 from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.executor import InProcess, load
-from simulation.laboratory.training import Prepared, run
+from simulation.laboratory.training import PreparedTraining, run
 from simulation.warm_start import seeded
 from wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
 from wire.secure_sum.masks import Words
@@ -24,7 +24,7 @@ SPREAD = "spread"
 class Sums:
     """The sums of a training's rounds; the state after each measured round is kept beside its checkpoint."""
 
-    def __init__(self, compressor: Compressor, bits: int, prepared: Prepared, first: int = 1) -> None:
+    def __init__(self, compressor: Compressor, bits: int, prepared: PreparedTraining, first: int = 1) -> None:
         self._compressor, self._bits, self._prepared, self._first = compressor, bits, prepared, first
         self._grid = Grid.of(bits, COHORT)
         self._state: State | None = None
@@ -82,7 +82,7 @@ class Sums:
         return self._prepared.folder / f"compressor-{number}.npz"
 
 
-def trained(prepared: Prepared, variant: CompressorVariant) -> tuple[list[Point], int, int]:
+def trained(prepared: PreparedTraining, variant: CompressorVariant) -> tuple[list[Point], int, int]:
     """Train with a compressor, from the last checkpoint on if there is one.
 
     Returns:
@@ -98,7 +98,7 @@ def trained(prepared: Prepared, variant: CompressorVariant) -> tuple[list[Point]
     return run(prepared, executor, aggregate=sums.aggregate), *sums.cost(rounds + 1)
 
 
-def executor_of(prepared: Prepared) -> InProcess:
+def executor_of(prepared: PreparedTraining) -> InProcess:
     """Trains the devices of a run in this process."""
     experiment = prepared.experiment
     device = load(

@@ -49,7 +49,7 @@ class Device:
     personal: PersonalSettings
 
 
-class Kept(NamedTuple):
+class DeviceMemory(NamedTuple):
     """What a person's device keeps from round to round; None if there is nothing."""
 
     residual: Vector | None = None  # (n,) float32, of the error feedback
@@ -76,8 +76,8 @@ class Reported:
 
 
 def train_client(
-    device: Device, person: int, round_number: int, weights: Vector, before: Kept, *, measured: bool
-) -> tuple[Reported, Kept]:
+    device: Device, person: int, round_number: int, weights: Vector, before: DeviceMemory, *, measured: bool
+) -> tuple[Reported, DeviceMemory]:
     """Train one person's device in a round.
 
     Args:
@@ -110,7 +110,7 @@ def train_client(
         own = _ditto(device, person, weights, weights if own is None else own)
     trained = replace(trained, delta=delta)
     reported, residual = report(device, person, round_number, trained, before.residual, measured=measured)
-    return reported, Kept(residual, own)
+    return reported, DeviceMemory(residual, own)
 
 
 def could_not_train(person: int, round_number: int, why: str) -> UnavailableError:
@@ -177,15 +177,15 @@ def _ditto(device: Device, person: int, weights: Vector, own: Vector) -> Vector:
     return own
 
 
-def kept(folder: Path, person: int, round_number: int) -> Kept:
+def kept(folder: Path, person: int, round_number: int) -> DeviceMemory:
     """What a person's device kept before a round, from the folder of the run."""
-    paths = [_newest_before(folder, what, person, round_number) for what in Kept._fields]
-    return Kept(*(None if path is None else np.load(path) for path in paths))
+    paths = [_newest_before(folder, what, person, round_number) for what in DeviceMemory._fields]
+    return DeviceMemory(*(None if path is None else np.load(path) for path in paths))
 
 
-def keep(folder: Path, person: int, round_number: int, now: Kept) -> None:
+def keep(folder: Path, person: int, round_number: int, now: DeviceMemory) -> None:
     """Keep it after a round; the number in a file's name lets a resumed run ignore rounds that were lost."""
-    for what, vector in zip(Kept._fields, now, strict=True):
+    for what, vector in zip(DeviceMemory._fields, now, strict=True):
         if vector is not None:
             path = _folder(folder, what, person) / f"{round_number}.npy"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,7 @@ def keep(folder: Path, person: int, round_number: int, now: Kept) -> None:
 
 def remove_old(folder: Path, person: int, round_number: int) -> None:
     """Remove all but the newest files of a person, once the rounds up to a number are safely stored."""
-    for what in Kept._fields:
+    for what in DeviceMemory._fields:
         newest = _newest_before(folder, what, person, round_number + 1)
         for path in _folder(folder, what, person).glob("*.npy"):
             if path != newest:

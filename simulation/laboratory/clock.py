@@ -20,7 +20,7 @@ from simulation.warm_start import seeded
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PlannedWork:
     """The work of a person's device whose report counts.
 
     Attributes:
@@ -44,7 +44,7 @@ class PlannedVersion:
         in_use: older versions that devices still work from.
     """
 
-    work: tuple[Work, ...]
+    work: tuple[PlannedWork, ...]
     hours: float = 0.0
     device_seconds: float = 0.0
     wasted_seconds: float = 0.0
@@ -92,7 +92,7 @@ def first_to_report(
     counted, late = order[:size], order[size:]
     wasted_s = float(seconds[late].sum())
     return PlannedVersion(
-        tuple(Work(person, number - 1) for person in sorted(counted)),
+        tuple(PlannedWork(person, number - 1) for person in sorted(counted)),
         (selection_s + float(seconds[counted].max())) / 3600,
         float(seconds[counted].sum()) + wasted_s,
         wasted_s,
@@ -111,7 +111,7 @@ def buffered_versions(experiment: Experiment, seconds: Wide, seed: int) -> Itera
     """
     generator = seeded(seed, "arrivals")
     working: list[tuple[float, int, int, int]] = []  # heap of (finish, sequence, person, base)
-    buffer: list[Work] = []
+    buffer: list[PlannedWork] = []
     taken: set[int] = set()
     version = sequence = 0
     wasted_s = before_s = 0.0
@@ -129,7 +129,7 @@ def buffered_versions(experiment: Experiment, seconds: Wide, seed: int) -> Itera
     while True:
         now_s, _, person, base = heapq.heappop(working)
         if version - base <= experiment.max_staleness:
-            buffer.append(Work(person, base))
+            buffer.append(PlannedWork(person, base))
         else:
             wasted_s += float(seconds[person])
             taken.remove(person)

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator.learning.strategies import Wide, highest_losses
 from coordinator.rounds.selection import sample
-from simulation.laboratory.clock import PlannedVersion, Work, buffered_versions, first_to_report, seconds_of_work
+from simulation.laboratory.clock import PlannedVersion, PlannedWork, buffered_versions, first_to_report, seconds_of_work
 from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import seeded
@@ -21,7 +21,7 @@ _PERSON = "person-"
 _MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
 
 
-class Plan(Protocol):
+class CohortPlan(Protocol):
     """Says whose reports make each version."""
 
     def version(self, number: int, losses: Wide) -> PlannedVersion:
@@ -36,7 +36,7 @@ class Plan(Protocol):
         """
 
 
-def plan_of(experiment: Experiment, people: int, seed: int) -> Plan:
+def plan_of(experiment: Experiment, people: int, seed: int) -> CohortPlan:
     """The plan of an experiment.
 
     Args:
@@ -63,7 +63,7 @@ def device_of(person: int) -> DeviceId:
 
 
 class _Buffers:
-    """Implements :class:`Plan` with buffers that fill as devices report."""
+    """Implements :class:`CohortPlan` with buffers that fill as devices report."""
 
     def __init__(self, experiment: Experiment, seconds: Wide, seed: int) -> None:
         self._versions = enumerate(buffered_versions(experiment, seconds, seed), 1)
@@ -74,7 +74,7 @@ class _Buffers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rounds:
-    """Implements :class:`Plan` with a cohort for each round; ``seconds`` is None if nothing takes time."""
+    """Implements :class:`CohortPlan` with a cohort for each round; ``seconds`` is None if nothing takes time."""
 
     settings: CohortSettings
     seed: int
@@ -86,7 +86,7 @@ class _Rounds:
     def version(self, number: int, losses: Wide) -> PlannedVersion:
         cohort = self.cohort(number, losses)
         if self.seconds is None:
-            return PlannedVersion(tuple(Work(person, number - 1) for person in cohort))
+            return PlannedVersion(tuple(PlannedWork(person, number - 1) for person in cohort))
         return first_to_report(cohort, self.seconds, self.settings.size, number, self.selection_s)
 
     def cohort(self, number: int, losses: Wide) -> list[int]:

@@ -31,7 +31,7 @@ from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import Prepared, Trainer, prepare, run
+from simulation.laboratory.training import PreparedTraining, Trainer, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 from wire.errors import ConfigError
@@ -65,7 +65,7 @@ class _On:
             return "jax"
         return "ray" if self.ray else "processes" if self.workers > 1 else "in-process"
 
-    def executor(self, prepared: Prepared) -> Executor:
+    def executor(self, prepared: PreparedTraining) -> Executor:
         experiment = prepared.experiment
         make = partial(
             load,
@@ -85,7 +85,7 @@ class _On:
             return Processes(partial(make, prepared.program), self.workers, prepared.folder)
         return InProcess(make(prepared.program), prepared.folder)
 
-    def trainer(self, prepared: Prepared) -> Trainer | None:
+    def trainer(self, prepared: PreparedTraining) -> Trainer | None:
         """What trains in one place; None is the device program."""
         if not self.jax:
             return None
@@ -229,7 +229,7 @@ def _run_all(
     return outcome, curves
 
 
-def _run(prepared: Prepared, on: _On, console: Console) -> list[Point]:
+def _run(prepared: PreparedTraining, on: _On, console: Console) -> list[Point]:
     experiment = prepared.experiment
     executor = on.executor(prepared)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -55,7 +55,7 @@ class JaxCohort:
         self._train = jax_steps.compiled(device.layout, shape.cell)
         plan = device.plan
         self._rows, self._most = 1, max(map(self._steps, range(len(device.batches))))
-        self._rule = jax_steps.Rule(plan.learning_rate, plan.clip_norm, plan.momentum, plan.proximal)
+        self._rule = jax_steps.Hyperparameters(plan.learning_rate, plan.clip_norm, plan.momentum, plan.proximal)
 
     def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
         """Those with about as many steps together, so that few wait for others."""
@@ -125,7 +125,9 @@ class JaxTrainer:
 
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> None:
         """One step of SGD on a batch: x, y (B, T)."""
-        done = self._train(self._weights, x[None, None], y[None, None], 1, jax_steps.Rule(learning_rate, clip_norm))
+        done = self._train(
+            self._weights, x[None, None], y[None, None], 1, jax_steps.Hyperparameters(learning_rate, clip_norm)
+        )
         self._weights = self._weights + done.delta[0]
 
     def save(self) -> Vector:

@@ -34,7 +34,7 @@ Tensors = dict[str, jax.Array]
 """The parameters by name, in the shapes of the layout."""
 
 
-class Rule(NamedTuple):
+class Hyperparameters(NamedTuple):
     """The hyperparameters of a step; scalars."""
 
     learning_rate: float
@@ -69,7 +69,7 @@ class _Loop(NamedTuple):
     gradient_norm: jax.Array
 
 
-Train = Callable[[Any, Any, Any, int, Rule], Steps]
+Train = Callable[[Any, Any, Any, int, Hyperparameters], Steps]
 """(weights (n,), x and y (P, S, B, T) int32, number of steps, rule) -> the steps; compiled once for each shape."""
 
 
@@ -77,7 +77,7 @@ Train = Callable[[Any, Any, Any, int, Rule], Steps]
 def compiled(layout: ParameterLayout, cell: CellName) -> Train:
     """The function that trains a cohort of a model with this layout."""
 
-    def train(weights: jax.Array, x: jax.Array, y: jax.Array, steps: jax.Array, rule: Rule) -> Steps:
+    def train(weights: jax.Array, x: jax.Array, y: jax.Array, steps: jax.Array, rule: Hyperparameters) -> Steps:
         people, most = x.shape[:2]
         begun = {spec.name: weights[start:stop].reshape(spec.shape) for spec, start, stop in layout.spans()}
         of_all = jax.tree.map(lambda tensor: jnp.broadcast_to(tensor, (people, *tensor.shape)), begun)
@@ -98,7 +98,13 @@ def compiled(layout: ParameterLayout, cell: CellName) -> Train:
 
 
 def _step(
-    cell: CellName, rule: Rule, begun: Tensors, weights: Tensors, velocity: Tensors, x: jax.Array, y: jax.Array
+    cell: CellName,
+    rule: Hyperparameters,
+    begun: Tensors,
+    weights: Tensors,
+    velocity: Tensors,
+    x: jax.Array,
+    y: jax.Array,
 ) -> tuple[Tensors, Tensors, tuple[jax.Array, jax.Array, jax.Array]]:
     """One device's step on a batch x, y (B, T): weights, velocity, and loss, targets and norm of the gradient."""
     (loss, targets), slopes = jax.value_and_grad(mean_loss, has_aux=True)(weights, x, y, cell)

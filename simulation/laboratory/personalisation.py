@@ -41,7 +41,7 @@ from models.configurations import configuration
 from models.keyboard import batches_of, held_out
 from simulation.laboratory.clients import kept, own_weights
 from simulation.laboratory.experiment import PRIVATE
-from simulation.laboratory.training import Prepared
+from simulation.laboratory.training import PreparedTraining
 from simulation.warm_start import seeded
 from wire.errors import CorpusError
 from wire.messages import TrainingPlan
@@ -116,7 +116,7 @@ class _Person:
     later: Batches
 
 
-def personalise(prepared: Prepared, device: Program, weights: Vector, most: int) -> list[Personalised]:
+def personalise(prepared: PreparedTraining, device: Program, weights: Vector, most: int) -> list[Personalised]:
     """Try every method on people who took part.
 
     Args:
@@ -141,7 +141,7 @@ def personalise(prepared: Prepared, device: Program, weights: Vector, most: int)
     return [_outcome(name, choose, device, people, before) for name, choose in ways.items()]
 
 
-def _people(prepared: Prepared, device: Program, weights: Vector, most: int) -> list[_Person]:
+def _people(prepared: PreparedTraining, device: Program, weights: Vector, most: int) -> list[_Person]:
     shape = configuration(prepared.experiment.model)
 
     def packed(messages: Sequence[str]) -> Batches:
@@ -190,7 +190,9 @@ def _outcome(
     )
 
 
-def _chosen(method: Method, prepared: Prepared, device: Program, weights: Vector, person: _Person) -> Vector | None:
+def _chosen(
+    method: Method, prepared: PreparedTraining, device: Program, weights: Vector, person: _Person
+) -> Vector | None:
     """The weights that a person keeps; None for the fleet's."""
     device.restore(weights)
     shuffle = seeded(prepared.seed, "personalise", person.number)
@@ -212,7 +214,7 @@ def _chosen(method: Method, prepared: Prepared, device: Program, weights: Vector
     return with_share(share) if share else None
 
 
-def _learned(prepared: Prepared, weights: Vector, person: _Person) -> Vector | None:
+def _learned(prepared: PreparedTraining, weights: Vector, person: _Person) -> Vector | None:
     """The weights that a person's device has from the rounds; None if it took part in none."""
     own = kept(prepared.folder, person.number, prepared.experiment.rounds + 1).own
     return None if own is None else own_weights(prepared.layout, weights, own)

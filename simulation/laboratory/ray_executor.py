@@ -19,7 +19,7 @@ from typing import Any
 
 from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from edge_agent.shell.tflite import runtime_name
-from simulation.laboratory.clients import Device, Kept, Reported, keep, kept, train_client
+from simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
 from wire.errors import ConfigError, UnavailableError
 from wire.parameters import Vector
 
@@ -105,8 +105,8 @@ class _Worker:
         return platform.node(), _installed()
 
     def train(
-        self, person: int, round_number: int, weights: Vector, before: Kept, measured: bool
-    ) -> tuple[Reported, Kept]:
+        self, person: int, round_number: int, weights: Vector, before: DeviceMemory, measured: bool
+    ) -> tuple[Reported, DeviceMemory]:
         return train_client(self._device, person, round_number, weights, before, measured=measured)
 
 

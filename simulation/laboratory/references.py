@@ -10,11 +10,11 @@ from models.vocabulary import words
 from models.warm_start import RATE
 from simulation.laboratory.checkpoint import restored_weights
 from simulation.laboratory.personalisation import Personalised, personalise
-from simulation.laboratory.training import Prepared, Trainer, start_weights, train_in_one_place
+from simulation.laboratory.training import PreparedTraining, Trainer, start_weights, train_in_one_place
 from simulation.warm_start import evaluate
 
 
-def trigram(prepared: Prepared) -> NgramRecall:
+def trigram(prepared: PreparedTraining) -> NgramRecall:
     """Recall of a Kneser-Ney trigram of everybody's training text, on the measured messages."""
     encode = prepared.vocabulary.encode
     text = [encode(words(message)) for messages in prepared.people.train for message in messages]
@@ -22,7 +22,7 @@ def trigram(prepared: Prepared) -> NgramRecall:
     return counted.recall([encode(words(message)) for message in prepared.people.measured])
 
 
-def central(prepared: Prepared, passes: float, trainer: Trainer | None = None) -> tuple[float, float, float]:
+def central(prepared: PreparedTraining, passes: float, trainer: Trainer | None = None) -> tuple[float, float, float]:
     """The model trained in one place on everybody's training text, from the same start.
 
     Args:
@@ -41,7 +41,7 @@ def central(prepared: Prepared, passes: float, trainer: Trainer | None = None) -
     return evaluate(device, [prepared.measured])
 
 
-def personalised(prepared: Prepared, people: int) -> list[Personalised]:
+def personalised(prepared: PreparedTraining, people: int) -> list[Personalised]:
     """What so many people gain by training the finished model for themselves.
 
     Raises:

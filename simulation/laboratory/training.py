@@ -66,7 +66,7 @@ from wire.secure_sum.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PreparedTraining:
     """What a run needs before its first round.
 
     Attributes:
@@ -94,7 +94,7 @@ class Prepared:
     others: Batches
 
 
-def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> Prepared:
+def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> PreparedTraining:
     """Split the corpus, and make the program.
 
     Args:
@@ -114,7 +114,7 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
     vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
     rows, length = shape.batch_rows, shape.sequence_length
     share = experiment.plan.evaluation_share  # what devices hold back for their own figures, they do not train on
-    return Prepared(
+    return PreparedTraining(
         experiment,
         seed,
         opened(folder, experiment, seed),
@@ -129,7 +129,7 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
 
 
 def run(
-    prepared: Prepared,
+    prepared: PreparedTraining,
     executor: Executor,
     progress: Callable[[int, Point], None] = lambda _round, _point: None,
     measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
@@ -265,7 +265,9 @@ def _updates(
     ]
 
 
-def _from_sum(prepared: Prepared, state: State, reports: Sequence[Reported], number: int) -> tuple[Averaged, State]:
+def _from_sum(
+    prepared: PreparedTraining, state: State, reports: Sequence[Reported], number: int
+) -> tuple[Averaged, State]:
     """Average what the devices would give to a secure sum."""
     experiment, seed, layout = prepared.experiment, prepared.seed, prepared.layout
     order = _order(prepared, number, state.clip_norm)
@@ -290,17 +292,17 @@ def _from_sum(prepared: Prepared, state: State, reports: Sequence[Reported], num
     return found.averaged, replace(state, summed=found.average, bases=found.bases)
 
 
-def _order(prepared: Prepared, number: int, clip_norm: float | None = None) -> SumOrder:
+def _order(prepared: PreparedTraining, number: int, clip_norm: float | None = None) -> SumOrder:
     size, first = prepared.experiment.cohort.size, prepared.experiment.plan.first_norm
     noise = _noise(prepared) if prepared.experiment.privacy.noised else None
     return sum_order(number, size, size, prepared.layout, first if clip_norm is None else clip_norm, noise)
 
 
-def _terms(prepared: Prepared, order: SumOrder) -> Terms:
+def _terms(prepared: PreparedTraining, order: SumOrder) -> Terms:
     return terms_of(order, prepared.layout, order.cohort, "laboratory", prepared.experiment.corpus, order.number)
 
 
-def _aggregate(prepared: Prepared, number: int, clip_norm: float | None) -> Aggregate:
+def _aggregate(prepared: PreparedTraining, number: int, clip_norm: float | None) -> Aggregate:
     """How the updates of a round are combined; with differential privacy, the noise is that of the simulated people."""
     experiment, generator = prepared.experiment, seeded(prepared.seed, "aggregation", number)
     if experiment.privacy is not Privacy.DP:
@@ -308,7 +310,7 @@ def _aggregate(prepared: Prepared, number: int, clip_norm: float | None) -> Aggr
     return noised_mean(_noise(prepared), number - 1, experiment.dp.clip_norm if clip_norm is None else clip_norm)
 
 
-def _noise(prepared: Prepared) -> NoiseTerms:
+def _noise(prepared: PreparedTraining) -> NoiseTerms:
     experiment, size = prepared.experiment, prepared.experiment.cohort.size
     separation, key = experiment.minimum_separation, f"{prepared.seed:016x}"
     terms = noise_for(experiment.dp, experiment.rounds, separation, size, key, summed=experiment.privacy.summed)
@@ -317,7 +319,7 @@ def _noise(prepared: Prepared) -> NoiseTerms:
     return msgspec.structs.replace(terms, multiplier=terms.multiplier * (size * separation / experiment.people))
 
 
-def start_weights(prepared: Prepared, device: Program) -> Vector:
+def start_weights(prepared: PreparedTraining, device: Program) -> Vector:
     """The weights of round 0: random, then trained on the text of the public people if the experiment says so."""
     experiment, shape = prepared.experiment, configuration(prepared.experiment.model)
     weights = initial_weights(shape, prepared.vocabulary.size, prepared.seed)
@@ -339,7 +341,12 @@ class Trainer(Protocol):
 
 
 def train_in_one_place(
-    prepared: Prepared, device: Trainer, weights: Vector, messages: Sequence[str], passes: float, learning_rate: float
+    prepared: PreparedTraining,
+    device: Trainer,
+    weights: Vector,
+    messages: Sequence[str],
+    passes: float,
+    learning_rate: float,
 ) -> Vector:
     """SGD over the messages; the rate falls to a tenth in the second half.
 
@@ -365,7 +372,7 @@ def _key(report: Reported) -> Callable[[], bytes]:
     return device_of(report.person).encode
 
 
-def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
+def _measured(prepared: PreparedTraining, device: Program, weights: Vector) -> Point:
     device.restore(weights)
     loss, top1, top3 = evaluate(device, [prepared.measured])
     others = evaluate(device, [prepared.others]) if prepared.people.held_out else None
@@ -379,7 +386,7 @@ def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
     )
 
 
-def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
+def _frame_bytes(prepared: PreparedTraining, each: Reported, number: int) -> int:
     assert each.payload is not None, "the round is measured"
     codec, payload = codec_for(prepared.experiment.codec.choice()).wire_id, each.payload
     if prepared.experiment.privacy.summed:

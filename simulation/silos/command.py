@@ -23,8 +23,8 @@ from rich.table import Table
 from host.files import replace_file
 from models.idx import TEST, TRAIN, read_part
 from simulation.progress import say
-from simulation.silos.hosts import Host, Loopback, namespaces, plug
-from simulation.silos.study import HALVES, LABELS, MODELS, Images, Run, recipes, run_seed
+from simulation.silos.hosts import Loopback, SiloHost, namespaces, plug
+from simulation.silos.study import HALVES, LABELS, MODELS, Images, StudyRun, recipes, run_seed
 from wire.errors import ConfigError
 
 IMAGES = 60_000
@@ -71,7 +71,7 @@ def silos(
     """
     given = read_images(data / "mnist")
     console = Console(stderr=True)
-    runs: list[Run] = []
+    runs: list[StudyRun] = []
     with run_folder(folder, images) as place, _hosts(hosts) as found:
         for recipe in (each for each in recipes(images) if each.model in (models or MODELS)):
             for seed, split in itertools.product(range(seeds), (HALVES, LABELS)):
@@ -109,7 +109,7 @@ def subset(images: Images, count: int, seed: int) -> Images:
     return dataclasses.replace(images, x=images.x[chosen], y=images.y[chosen])
 
 
-def result_of(runs: Sequence[Run], images: int) -> dict[str, Any]:
+def result_of(runs: Sequence[StudyRun], images: int) -> dict[str, Any]:
     """The result, JSON-ready: means over the seeds; the first model's at the top."""
     names = list(dict.fromkeys(run.model for run in runs))
     by_model = [_of_model([run for run in runs if run.model == name]) for name in names]
@@ -122,13 +122,13 @@ def result_of(runs: Sequence[Run], images: int) -> dict[str, Any]:
     }
 
 
-def _of_model(runs: Sequence[Run]) -> dict[str, Any]:
+def _of_model(runs: Sequence[StudyRun]) -> dict[str, Any]:
     halves, labels = ([run for run in runs if run.split == split] for split in (HALVES, LABELS))
     traffic = {name: _mean([getattr(run, name) for run in halves]) for name in ("rounds", "bytes_up", "bytes_down")}
     return {**_arms(halves), **traffic, "by_label": _arms(labels)}
 
 
-def _arms(runs: Sequence[Run]) -> dict[str, Any]:
+def _arms(runs: Sequence[StudyRun]) -> dict[str, Any]:
     return {
         "alone": [_mean([run.alone[silo] for run in runs]) for silo in range(2)],
         "pooled": _mean([run.pooled for run in runs]),
@@ -140,7 +140,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-def table_of(runs: Sequence[Run]) -> Table:
+def table_of(runs: Sequence[StudyRun]) -> Table:
     """A row for each model and split: mean accuracy and the range over the seeds, percent."""
     table = Table("model", "split", "silo A alone", "silo B alone", "pooled", "federated", "rounds", "MB up", "MB down")
     for model, split in dict.fromkeys((run.model, run.split) for run in runs):
@@ -159,14 +159,14 @@ def _show(status: Status, what: str, now: str) -> None:
     status.update(f"{what}: {now}")
 
 
-def _percentages(run: Run) -> str:
+def _percentages(run: StudyRun) -> str:
     a, b = run.alone
     return (
         f"A {100 * a:.2f} %, B {100 * b:.2f} %, pooled {100 * run.pooled:.2f} %, federated {100 * run.federated:.2f} %"
     )
 
 
-def kept_run(folder: Path, make: Callable[[Path], Run]) -> Run:
+def kept_run(folder: Path, make: Callable[[Path], StudyRun]) -> StudyRun:
     """The run that ended in a folder; if none did, one that is made there anew.
 
     Args:
@@ -175,7 +175,7 @@ def kept_run(folder: Path, make: Callable[[Path], Run]) -> Run:
     """
     outcome = folder / OUTCOME
     if outcome.exists():
-        return msgspec.json.decode(outcome.read_bytes(), type=Run)
+        return msgspec.json.decode(outcome.read_bytes(), type=StudyRun)
     shutil.rmtree(folder, ignore_errors=True)
     run = make(folder)
     replace_file(outcome, msgspec.json.encode(run))
@@ -203,7 +203,7 @@ def run_folder(folder: Path | None, images: int) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _hosts(kind: str) -> Iterator[Sequence[Host]]:
+def _hosts(kind: str) -> Iterator[Sequence[SiloHost]]:
     if kind != "namespaces":
         yield [Loopback()] * 3 if kind == "loopback" else []
         return

@@ -25,7 +25,7 @@ from simulation.demo.configuration import write_toml
 from simulation.demo.preparation import python_module
 from simulation.demo.processes import Service
 from simulation.demo.reading import State, state_from
-from simulation.silos.hosts import Host
+from simulation.silos.hosts import SiloHost
 from wire.errors import UnavailableError
 from wire.parameters import Vector, weights_from_bytes
 
@@ -85,7 +85,7 @@ class Federation:
         model: Path,
         silos: dict[str, Path],
         plan: FederatedPlan,
-        hosts: Sequence[Host],
+        hosts: Sequence[SiloHost],
         seed: int,
     ) -> None:
         folder.mkdir(parents=True)
@@ -199,7 +199,7 @@ class Federation:
         return answer.data if answer.status == 200 else None
 
 
-def _done(host: Host, hostname: str, *module: str) -> None:
+def _done(host: SiloHost, hostname: str, *module: str) -> None:
     command = host.command(hostname) + python_module(*module)
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own commands
     if done.returncode:
@@ -207,7 +207,7 @@ def _done(host: Host, hostname: str, *module: str) -> None:
         raise UnavailableError(msg)
 
 
-def _coordinator_table(model: Path, plan: FederatedPlan, host: Host, seed: int) -> dict[str, Any]:
+def _coordinator_table(model: Path, plan: FederatedPlan, host: SiloHost, seed: int) -> dict[str, Any]:
     page, broker = free_ports(2)
     return {
         "population": "silos",

@@ -17,7 +17,7 @@ from wire.errors import UnavailableError
 LOOPBACK = "127.0.0.1"
 
 
-class Host(Protocol):
+class SiloHost(Protocol):
     """A place for processes."""
 
     @property
@@ -29,7 +29,7 @@ class Host(Protocol):
 
 
 class Loopback:
-    """This machine. Implements :class:`Host`."""
+    """This machine. Implements :class:`SiloHost`."""
 
     address = LOOPBACK
 
@@ -40,7 +40,7 @@ class Loopback:
 
 
 class Namespace:
-    """A network namespace with a cable to this machine that can be pulled out. Implements :class:`Host`.
+    """A network namespace with a cable to this machine that can be pulled out. Implements :class:`SiloHost`.
 
     Args:
         number: distinguishes it from the others of this process, 0 to 25.

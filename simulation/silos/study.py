@@ -21,7 +21,7 @@ from models.folder import VOCABULARY
 from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.reading import State
 from simulation.silos.federation import FederatedPlan, Federation
-from simulation.silos.hosts import Host
+from simulation.silos.hosts import SiloHost
 from simulation.silos.in_process import train_here
 from wire.errors import UnavailableError
 from wire.messages import TrainingPlan
@@ -43,7 +43,7 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class SiloTraining:
     """How a model is trained; 10,000 images for validation, none of them a test image, chose the numbers.
 
     Random halves take FedAvg and two rounds an epoch. Split by label, a silo forgets the other's digits within an
@@ -81,17 +81,17 @@ class Recipe:
         return FederatedPlan(rounds, steps, self.label_rate, self.clip_norm, momentum)
 
 
-def recipes(images: int) -> tuple[Recipe, ...]:
+def recipes(images: int) -> tuple[SiloTraining, ...]:
     """The recipe of each model for so many images of both silos."""
     epochs = min(30, max(10, -(-60_000 // images)))
-    return Recipe("lenet-5", 0.2, 0.2, epochs), Recipe("logistic", 0.2, 0.1, epochs)
+    return SiloTraining("lenet-5", 0.2, 0.2, epochs), SiloTraining("logistic", 0.2, 0.1, epochs)
 
 
 MODELS = tuple(recipe.model for recipe in recipes(1))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StudyRun:
     """One seed of a model and a split; accuracies 0 to 1 on the test images."""
 
     model: str
@@ -124,15 +124,15 @@ def parts_of(split: str, y: npt.NDArray[np.int64], rng: np.random.Generator) -> 
 
 def run_seed(
     images: Images,
-    recipe: Recipe,
+    recipe: SiloTraining,
     split: str,
     seed: int,
     folder: Path,
-    hosts: Sequence[Host],
+    hosts: Sequence[SiloHost],
     say: Callable[[str], None],
     made: Callable[[Federation], None] = lambda _federation: None,
     pooled: float | None = None,
-) -> Run:
+) -> StudyRun:
     """Train a model in all arms with one seed.
 
     Args:
@@ -190,7 +190,7 @@ def run_seed(
             weights = federation.weights(state)
         counted = state["counters"]
         traffic = {"rounds": counted["rounds_committed"]} | {name: counted[name] for name in ("bytes_up", "bytes_down")}
-    return Run(
+    return StudyRun(
         model=recipe.model,
         split=split,
         seed=seed,
@@ -213,7 +213,7 @@ def _rows(model: Model, path: Path) -> Batches:
     return Classification().held_out(path, model.manifest, (model.program.parent / VOCABULARY).read_bytes())
 
 
-def _trained(model: Model, rows: Batches, recipe: Recipe, seed: int) -> Vector:
+def _trained(model: Model, rows: Batches, recipe: SiloTraining, seed: int) -> Vector:
     """Train on all rows with a rate that falls from epoch to epoch, as the server's does in the federated arm."""
     program = load_program(model)
     falling = RateSchedule(decay=Decay.COSINE, decay_rounds=recipe.epochs)

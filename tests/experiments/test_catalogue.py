@@ -124,13 +124,13 @@ def test_every_strategy_is_judged_and_has_its_page(strategy):
     name = f"catalogue.{known.get(strategy, strategy)}"
     assert name in PAGES
     import_module(f"experiments.{name}")
-    assert refusals.refusals(strategy, refusals.Fleet()) == []
+    assert refusals.refusals(strategy, refusals.Deployment()) == []
 
 
 def test_a_reason_is_given_for_each_fact_of_the_fleet():
-    once, masked = refusals.Fleet(returning=False), refusals.Fleet(masked=True)
+    once, masked = refusals.Deployment(returning=False), refusals.Deployment(masked=True)
     assert "appears once" in refusals.refusals("scaffold", once)[0]
     assert "coordinates of its own" in refusals.refusals("dgc", masked)[0]
-    assert refusals.refusals("fednova", refusals.Fleet(returning=False, masked=True)) == []
+    assert refusals.refusals("fednova", refusals.Deployment(returning=False, masked=True)) == []
     with pytest.raises(ConfigError, match="known: adacomm"):
         refusals.refusals("fedavgx", once)

@@ -4,7 +4,7 @@ from click.testing import CliRunner
 
 from experiments import record, silos
 from simulation.silos.command import OUTCOME
-from simulation.silos.study import HALVES, LABELS, Run
+from simulation.silos.study import HALVES, LABELS, StudyRun
 from wire.errors import ConfigError
 
 
@@ -13,7 +13,7 @@ def test_runs_that_ended_become_a_row_for_each_model_and_split(tmp_path, monkeyp
     for split, seed, federated in ((HALVES, 0, 0.7), (HALVES, 1, 0.9), (LABELS, 0, 0.6)):
         folder = tmp_path / "runs" / f"{split}-{seed}"
         folder.mkdir(parents=True)
-        run = Run("lenet-5", split, seed, (0.5, 0.4), 0.9, federated, 20, 10**6, 2 * 10**6, 1.0)
+        run = StudyRun("lenet-5", split, seed, (0.5, 0.4), 0.9, federated, 20, 10**6, 2 * 10**6, 1.0)
         (folder / OUTCOME).write_bytes(msgspec.json.encode(run))
     (tmp_path / "runs" / "killed").mkdir()
     arguments = [str(tmp_path / "runs"), "--command", "silos", "--commit", "1a2b3c4"]

@@ -8,7 +8,7 @@ from experiments.distance_correlation import distance_correlation
 from experiments.split_learning import (
     FLOATS,
     SERVER,
-    Split,
+    SplitPlan,
     in_one_place,
     numbers_by_formula,
     run_protocol,
@@ -16,7 +16,7 @@ from experiments.split_learning import (
 
 TRAIN = digits(1).train
 DEVICES = in_turn(TRAIN.at(np.arange(90)), 2)
-AT = Split(epochs=2)
+AT = SplitPlan(epochs=2)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["vanilla", "u-shaped"])

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from experiments.frame import Row
-from experiments.thesis_cells import CELLS, Cell
+from experiments.thesis_cells import CELLS, TableCell
 
-Key = Callable[[Cell], str]
+Key = Callable[[TableCell], str]
 
 
 def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[str]:
@@ -28,11 +28,11 @@ def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[st
     return lines + _table("5-4 5-5", found, short, lambda it: f"E={it.passes},B={it.batch}", _column)
 
 
-def _how(cell: Cell) -> str:
+def _how(cell: TableCell) -> str:
     return "central" if cell.share is None else "FedSGD"
 
 
-def _column(cell: Cell) -> str:
+def _column(cell: TableCell) -> str:
     if cell.method != "fedavg":
         return f"shards,{cell.method}"
     return f"{'shards' if cell.sharded else 'IID'},{'FedAvg' if cell.share else 'FedSGD'}"
@@ -50,6 +50,6 @@ def _table(
     return [*lines, ""]
 
 
-def _cell(cell: Cell, row: Row | None, short: Callable[[float | None], str]) -> str:
+def _cell(cell: TableCell, row: Row | None, short: Callable[[float | None], str]) -> str:
     measured = "" if row is None else f"{'>' * row.bound}{short(row.measured)}"
     return f"{short(cell.printed)}/{measured}"

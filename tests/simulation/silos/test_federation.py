@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulation.silos.hosts import Loopback, plug
-from simulation.silos.study import HALVES, Images, Recipe, run_seed
+from simulation.silos.study import HALVES, Images, SiloTraining, run_seed
 from tests.hosts.network import hosts
 
 pytestmark = [pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
@@ -34,7 +34,7 @@ def counted(folder):
 @pytest.mark.slow
 def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     said = []
-    recipe = Recipe("logistic", 0.5, 0.5, epochs=3)
+    recipe = SiloTraining("logistic", 0.5, 0.5, epochs=3)
     run = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "run", [Loopback()] * 3, said.append)
     assert run.rounds == 6
     assert said[-1] == "federated: 6 of 6 rounds"
@@ -62,7 +62,7 @@ def test_each_of_three_hosts_is_killed_and_every_round_counts_once(tmp_path):
 
         run = run_seed(
             generated(320),
-            Recipe("logistic", 0.1, 0.1, epochs=5),
+            SiloTraining("logistic", 0.1, 0.1, epochs=5),
             HALVES,
             0,
             tmp_path / "run",

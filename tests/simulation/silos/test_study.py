@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from simulation.silos import command
-from simulation.silos.study import HALVES, LABELS, Recipe, Run, parts_of, recipes
+from simulation.silos.study import HALVES, LABELS, SiloTraining, StudyRun, parts_of, recipes
 from wire.errors import ConfigError
 
 
 def run(model, split, seed, alone, pooled, federated):
-    return Run(model, split, seed, alone, pooled, federated, 20, 1000 * (seed + 1), 2000, 1.0)
+    return StudyRun(model, split, seed, alone, pooled, federated, 20, 1000 * (seed + 1), 2000, 1.0)
 
 
 RUNS = [
@@ -43,7 +43,7 @@ def test_a_silo_takes_as_many_steps_in_all_rounds_as_alone(recipe, split):
 
 
 def test_a_round_is_an_epoch_at_most():
-    recipe = Recipe("logistic", 0.1, 0.1, epochs=3, label_steps=10, label_rounds=1)
+    recipe = SiloTraining("logistic", 0.1, 0.1, epochs=3, label_steps=10, label_rounds=1)
     assert recipe.federated(LABELS, 4).steps == 4
 
 
@@ -51,7 +51,7 @@ def test_few_images_are_seen_more_often_in_shorter_rounds():
     few, many = recipes(2000)[0], recipes(60_000)[0]
     assert (few.epochs, many.epochs) == (30, 10)
     assert few.federated(LABELS, 63).steps < many.federated(LABELS, 1875).steps == many.label_steps
-    assert Recipe("logistic", 0.1, 0.1, epochs=3).federated(LABELS, 4).steps == 1
+    assert SiloTraining("logistic", 0.1, 0.1, epochs=3).federated(LABELS, 4).steps == 1
 
 
 def test_the_result_has_means_of_the_first_model_at_the_top_and_the_others_by_name():
