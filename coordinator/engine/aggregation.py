@@ -149,6 +149,7 @@ def _aggregate(
                 job.minimum,
                 aggregate,
                 weighting=job.strategy.weighting if noise is None else Weighting.EQUAL,
+                clip_quantile=job.strategy.clip_quantile,
                 next_norm=next_norm,
             )
     except TooFewReadableError as error:

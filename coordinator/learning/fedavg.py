@@ -11,10 +11,10 @@ With weights x, and the update u_k of device k, which reports n_k training examp
 
 This is the default way to combine the clipped updates; coordinator.learning.robust has others.
 
-C adapts to the median norm of the cohorts, so it needs no setting per plan, codec or model. With b as the share of a
-cohort's updates within C, the next cohort is clipped to::
+C follows a quantile gamma of the cohorts' norms, by default the median: no setting depends on plan, codec or model.
+With b as the share of a cohort's updates within C, the next cohort is clipped to::
 
-    C exp(-eta (b - gamma))                    gamma = 1/2, eta = 0.2: changes by about a tenth at most per round
+    C exp(-eta (b - gamma))                    eta = 0.2: with the median, about a tenth at most per round
 
 The first cohort is clipped to its own median norm. All medians are lower medians, so that one device of two cannot
 raise them. Norms are computed from the decoded updates, never taken from the devices.
@@ -36,14 +36,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.strategies import ServerOptimizer, State, Weighting, Wide
+from coordinator.learning.strategies import MEDIAN, ServerOptimizer, State, Weighting, Wide
 from wire.codec import Codec, Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 
-GAMMA = 0.5
-"""Target share of a cohort's updates within the clip norm: attackers are assumed to be fewer than half."""
 ETA = 0.2
 """Learning rate of the clip norm, as in the paper."""
 
@@ -140,6 +138,7 @@ def federated_average(
     aggregate: Aggregate | None = None,
     *,
     weighting: Weighting = Weighting.CAPPED,
+    clip_quantile: float = MEDIAN,
     next_norm: NextNorm | None = None,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
@@ -155,7 +154,8 @@ def federated_average(
         minimum: smallest number of updates to average.
         aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
         weighting: how much a device weighs.
-        next_norm: how the clip norm changes; None follows the median.
+        clip_quantile: gamma; 1 ends in clipping no update.
+        next_norm: how the clip norm changes; None follows the quantile.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
@@ -186,7 +186,8 @@ def federated_average(
     combined = (aggregate or streamed_mean)(contributions(), layout.size)
     following, state = optimizer.apply(weights, combined.mean, state)
     if clip_norm is not None:
-        clip_norm = (next_norm or _follow_median)(clip_norm, sum(norm <= clip_norm for norm in norms), len(norms))
+        follow = next_norm or _following(clip_quantile)
+        clip_norm = follow(clip_norm, sum(norm <= clip_norm for norm in norms), len(norms))
     return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
 
@@ -305,14 +306,16 @@ def first_clip_norm(norms: Iterable[float]) -> float | None:
     return statistics.median_low(moving) if moving else None
 
 
-def next_clip_norm(clip_norm: float, within: float) -> float:
+def next_clip_norm(clip_norm: float, within: float, quantile: float = MEDIAN) -> float:
     """Clip norm of the next cohort, after a cohort with this share of updates within the clip norm.
 
     >>> round(next_clip_norm(4.0, 1.0), 3), round(next_clip_norm(4.0, 0.0), 3)
     (3.619, 4.421)
+    >>> next_clip_norm(4.0, 1.0, quantile=1.0), round(next_clip_norm(4.0, 0.0, quantile=1.0), 3)
+    (4.0, 4.886)
     """
-    return clip_norm * math.exp(-ETA * (within - GAMMA))
+    return clip_norm * math.exp(-ETA * (within - quantile))
 
 
-def _follow_median(clip_norm: float, within: int, updates: int) -> float:
-    return next_clip_norm(clip_norm, within / updates)
+def _following(quantile: float) -> NextNorm:
+    return lambda clip_norm, within, updates: next_clip_norm(clip_norm, within / updates, quantile)

@@ -17,6 +17,7 @@ from coordinator.learning.robust import aggregation_faults
 from coordinator.learning.staleness import parse_staleness
 from coordinator.learning.strategies import (
     ADAPTIVE,
+    MEDIAN,
     Aggregation,
     RateSchedule,
     StrategyChoice,
@@ -117,6 +118,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
         aggregation: mean, median, trimmed-mean, multi-krum, bulyan, foolsgold, fed-plus or noisy-mean.
         attackers: share of a cohort that trimmed-mean, multi-krum and bulyan withstand.
         weighting: capped (examples, at most the cohort's median), examples (of those who trust each other), or equal.
+        clip_quantile: share of the updates that is not clipped; 1, all, of those who trust each other.
     """
 
     name: PluginName = StrategyName.FEDAVG.value  # momentum harmed after a warm start
@@ -126,6 +128,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
     aggregation: Aggregation = Aggregation.MEAN  # leaves no honest device out
     attackers: Annotated[float, Meta(ge=0, lt=0.5)] = 0.1  # as measured
     weighting: Weighting = Weighting.CAPPED  # nobody outweighs the others by a claim
+    clip_quantile: Annotated[float, Meta(gt=0, le=1)] = 0.5  # attackers may be almost half
 
     def choice(self) -> StrategyChoice:
         """The strategy as sent to the worker."""
@@ -138,6 +141,7 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
             aggregation=self.aggregation,
             attackers=self.attackers,
             weighting=self.weighting,
+            clip_quantile=self.clip_quantile,
         )
 
 
@@ -173,6 +177,8 @@ def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> l
         )
     if strategy.weighting is Weighting.EXAMPLES:
         faults.append("strategy.weighting: a device with many examples could exceed the noise; leave it out")
+    if strategy.clip_quantile != MEDIAN:
+        faults.append("strategy.clip_quantile: the clip norm is that of the noise; set dp.clip_quantile instead")
     if plan.evaluation_share:
         faults.append("plan.evaluation_share: what devices measure is published without noise; take 0")
     return faults
@@ -379,6 +385,8 @@ def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
         faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
     if task.strategy.weighting is not Weighting.CAPPED:
         faults.append("strategy.weighting must be capped, because devices weigh their own updates in a sum")
+    if task.strategy.clip_quantile != MEDIAN:
+        faults.append("strategy.clip_quantile must be left out, because the grid of a sum grows with the clip norm")
     if task.minimum < (least := least_minimum(min(cohort, MOST_MEMBERS))):
         faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
     if cohort > MOST_MEMBERS:

@@ -56,7 +56,7 @@ class Deployment:
 def refusals(strategy: str, fleet: Deployment) -> list[str]:
     """Why a strategy makes no sense in a fleet; empty if it does.
 
-    >>> refusals("scaffold", Fleet(returning=False))
+    >>> refusals("scaffold", Deployment(returning=False))
     ['scaffold: a device keeps its control variate, but appears once']
 
     Raises:

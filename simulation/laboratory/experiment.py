@@ -13,7 +13,7 @@ from msgspec import Meta
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.staleness import parse_staleness
-from coordinator.learning.strategies import Aggregation
+from coordinator.learning.strategies import MEDIAN, Aggregation
 from coordinator.tasks.dp import DpConfig, clipping_faults
 from coordinator.tasks.settings import (
     CodecConfig,
@@ -267,6 +267,8 @@ def _faults(experiment: Experiment) -> list[str]:
             faults.append("cohort.candidates: who takes part may not follow from losses, which are not noised")
     if experiment.privacy.summed and experiment.strategy.aggregation is not Aggregation.MEAN:
         faults.append("strategy.aggregation: a secure sum gives the mean only; take mean")
+    if experiment.privacy.summed and experiment.strategy.clip_quantile != MEDIAN:
+        faults.append("strategy.clip_quantile: devices of a secure sum clip at the median; leave it out")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)
 
 

@@ -200,6 +200,7 @@ def run(
                 state.clip_norm,
                 aggregate=aggregate(number) if aggregate else _aggregate(prepared, number, state.clip_norm),
                 weighting=Weighting.EQUAL if private else choice.weighting,
+                clip_quantile=choice.clip_quantile,
                 next_norm=partial(next_private_norm, _noise(prepared), number - 1) if private else None,
             )
         rounding = seeded(prepared.seed, "downlink", number)

@@ -73,6 +73,8 @@ class StrategyName(enum.StrEnum):
 
 
 ADAPTIVE = frozenset({StrategyName.FEDADAGRAD, StrategyName.FEDADAM, StrategyName.FEDYOGI})
+MEDIAN = 0.5
+"""The default quantile of the clip norm: attackers are assumed to be fewer than half."""
 
 
 class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,7 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
         aggregation: how the updates of a cohort are combined.
         attackers: share of the devices that some aggregations expect to be malicious.
         weighting: how much a device weighs.
+        clip_quantile: share of the updates that the clip norm lets through whole, in (0, 1].
     """
 
     name: str
@@ -99,6 +102,7 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
     aggregation: Aggregation = Aggregation.MEAN
     attackers: float = 0.1
     weighting: Weighting = Weighting.CAPPED
+    clip_quantile: float = MEDIAN
 
 
 Strategy = Callable[[StrategyChoice], ServerOptimizer]

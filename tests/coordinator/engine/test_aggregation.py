@@ -1,6 +1,7 @@
 """An aggregation as the worker does it, over stored frames."""
 
 import gc
+import math
 import tracemalloc
 
 import msgspec
@@ -136,6 +137,17 @@ def test_the_worker_combines_reports_as_the_task_says(tmp_path, rule):
     robust = world.do(job).weights
     assert robust == world.do(job).weights
     assert robust != world.do(mean).weights
+
+
+def test_the_clip_norm_follows_the_quantile_of_the_task(tmp_path):
+    world = Averaging(tmp_path)
+    reports = [world.report(number) for number in range(6)]
+    job = msgspec.structs.replace(world.job(reports), clip_norm=1e-6)  # every update is longer
+    found = {}
+    for quantile in (0.5, 1.0):
+        strategy = msgspec.structs.replace(world.choice, clip_quantile=quantile)
+        found[quantile] = world.do(msgspec.structs.replace(job, strategy=strategy)).clip_norm
+    assert found == {quantile: pytest.approx(1e-6 * math.exp(0.2 * quantile)) for quantile in (0.5, 1.0)}
 
 
 def test_a_report_whose_positions_cannot_be_read_is_left_out_and_named(tmp_path):

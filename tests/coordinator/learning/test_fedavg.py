@@ -77,14 +77,24 @@ def test_the_first_clip_norm_is_one_that_a_sound_device_had_whatever_fewer_than_
         assert found <= max(moving)
 
 
-def test_the_clip_norm_comes_to_the_median_and_stays():
-    norms = np.random.default_rng(1).lognormal(1.0, 0.5, 1000).tolist()
-    median = first_clip_norm(norms)
-    for first in (0.1 * median, 10 * median):
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_the_clip_norm_comes_to_its_quantile_and_stays(quantile):
+    norms = np.random.default_rng(1).lognormal(1.0, 0.5, 1000)
+    wanted = np.quantile(norms, quantile)
+    for first in (0.1 * wanted, 10 * wanted):
         clip_norm = first
-        for _ in range(100):
-            clip_norm = next_clip_norm(clip_norm, float(np.mean(np.array(norms) <= clip_norm)))
-        assert clip_norm == pytest.approx(median, rel=0.05)
+        for _ in range(200):
+            clip_norm = next_clip_norm(clip_norm, float(np.mean(norms <= clip_norm)), quantile)
+        assert clip_norm == pytest.approx(wanted, rel=0.05)
+
+
+def test_with_the_largest_quantile_nobody_is_clipped_in_the_end():
+    clip_norm, cohort = 1.0, [client("a", 1, 1, 0, 0), client("b", 1, 100, 0, 0)]
+    for _ in range(60):
+        averaged = average(cohort, clip_norm=clip_norm, clip_quantile=1.0)
+        clip_norm = averaged.clip_norm
+    assert averaged.weights.tolist() == [(1 + 100) / 2, 0, 0]
+    assert 100 <= clip_norm < 111, "and it stays there"
 
 
 def test_weights_are_those_of_the_step_by_hand():

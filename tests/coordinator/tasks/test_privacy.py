@@ -32,6 +32,7 @@ def test_a_private_task_with_an_end_and_a_mean_is_possible():
         ({"strategy": StrategyConfig(aggregation=Aggregation.FED_PLUS)}, "one device can change fed-plus by more"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.NOISY_MEAN)}, "one device can change noisy-mean by more"),
         ({"strategy": StrategyConfig(weighting=Weighting.EXAMPLES)}, "strategy.weighting: a device with many examples"),
+        ({"strategy": StrategyConfig(clip_quantile=1.0)}, "set dp.clip_quantile instead"),
         ({"plan": PlanConfig(evaluation_share=0.2)}, "what devices measure is published without noise"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind: what devices measure"),
     ],

@@ -39,6 +39,7 @@ def test_a_task_with_secure_sums_can_be_made():
         ({"codec": CodecConfig(name="topk-8")}, "codec must be left out"),
         ({"strategy": StrategyConfig(aggregation=Aggregation.MULTI_KRUM)}, "compares single reports"),
         ({"strategy": StrategyConfig(weighting=Weighting.EXAMPLES)}, "devices weigh their own updates"),
+        ({"strategy": StrategyConfig(clip_quantile=0.9)}, "strategy.clip_quantile must be left out"),
         ({"plan": PlanConfig(evaluation_share=0.2)}, "evaluations come from single devices"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.1)}, "kind must be train"),
         ({"minimum": 15}, "minimum must be at least 16 of 26 devices"),

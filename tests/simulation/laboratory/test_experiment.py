@@ -92,6 +92,9 @@ def test_what_needs_or_excludes_time_is_a_fault(tmp_path):
         "5 fault(s)",
     ):
         assert part in str(refused.value)
+    path.write_text('privacy = "secure-sum"\n[strategy]\nclip_quantile = 0.9\n')
+    with pytest.raises(ConfigError, match=r"strategy\.clip_quantile: devices of a secure sum clip at the median"):
+        read_experiment(path, [])
     path.write_text('[cohort]\navailability = "generated"\n')
     with pytest.raises(ConfigError, match=r"time\.training_s: expected 0"):
         read_experiment(path, ["time.training_s=30"])
