@@ -21,9 +21,11 @@ demo: setup ## the main job: broker, coordinator and emulated phones on this mac
 test: setup ## all but the long tests, side by side, a quarter of an hour on two cores (ARGS="-n 0" for one after another)
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-test-long: setup ## the tests that take long, and the fast ones on Debian trixie
+test-long: setup ## the tests that take long
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 3 -m "long and not twin" $(ARGS)
-	@scripts/trixie_tests.sh
+
+test-trixie: setup ## the fast tests on Debian trixie
+	@scripts/trixie_tests.sh $(ARGS)
 
 test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, releases over the air
 	@$(BIN)/python -m pytest -m twin $(ARGS)
@@ -49,4 +51,4 @@ lock: setup ## renew the pinned packages with their hashes in requirements/locks
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench experiments lock clean
+.PHONY: help setup demo test test-long test-trixie test-twin check agent-tests fuzz bench experiments lock clean
