@@ -72,7 +72,8 @@ class ConfigurationReader:
     Args:
         folder: folder of the configuration file.
         environment: environment variables, such as ``os.environ``.
-        prefix: prefix of the program's variables, without the trailing underscore.
+        prefix: prefix of the program's variables, without the trailing underscore; "" if the environment holds settings
+            by their own names, ``task.goal``, as ``--set`` gives them.
         checks: by name of a setting, a function that validates its value and may convert it; raises ValueError or an
             error of :mod:`wire.errors`.
         missing: by name of a required setting, what to do if it is missing.
@@ -113,7 +114,7 @@ class ConfigurationReader:
         """Note the variables with the prefix that name no setting. Call only if no other program uses the prefix."""
         known = {self._variable(name) for name in _names_in(kind)}
         for variable in sorted(self._environment):
-            if variable.startswith(f"{self._prefix}_") and variable not in known:
+            if variable not in known and variable.startswith(f"{self._prefix}_" if self._prefix else ""):
                 self._note_unknown(variable, sorted(known), ())
 
     def text_of(self, name: str, table: Mapping[str, Any]) -> object:
@@ -146,7 +147,7 @@ class ConfigurationReader:
                 value = msgspec.convert(raw, field.kind, strict=not is_text, dec_hook=self._path)
                 values[field.name] = self._checks[source](value) if source in self._checks else value
             except (ValueError, NightjarError) as error:  # msgspec's errors are ValueErrors
-                label = f"{source} (from {variable})" if is_text else source
+                label = f"{source} (from {variable if self._prefix else '--set'})" if is_text else source
                 self.faults.append(f"{label}: {_in_words(error, field.kind, raw)}{_choices(field.kind)}")
 
     def _is_overridden(self, kind: type, where: tuple[str, ...]) -> bool:
@@ -167,7 +168,7 @@ class ConfigurationReader:
         raise ValueError(msg)
 
     def _variable(self, name: tuple[str, ...]) -> str:
-        return "_".join((self._prefix, *name)).upper()
+        return "_".join((self._prefix, *name)).upper() if self._prefix else ".".join(name)
 
 
 _MOST_NAMED = 30
@@ -218,19 +219,23 @@ def _is_list(kind: Any) -> bool:
 def _in_words(error: Exception, kind: Any, raw: object) -> str:
     """An error of msgspec, with what the type's description expects instead of a pattern, and what came.
 
-    Numbers and described texts are repeated; any other text may be a secret.
+    Numbers, what should be one, and described texts are repeated; any other text may be a secret.
 
     >>> name = typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$", description="small letters")]
     >>> _in_words(ValueError("Expected `str` matching regex '^[a-z]+$'"), name, "A name")
     "expected small letters, got 'A name'"
     >>> _in_words(ValueError("Expected `int` >= 1"), int, 0)
     "Expected 'int' >= 1, got 0"
+    >>> _in_words(ValueError("Expected `float` <= 1.0"), float, "2")
+    "Expected 'float' <= 1.0, got 2"
     """
     text = str(error).replace("`", "'")
     about = (each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, msgspec.Meta))
     described = next(filter(None, about), "")
     if described and "matching regex" in text:
         return f"expected {described}, got {str(raw)[:80]!r}"
+    if isinstance(raw, str) and text.startswith(("Expected 'int", "Expected 'float")):
+        return f"{text.partition(', got ')[0]}, got {raw[:80]}"
     return f"{text}, got {raw}" if isinstance(raw, int | float) and " got " not in text else text
 
 

@@ -32,7 +32,6 @@ from wire.messages import CodecChoice, TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
-PREFIX = "LEARN"
 
 
 class SplitSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +208,7 @@ def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
         ConfigError: the file cannot be read or used; the message lists all faults.
     """
     table = read_toml(path, "experiments/default.toml is one")
-    reader = ConfigurationReader(path.parent, overrides(settings), PREFIX)
+    reader = ConfigurationReader(path.parent, overrides(settings), prefix="")
     for setting in settings:
         if "=" not in setting:
             reader.faults.append(f"--set: expected KEY=VALUE, such as plan.learning_rate=3, got {setting!r}")
@@ -221,10 +220,10 @@ def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
 
 
 def overrides(settings: Sequence[str]) -> Mapping[str, str]:
-    """The settings in the form of environment variables.
+    """The settings by their names.
 
     >>> overrides(["plan.learning_rate=3", "strategy=fedadam"])
-    {'LEARN_PLAN_LEARNING_RATE': '3', 'LEARN_STRATEGY_NAME': 'fedadam'}
+    {'plan.learning_rate': '3', 'strategy.name': 'fedadam'}
     """
     found = {}
     for setting in settings:
@@ -232,7 +231,7 @@ def overrides(settings: Sequence[str]) -> Mapping[str, str]:
         name = key.strip()
         if given:
             name = f"{name}.name" if name in {"strategy", "codec"} else name
-            found[f"{PREFIX}_{name.upper().replace('.', '_')}"] = value.strip()
+            found[name] = value.strip()
     return found
 
 

@@ -43,7 +43,13 @@ def test_all_faults_are_reported_at_once(tmp_path):
     with pytest.raises(ConfigError) as refused:
         read_experiment(path, ["strategy.nme=x", "novalue"])
     message = str(refused.value)
-    for part in ("round", "plan.learning_rate", "LEARN_STRATEGY_NME", "expected KEY=VALUE", "4 fault(s)"):
+    for part in (
+        "round",
+        "plan.learning_rate",
+        "strategy.nme: there is no such setting; did you mean 'strategy.name'",
+        "expected KEY=VALUE",
+        "4 fault(s)",
+    ):
         assert part in message, message
 
 
