@@ -28,7 +28,8 @@ _HEAD = """# Experiments
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
 says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
-between measured and pooled; ±: standard deviation of the seeds. All ran on x86-64 with 2 shared cores.
+between measured and pooled; ±: standard deviation of the seeds. All ran on 2 shared cores (x86-64), with `--jax` on an
+H100.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
