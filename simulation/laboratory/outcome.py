@@ -53,8 +53,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     perplexity: float
     trigram_top1: float | None
     trigram_top3: float | None
+    trigram_held_out_top1: float | None = None
     central_top1: float | None
     central_top3: float | None
+    central_held_out_top1: float | None = None
     personalisation: list[list[Personalised]] = []
     report_bytes_median: int
     bytes_down_median: int

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from edge_agent.shell.tflite import TfliteProgram
-from models.ngram import NgramRecall, train_trigram
+from models.ngram import train_trigram
 from models.vocabulary import words
 from models.warm_start import RATE
 from simulation.laboratory.checkpoint import restored_weights
@@ -14,31 +16,41 @@ from simulation.laboratory.training import PreparedTraining, Trainer, start_weig
 from simulation.warm_start import evaluate
 
 
-def trigram(prepared: PreparedTraining) -> NgramRecall:
-    """Recall of a Kneser-Ney trigram of everybody's training text, on the measured messages."""
-    encode = prepared.vocabulary.encode
-    text = [encode(words(message)) for messages in prepared.people.train for message in messages]
+class Reference(NamedTuple):
+    """Recall from 0 to 1: of the measured messages, and top-1 of those of the people held out; None without them."""
+
+    top1: float
+    top3: float
+    held_out_top1: float | None
+
+
+def trigram(prepared: PreparedTraining) -> Reference:
+    """A Kneser-Ney trigram of everybody's training text."""
+    encode, people = prepared.vocabulary.encode, prepared.people
+    text = [encode(words(message)) for messages in people.train for message in messages]
     counted = train_trigram(text, prepared.vocabulary.size)
-    return counted.recall([encode(words(message)) for message in prepared.people.measured])
+    known, others = (
+        counted.recall([encode(words(message)) for message in messages])
+        for messages in (people.measured, people.held_out)
+    )
+    return Reference(known.top1, known.top3, others.top1 if people.held_out else None)
 
 
-def central(prepared: PreparedTraining, passes: float, trainer: Trainer | None = None) -> tuple[float, float, float]:
+def central(prepared: PreparedTraining, passes: float, trainer: Trainer | None = None) -> Reference:
     """The model trained in one place on everybody's training text, from the same start.
 
     Args:
         prepared: the run.
         passes: over the text.
         trainer: does the steps; None takes the device program.
-
-    Returns:
-        Loss in nats, top-1 and top-3 recall from 0 to 1 on the measured messages.
     """
     device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
     messages = [message for messages in prepared.people.train for message in messages]
     start = start_weights(prepared, device)
     weights = train_in_one_place(prepared, trainer or device, start, messages, passes, RATE)
     device.restore(weights)
-    return evaluate(device, [prepared.measured])
+    known, others = (evaluate(device, [batches]) for batches in (prepared.measured, prepared.others))
+    return Reference(*known[1:], others[1] if prepared.people.held_out else None)
 
 
 def personalised(prepared: PreparedTraining, people: int) -> list[Personalised]:

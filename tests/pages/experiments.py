@@ -236,8 +236,9 @@ def _short(value: float | None) -> str:
 
 
 def _chat(each: Row, found: Outcome) -> str:
-    def pair(top1: float | None, top3: float | None) -> str:
-        return "" if top1 is None or top3 is None else f"{100 * top1:.2f}/{100 * top3:.2f}"
+    def pair(top1: float | None, top3: float | None, new: float | None = None) -> str:
+        known = "" if top1 is None or top3 is None else f"{100 * top1:.2f}/{100 * top3:.2f}"
+        return known if new is None else f"{known}, new {100 * new:.2f}"
 
     cells = (
         each.name.removeprefix("Chat, "),
@@ -245,8 +246,8 @@ def _chat(each: Row, found: Outcome) -> str:
         f"{100 * found.top1_start:.2f}",
         pair(found.top1, found.top3),
         pair(found.held_out_top1, found.held_out_top3),
-        pair(found.central_top1, found.central_top3),
-        pair(found.trigram_top1, found.trigram_top3),
+        pair(found.central_top1, found.central_top3, found.central_held_out_top1),
+        pair(found.trigram_top1, found.trigram_top3, found.trigram_held_out_top1),
         f"{found.report_bytes_median:,}",
         f"{found.bytes_down_median:,}",
         "+".join(map(str, each.seeds)),

@@ -395,6 +395,8 @@ def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch,
         assert 0 <= outcome["top1"] <= outcome["top3"] <= 1
         assert 0 < outcome["trigram_top1"] <= 1
         assert outcome["central_top1"] is not None
+        assert 0 < outcome["trigram_held_out_top1"] <= 1
+        assert 0 <= outcome["central_held_out_top1"] <= 1
     runs = list((tmp_path / "out").glob("*/seed-*"))
     assert [len(list(run.glob("events.out.tfevents.*"))) for run in runs] == [1] * 4
     assert {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} == {
