@@ -83,7 +83,7 @@ def test_each_cell_has_the_gradient_of_the_reference(name):
     loss, slopes = reference.ReferenceModel(shape, 50, weights).gradient(tf.constant(x), tf.constant(y))
     rate = 1.0
     train = jax_steps.compiled(shape.layout(50), shape.cell)
-    steps = train(weights, x[None, None], y[None, None], 1, jax_steps.Rule(rate, 1e9))
+    steps = train(weights, x[None, None], y[None, None], 1, jax_steps.Hyperparameters(rate, 1e9))
     assert float(steps.loss[0, 0]) == pytest.approx(float(loss), rel=1e-5)
     expected = shape.layout(50).flatten({name: slope.numpy() for name, slope in slopes.items()})
     np.testing.assert_allclose(steps.delta[0], -rate * expected, atol=1e-6)
