@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation.silos.hosts import Namespace as SiloHost
+from simulation.silos.hosts import Namespace as Host
 from simulation.silos.hosts import namespaces
 from tests.skips import NOT_ALLOWED
 from wire.errors import UnavailableError
 
 
 @contextlib.contextmanager
-def hosts(count: int) -> Iterator[list[SiloHost]]:
+def hosts(count: int) -> Iterator[list[Host]]:
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(namespaces(count))
