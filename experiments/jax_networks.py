@@ -4,7 +4,7 @@ A convolution is a product with shifted copies of the image here. Clients differ
 step, and a product for each of them is what a GPU is good at. Products have full float32 precision.
 
 The networks, their order of examples and their random start are those of :mod:`experiments.networks`; sums have another
-order, so weights differ in the last bits, and over hundreds of steps in more.
+order, and equal values of a pool share its gradient, so weights differ in the last bits, and over many steps in more.
 """
 
 from __future__ import annotations
