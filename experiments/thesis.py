@@ -22,12 +22,12 @@ import numpy as np
 from experiments.catalogue.dgc import dgc
 from experiments.catalogue.q_fedavg import q_fedavg
 from experiments.catalogue.selective_sgd import selective
-from experiments.data_sets import Examples, iid, mnist_or_generated, shards
+from experiments.data_sets import iid, mnist_or_generated, shards
 from experiments.engine import Advance, Federation, Plan, Played, averaging, play
 from experiments.frame import Form, Request, Row, page_command, row
 from experiments.networks import Network, lenet_5, two_nn
 from experiments.thesis_cells import CELLS, CLIENTS, TableCell
-from wire.errors import ConfigError
+from simulation.laboratory.optional_jax import needing_jax
 
 Networks = Mapping[str, Callable[[], Network]]
 NUMPY_AND_TENSORFLOW: Networks = {"2NN": two_nn, "LeNet-5": lenet_5}
@@ -58,16 +58,6 @@ def algorithm(cell: TableCell, federation: Federation) -> Advance:
             return averaging(federation, plan)
 
 
-def _in_jax() -> tuple[Networks, Callable[[Examples], Examples]]:
-    """The networks in JAX, which is optional, and what brings examples to where they are trained."""
-    try:
-        from experiments import jax_networks
-    except ModuleNotFoundError as error:
-        msg = f"--jax needs JAX: pip install 'nightjar-federated[jax]' ({error})"
-        raise ConfigError(msg) from error
-    return {"2NN": jax_networks.two_nn, "LeNet-5": jax_networks.lenet_5}, jax_networks.on_device
-
-
 def run_cell(cell: TableCell, request: Request) -> Played:
     """Train until the target, or the most rounds."""
     data = mnist_or_generated(request.data, smoke=request.form is Form.SMOKE)
@@ -77,8 +67,9 @@ def run_cell(cell: TableCell, request: Request) -> Played:
     clients, test = [data.train.at(part) for part in parts], data.test
     networks = NUMPY_AND_TENSORFLOW
     if request.jax:
-        networks, on_device = _in_jax()
-        clients, test = [on_device(each) for each in clients], on_device(test)
+        in_jax = needing_jax("experiments.jax_networks")
+        networks = {"2NN": in_jax.two_nn, "LeNet-5": in_jax.lenet_5}
+        clients, test = [in_jax.on_device(each) for each in clients], in_jax.on_device(test)
     federation = Federation(networks[cell.network](), clients, test)
     most = request.pick(2, cell.most, cell.most)
     cohort = max(1, round((cell.share or 0) * len(parts)))

@@ -28,7 +28,7 @@ from coordinator.engine.jobs import (
 )
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average, following_quantile
 from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import noised_mean
@@ -116,7 +116,7 @@ def _aggregate(
         ClientUpdate(each.device, each.num_examples, partial(payload, each), factor(each.staleness))
         for each in job.reports
     ]
-    noise, clip_norm, next_norm = job.noise, job.clip_norm, None
+    noise, clip_norm, next_norm = job.noise, job.clip_norm, following_quantile(job.strategy.clip_quantile)
     if noise is None:
         aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
     else:
@@ -149,7 +149,6 @@ def _aggregate(
                 job.minimum,
                 aggregate,
                 weighting=job.strategy.weighting if noise is None else Weighting.EQUAL,
-                clip_quantile=job.strategy.clip_quantile,
                 next_norm=next_norm,
             )
     except TooFewReadableError as error:

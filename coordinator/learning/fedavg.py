@@ -138,7 +138,6 @@ def federated_average(
     aggregate: Aggregate | None = None,
     *,
     weighting: Weighting = Weighting.CAPPED,
-    clip_quantile: float = MEDIAN,
     next_norm: NextNorm | None = None,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
@@ -154,8 +153,7 @@ def federated_average(
         minimum: smallest number of updates to average.
         aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
         weighting: how much a device weighs.
-        clip_quantile: gamma; 1 ends in clipping no update.
-        next_norm: how the clip norm changes; None follows the quantile.
+        next_norm: how the clip norm changes; None follows the median.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
@@ -186,7 +184,7 @@ def federated_average(
     combined = (aggregate or streamed_mean)(contributions(), layout.size)
     following, state = optimizer.apply(weights, combined.mean, state)
     if clip_norm is not None:
-        follow = next_norm or _following(clip_quantile)
+        follow = next_norm or following_quantile(MEDIAN)
         clip_norm = follow(clip_norm, sum(norm <= clip_norm for norm in norms), len(norms))
     return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
@@ -317,5 +315,6 @@ def next_clip_norm(clip_norm: float, within: float, quantile: float = MEDIAN) ->
     return clip_norm * math.exp(-ETA * (within - quantile))
 
 
-def _following(quantile: float) -> NextNorm:
+def following_quantile(quantile: float) -> NextNorm:
+    """A clip norm that follows a quantile of the norms; 1 ends in clipping no update."""
     return lambda clip_norm, within, updates: next_clip_norm(clip_norm, within / updates, quantile)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import math
 import statistics
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 import click
@@ -28,6 +26,7 @@ from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
+from simulation.laboratory.optional_jax import needing_jax
 from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
@@ -35,6 +34,8 @@ from simulation.laboratory.training import PreparedTraining, Trainer, prepare, r
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
 from wire.errors import ConfigError
+
+IN_JAX = "simulation.laboratory.jax_executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ class _On:
             personal=experiment.personal,
         )
         if self.jax:
-            cohort = _jax().JaxCohort(make(prepared.program), configuration(experiment.model), prepared.folder)
+            cohort = needing_jax(IN_JAX).JaxCohort(
+                make(prepared.program), configuration(experiment.model), prepared.folder
+            )
             return cast(Executor, cohort)
         if self.ray:
             return RayWorkers(make, prepared.program, self.workers, prepared.folder, self.ray)
@@ -89,16 +92,7 @@ class _On:
         """What trains in one place; None is the device program."""
         if not self.jax:
             return None
-        return cast(Trainer, _jax().JaxTrainer(prepared.layout, configuration(prepared.experiment.model)))
-
-
-def _jax() -> ModuleType:
-    """The module that needs JAX, which is optional."""
-    try:
-        return importlib.import_module("simulation.laboratory.jax_executor")
-    except ModuleNotFoundError as error:
-        msg = f"--jax needs JAX: pip install 'nightjar-federated[jax]' ({error})"
-        raise ConfigError(msg) from error
+        return cast(Trainer, needing_jax(IN_JAX).JaxTrainer(prepared.layout, configuration(prepared.experiment.model)))
 
 
 @click.command()
@@ -215,9 +209,9 @@ def _run_all(
         held_out_top1=_mean_or_none(end.held_out_top1 for end in ends),
         held_out_top3=_mean_or_none(end.held_out_top3 for end in ends),
         perplexity=math.exp(_mean(end.loss for end in ends)),
-        trigram_top1=_mean_or_none(found.top1 for found in trigrams),
-        trigram_top3=_mean_or_none(found.top3 for found in trigrams),
-        trigram_held_out_top1=_mean_or_none(found.held_out_top1 for found in trigrams),
+        trigram_top1=_mean_or_none(known.top1 for known, _ in trigrams),
+        trigram_top3=_mean_or_none(known.top3 for known, _ in trigrams),
+        trigram_held_out_top1=_mean_or_none(others and others.top1 for _, others in trigrams),
         central_top1=_mean_or_none(found.top1 for found in centrals),
         central_top3=_mean_or_none(found.top3 for found in centrals),
         central_held_out_top1=_mean_or_none(found.held_out_top1 for found in centrals),

@@ -25,6 +25,7 @@ from coordinator.learning.fedavg import (
     Averaged,
     ClientUpdate,
     federated_average,
+    following_quantile,
 )
 from coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from coordinator.learning.privacy.ledger import Privacy
@@ -158,7 +159,7 @@ def run(
     state = restored(folder)
     if state is None:
         start = start_weights(prepared, referee)
-        point = _measured(prepared, referee, start)
+        point = measure(prepared, referee, start)
         if timed:
             point = msgspec.structs.replace(point, hours=0.0, device_seconds=0.0, wasted_seconds=0.0)
         state = State(
@@ -200,8 +201,11 @@ def run(
                 state.clip_norm,
                 aggregate=aggregate(number) if aggregate else _aggregate(prepared, number, state.clip_norm),
                 weighting=Weighting.EQUAL if private else choice.weighting,
-                clip_quantile=choice.clip_quantile,
-                next_norm=partial(next_private_norm, _noise(prepared), number - 1) if private else None,
+                next_norm=(
+                    partial(next_private_norm, _noise(prepared), number - 1)
+                    if private
+                    else following_quantile(choice.clip_quantile)
+                ),
             )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
@@ -227,7 +231,7 @@ def run(
         if measured:
             ways = ways_to(published, Base("", before), (), layout)
             point = msgspec.structs.replace(
-                _measured(prepared, referee, state.mean.astype(np.float32)),
+                measure(prepared, referee, state.mean.astype(np.float32)),
                 round=number,
                 train_loss=statistics.fmean(each.loss for each in reports),
                 report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
@@ -373,7 +377,8 @@ def _key(report: Reported) -> Callable[[], bytes]:
     return device_of(report.person).encode
 
 
-def _measured(prepared: PreparedTraining, device: Program, weights: Vector) -> Point:
+def measure(prepared: PreparedTraining, device: Program, weights: Vector) -> Point:
+    """Loss and recall of weights (n,) on the measured messages, and recall on those of the people held out."""
     device.restore(weights)
     loss, top1, top3 = evaluate(device, [prepared.measured])
     others = evaluate(device, [prepared.others]) if prepared.people.held_out else None

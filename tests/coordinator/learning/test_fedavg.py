@@ -9,6 +9,7 @@ from coordinator.learning.fedavg import (
     TooFewReadableError,
     federated_average,
     first_clip_norm,
+    following_quantile,
     largest_weight,
     next_clip_norm,
     weight_of,
@@ -91,7 +92,7 @@ def test_the_clip_norm_comes_to_its_quantile_and_stays(quantile):
 def test_with_the_largest_quantile_nobody_is_clipped_in_the_end():
     clip_norm, cohort = 1.0, [client("a", 1, 1, 0, 0), client("b", 1, 100, 0, 0)]
     for _ in range(60):
-        averaged = average(cohort, clip_norm=clip_norm, clip_quantile=1.0)
+        averaged = average(cohort, clip_norm=clip_norm, next_norm=following_quantile(1.0))
         clip_norm = averaged.clip_norm
     assert averaged.weights.tolist() == [(1 + 100) / 2, 0, 0]
     assert 100 <= clip_norm < 111, "and it stays there"
