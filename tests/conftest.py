@@ -13,7 +13,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.side_by_side import in_good_order, own_ports
+from tests.side_by_side import in_good_order
 from tests.skips import Skips, sort_skips
 
 # How long an example takes is the machine's matter, and no fault of the code.
@@ -26,8 +26,6 @@ settings.load_profile("ci" if IN_CI else "any machine")
 # A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-own_ports()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from coordinator.mqtt import free_ports
-
-
-def own_ports() -> None:
-    """Look for free ports in a part of the range that no other process of this run looks in.
-
-    Otherwise a port that one process found free can be taken by another before its server has it.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = (free_ports.HIGHEST - free_ports.LOWEST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    free_ports.LOWEST += worker * share
-    free_ports.HIGHEST = free_ports.LOWEST + share - 1
 
 
 def in_good_order(items: list[pytest.Item]) -> list[pytest.Item]:

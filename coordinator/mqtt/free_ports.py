@@ -6,20 +6,42 @@ before the server listens may get the same port as its own source port and conne
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import random
 import socket
 
 LOWEST, HIGHEST = 10_000, 32_000
+_LOOPBACK = "127.0.0.1"
+
+
+def reserve(port: int) -> bool:
+    """Take a TCP port of the loopback address for a server that starts later, until this process ends.
+
+    What is held is the UDP port of the same number, which none of our servers uses: of two processes that look at the
+    same time, one finds the port free.
+
+    Returns:
+        Whether nothing listens there, and no other process has reserved it.
+    """
+    held = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: one may have just ended here
+            probe.bind((_LOOPBACK, port))
+        held.bind((_LOOPBACK, port))
+    except OSError:
+        held.close()
+        return False
+    atexit.register(held.close)
+    return True
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports of the loopback address that are free at the moment."""
+    """Reserve any free ports of the loopback address, all different."""
     any_of = random.SystemRandom()
-    ports: set[int] = set()
+    ports: list[int] = []
     while len(ports) < count:
         port = any_of.randint(LOWEST, HIGHEST)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            ports.add(port)
-    return list(ports)
+        if reserve(port):
+            ports.append(port)
+    return ports

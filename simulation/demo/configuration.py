@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import math
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +26,6 @@ HELD_OUT = "held_out.tsv"
 """File of the phones' held-out messages, in the folder of the run."""
 LONGEST_SELECTION = 0.4
 """Share of the emulated day that a round waits: longer than the hours in which no phone is eligible."""
-LOCK_PORT = 18_829
-"""The demo that bound this port has the usual ports; nothing listens there."""
-_LOCK = socket.socket()
-atexit.register(_LOCK.close)
-"""Held while the process lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,44 +68,20 @@ def free_ports(page: int) -> DemoPorts:
     Raises:
         ConfigError: the requested port is taken.
     """
-    if page and not _is_free(page):
+    if page and not anywhere.reserve(page):
         msg = f"port {page} is taken: stop the program that listens there, or give another --port (0 finds a free one)"
         raise ConfigError(msg)
-    taken: set[int] = set()
-    alone = _is_the_only_demo()
 
-    def choose(*wanted: int) -> int:
-        port = next((p for p in wanted if p not in taken and (alone or p == page) and _is_free(p)), 0)
-        while not port or port in taken:
-            (port,) = anywhere.free_ports(1)
-        taken.add(port)
-        return port
+    def choose(usual: int) -> int:
+        return usual if anywhere.reserve(usual) else anywhere.free_ports(1)[0]
 
     return DemoPorts(
-        page=choose(page or 8080),
+        page=page or choose(8080),
         artifacts=choose(8443),
         keyboard=choose(8700),
         broker=choose(18_830),
         service=choose(18_831),
     )
-
-
-def _is_the_only_demo() -> bool:
-    """Whether this process holds the demos' lock: of two that start together, both find the usual ports free."""
-    if _LOCK.getsockname()[1] == 0:
-        with contextlib.suppress(OSError):
-            _LOCK.bind((LOOPBACK, LOCK_PORT))
-    return bool(_LOCK.getsockname()[1] == LOCK_PORT)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def phone_name(number: int) -> str:
