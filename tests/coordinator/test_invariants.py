@@ -28,8 +28,8 @@ from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 
-# Each takes 20 ms: the property that the service stands on is worth the time where nobody waits for it.
-FEW, MANY = 25, 200
+# Each takes 0.1 to 0.4 s: the property that the service stands on is worth the time where nobody waits for it.
+FEW, MANY = 25, 100
 """Examples for each: few in every run, many in make test-long."""
 DEVICES = tuple("abcdef")
 device = st.sampled_from(DEVICES)
