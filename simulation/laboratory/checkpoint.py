@@ -112,14 +112,21 @@ def about(folder: Path) -> About:
 
 
 def opened(folder: Path, experiment: Experiment, seed: int) -> Path:
-    """The folder of a run, with the experiment in it; refuses to continue another experiment."""
+    """The folder of a run, with the experiment in it; refuses to continue another experiment.
+
+    With more rounds it is the same one, but not with differential privacy: its noise depends on their number.
+    """
     said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
     path = folder / ABOUT
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and about(folder) != About(seed, experiment):
-            msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
-            raise ConfigError(msg)
+        if path.exists():
+            found = about(folder)
+            most = found.experiment.rounds if experiment.privacy.noised else experiment.rounds
+            longer = msgspec.structs.replace(found.experiment, rounds=max(found.experiment.rounds, most))
+            if About(found.seed, longer) != About(seed, experiment):
+                msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
+                raise ConfigError(msg)
         replace_file(path, said)
     except OSError as error:
         msg = f"cannot write to {folder}: {error}; give a folder that can be written"

@@ -286,9 +286,20 @@ def test_nobody_takes_part_outside_a_window(programs, tmp_path):
 
 
 def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
-    prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
-    with pytest.raises(ConfigError, match="another experiment or seed"):
-        prepare(EXPERIMENT, CORPUS, 2, tmp_path, programs)
+    private = msgspec.structs.replace(EXPERIMENT, privacy=Privacy.DP)
+    prepare(private, CORPUS, 1, tmp_path, programs)
+    for other, seed in (
+        (private, 2),
+        (EXPERIMENT, 1),
+        *((msgspec.structs.replace(private, rounds=n), 1) for n in (3, 5)),
+    ):
+        with pytest.raises(ConfigError, match="another experiment or seed"):
+            prepare(other, CORPUS, seed, tmp_path, programs)
+
+
+def test_a_run_goes_on_with_more_rounds(curve, programs, tmp_path):
+    trained(msgspec.structs.replace(EXPERIMENT, rounds=2), tmp_path, programs)
+    assert trained(EXPERIMENT, tmp_path, programs) == curve
 
 
 def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
