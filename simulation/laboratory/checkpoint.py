@@ -122,9 +122,10 @@ def opened(folder: Path, experiment: Experiment, seed: int) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists():
             found = about(folder)
-            most = found.experiment.rounds if experiment.privacy.noised else experiment.rounds
-            longer = msgspec.structs.replace(found.experiment, rounds=max(found.experiment.rounds, most))
-            if About(found.seed, longer) != About(seed, experiment):
+            rounds = found.experiment.rounds
+            if not experiment.privacy.noised:
+                rounds = max(rounds, experiment.rounds)
+            if About(found.seed, msgspec.structs.replace(found.experiment, rounds=rounds)) != About(seed, experiment):
                 msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
                 raise ConfigError(msg)
         replace_file(path, said)
