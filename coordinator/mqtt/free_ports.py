@@ -14,6 +14,17 @@ LOWEST, HIGHEST = 10_000, 32_000
 _LOOPBACK = "127.0.0.1"
 
 
+def is_free(port: int) -> bool:
+    """Whether nothing listens on this TCP port of the loopback address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: one may have just ended here
+        try:
+            probe.bind((_LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
 def reserve(port: int) -> bool:
     """Take a TCP port of the loopback address for a server that starts later, until this process ends.
 
@@ -21,13 +32,12 @@ def reserve(port: int) -> bool:
     same time, one finds the port free.
 
     Returns:
-        Whether nothing listens there, and no other process has reserved it.
+        Whether it is free, and no other process has reserved it.
     """
+    if not is_free(port):
+        return False
     held = socket.socket(type=socket.SOCK_DGRAM)
     try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: one may have just ended here
-            probe.bind((_LOOPBACK, port))
         held.bind((_LOOPBACK, port))
     except OSError:
         held.close()

@@ -122,7 +122,9 @@ def mean_loss(weights: Tensors, x: jax.Array, y: jax.Array, cell: CellName) -> t
     projected = embedding[x] @ weights["input_kernel"] + bias[:gates]  # (B, T, G)
     keep = (x != BOS).astype(jnp.float32)[..., None]
 
-    def advance(state: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]) -> Any:
+    def advance(
+        state: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         of_word, kept = now
         h, c = (kept * each for each in state)
         c, gated = _cell(cell, of_word, h @ weights["recurrent_kernel"], c, bias[gates:])

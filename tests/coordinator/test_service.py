@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports, is_free
 from coordinator.web.server import STOP_TIMEOUT_S
 from models.manifest import Manifest
 from simulation.demo.reading import state_from
@@ -201,14 +201,9 @@ def _wait_for_free_port(port: int) -> None:
     """The broker of a killed coordinator must be gone: it dies with its parent."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
+        if is_free(port):
+            return
+        time.sleep(0.05)
     raise AssertionError(f"somebody still listens on {port}")
 
 
