@@ -28,6 +28,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A length in place of a long parameter: a name of megabytes would go between processes several times a test."""
+    return f"{len(val)} {type(val).__name__}" if isinstance(val, bytes | str) and len(val) > 60 else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_good_order(items)

@@ -77,9 +77,9 @@ def refusal_codes():
     return sorted(codes)
 
 
-@pytest.mark.parametrize("code", refusal_codes())
-def test_every_refusal_code_is_in_the_wire_format(code):
-    assert f"`{code}`" in WIRE_FORMAT.split("## Codes of refused bytes")[1]
+def test_every_refusal_code_is_in_the_wire_format():
+    told = WIRE_FORMAT.split("## Codes of refused bytes")[1]
+    assert [code for code in refusal_codes() if f"`{code}`" not in told] == []
 
 
 def test_documents_name_no_missing_file():
