@@ -22,7 +22,6 @@ if [ -z "$python" ]; then
     exit 2
 fi
 
-export PIP_NO_COMPILE=1  # Python compiles what is imported; all 16,000 files would take half of the set-up's time
 echo "setup: making .venv with $("$python" --version) (about 2 GB on disk; minutes the first time)" >&2
 if "$python" -c 'import ensurepip' 2>/dev/null; then
     "$python" -m venv --clear .venv

@@ -16,7 +16,7 @@ cat > "$folder/inside.sh" <<INSIDE
 set -eu
 cd /nightjar
 python3 -m venv /environment
-/environment/bin/python -m pip install --quiet --no-index --find-links /wheels ${locks[*]}
+/environment/bin/python -m pip install --quiet --no-compile --no-index --find-links /wheels ${locks[*]}
 /environment/bin/python -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 git init --quiet && git add . # tests of what is tracked ask git
 exec scripts/fast_tests.sh /environment/bin/python -n 2 --dist loadgroup "\$@"
