@@ -1,11 +1,13 @@
 """``python -m experiments.curves``: draws the curves of experiments/results.json in docs/images.
 
 The laboratory's are ``learning.svg``; a page's are ``PAGE.svg``, one part for each row that has curves;
-``communication.svg`` sets the error of several pages against simulated time.
+``communication.svg`` sets the error of several pages against simulated time, and ``privacy.svg`` what was learned with
+differential privacy against epsilon and people.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +25,9 @@ FAMILIES = {
     "pruning": ("catalogue.pruning",),
 }
 """Family -> its pages."""
+PRIVATE = re.compile(r"Chat, differential privacy: epsilon ([\d.]+), ([\d,]+) people, 200 rounds")
+EPSILON, PEOPLE = 10, 1_000_000
+"""Where the two curves of differential privacy cross."""
 LEAST = 5
 """Points of a curve that is worth drawing."""
 
@@ -35,6 +40,7 @@ def main(folder: Path = IMAGES) -> None:
     """
     mpl.rcParams["svg.hashsalt"] = "nightjar"  # the same curves are the same file
     _laboratory(folder / "learning.svg")
+    _privacy(folder / "privacy.svg")
     drawn = [each for each in results() if each.curves]
     _communication(folder / "communication.svg", drawn)
     for page in sorted({each.page for each in drawn}):
@@ -79,6 +85,33 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
         part.grid(visible=True, alpha=0.3)
         if part.lines:
             part.legend(fontsize="x-small")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _privacy(path: Path) -> None:
+    """What 200 rounds gain, by epsilon and by people, below what they gain without noise."""
+    gained, most = {}, 0.0
+    for each in results():
+        if each.outcome is not None and "differential privacy" in each.name and each.outcome.rounds == 200:
+            gain = 100 * (each.outcome.top1 - each.outcome.top1_start)
+            if found := PRIVATE.fullmatch(each.name):
+                gained[float(found[1]), int(found[2].replace(",", ""))] = gain
+            else:
+                most = gain
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    parts = figure.subplots(1, 2, sharey=True)
+    by_epsilon = sorted((epsilon, gain) for (epsilon, people), gain in gained.items() if people == PEOPLE)
+    by_people = sorted((people, gain) for (epsilon, people), gain in gained.items() if epsilon == EPSILON)
+    for part, points, title, along in (
+        (parts[0], by_epsilon, f"{PEOPLE:,} people", "epsilon"),
+        (parts[1], by_people, f"epsilon {EPSILON}", "people"),
+    ):
+        part.plot(*zip(*points, strict=True), marker="o")
+        part.axhline(most, color="gray", linestyle="--", label="without noise")
+        part.set(title=title, xlabel=along, xscale="log", ylim=(0, 1.15 * most))
+        part.grid(visible=True, alpha=0.3)
+    parts[0].set_ylabel("gain in top-1 recall, points")
+    parts[0].legend(loc="lower right")
     figure.savefig(path, metadata={"Date": None})
 
 

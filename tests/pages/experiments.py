@@ -150,7 +150,7 @@ def _made(rows: Sequence[Row]) -> str:
     """How rows were made: form, seeds and code."""
     forms = ", ".join(sorted({each.form for each in rows}, reverse=True))
     seeds = sorted({seed for each in rows for seed in each.seeds})
-    return f"{forms}; seeds {', '.join(map(str, seeds))}; code {', '.join(sorted({each.commit for each in rows}))}"
+    return f"{forms}; seeds {', '.join(map(str, seeds))}; {', '.join(sorted({each.commit for each in rows}))}"
 
 
 def _share_figures(one: Row, other: Row) -> bool:
