@@ -4,9 +4,9 @@ A small reference protocol for three honest but curious parties that do not coll
 "Federated Machine Learning: Concept and Applications", section 2.4.2). A holds columns X_A; B columns X_B and y; C the
 Paillier key. After alignment (:mod:`experiments.alignment`), in each step, with [x] for the ciphertext of x::
 
-    A -> B   [u] of u = X_A theta_A, and [u^2]
+    A -> B   [u] of u = X_A theta_A, and [sum u^2]
     B -> A   [d] = [u] + [X_B theta_B - y]
-    B -> C   [sum d^2] = sum [u^2] + 2 v [u] + [v^2]   with v = X_B theta_B - y
+    B -> C   [sum d^2] = [sum u^2] + sum 2 v [u] + [sum v^2]   with v = X_B theta_B - y
     A -> C   [g_A + R_A], g_A = sum of d x_A           B -> C   [g_B + R_B]
     C -> A   g_A + R_A                                 C -> B   g_B + R_B
     A, B     theta <- theta - rate (g / n + penalty theta)
@@ -44,7 +44,7 @@ def column_holder(post: Post, people: Sequence[str], x: list[list[float]], at: D
     public, theta = public_key(post.receive(C, "n")), np.zeros(columns.shape[1])
     for _ in range(at.steps):
         u = fixed(columns @ theta, U_BITS)
-        sent = [to_bytes(encrypt(public, each) for each in numbers) for numbers in (u, [each**2 for each in u])]
+        sent = [to_bytes(encrypt(public, each) for each in numbers) for numbers in (u, [sum(each**2 for each in u)])]
         post.send(B, "predictions", sent)
         theta = theta - at.rate * (_gradient(post, public, post.receive(B, "errors"), columns) + at.penalty * theta)
     return theta.tolist()
@@ -57,13 +57,13 @@ def label_holder(post: Post, people: Sequence[str], x: list[list[float]], y: lis
     intercept = labels.mean()
     public, theta = public_key(post.receive(C, "n")), np.zeros(columns.shape[1])
     for _ in range(at.steps):
-        u, squares = (from_bytes(public, sent) for sent in post.receive(A, "predictions"))
+        u, (squares,) = (from_bytes(public, sent) for sent in post.receive(A, "predictions"))
         v = fixed(columns @ theta - (labels - intercept), U_BITS)
         errors = to_bytes(mine + encrypt(public, own) for mine, own in zip(u, v, strict=True))
         post.send(A, "errors", errors)
-        loss = encrypt(public, sum(own**2 for own in v))
-        for each, square, own in zip(u, squares, v, strict=True):
-            loss += square + each * (2 * own)
+        loss = squares + encrypt(public, sum(own**2 for own in v))
+        for each, own in zip(u, v, strict=True):
+            loss += each * (2 * own)
         post.send(C, "loss", to_bytes([loss]))
         theta = theta - at.rate * (_gradient(post, public, errors, columns) + at.penalty * theta)
     return [*theta.tolist(), float(intercept)]
