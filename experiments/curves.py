@@ -25,7 +25,7 @@ FAMILIES = {
     "pruning": ("catalogue.pruning",),
 }
 """Family -> its pages."""
-PRIVATE = re.compile(r"Chat, differential privacy: epsilon ([\d.]+), ([\d,]+) people, 200 rounds")
+PRIVATE = re.compile(r"Chat, DP: epsilon ([\d.]+), ([\d,]+) people, 200 rounds")
 EPSILON, PEOPLE = 10, 1_000_000
 """Where the two curves of differential privacy cross."""
 LEAST = 5
@@ -92,7 +92,7 @@ def _privacy(path: Path) -> None:
     """What 200 rounds gain, by epsilon and by people, below what they gain without noise."""
     gained, most = {}, 0.0
     for each in results():
-        if each.outcome is not None and "differential privacy" in each.name and each.outcome.rounds == 200:
+        if each.outcome is not None and each.name.startswith("Chat, DP: ") and each.outcome.rounds == 200:
             gain = 100 * (each.outcome.top1 - each.outcome.top1_start)
             if found := PRIVATE.fullmatch(each.name):
                 gained[float(found[1]), int(found[2].replace(",", ""))] = gain
