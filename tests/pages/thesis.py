@@ -20,7 +20,7 @@ def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[st
     lines = [
         f"Printed/measured. >: stopped; {ran} of {len(CELLS)} cells ran, others end in a slash.",
         "The last three columns are not in the thesis. Its FedAvg of 2NN, B=100, takes 99 rounds of 30",
-        "steps, its central training 11 epochs of 600; averaging lengthens no step, so here it needs more rounds.",
+        "steps, its central training 11 epochs of 600; averaging lengthens no step, so here it needs more.",
         "",
     ]
     lines += _table("5-1", found, short, lambda it: f"{it.network},{_how(it)},{it.rate:g}", lambda it: f"B={it.batch}")
