@@ -26,6 +26,7 @@ FAMILIES = {
 }
 """Family -> its pages."""
 PRIVATE = re.compile(r"Chat, DP: epsilon ([\d.]+), ([\d,]+) people, 200 rounds")
+NOISELESS = "Chat, DP: clipped, hardly any noise, 200 rounds"
 EPSILON, PEOPLE = 10, 1_000_000
 """Where the two curves of differential privacy cross."""
 LEAST = 5
@@ -90,23 +91,21 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
 
 def _privacy(path: Path) -> None:
     """What 200 rounds gain, by epsilon and by people, below what they gain without noise."""
-    gained, most = {}, 0.0
-    for each in results():
-        if each.outcome is not None and each.name.startswith("Chat, DP: ") and each.outcome.rounds == 200:
-            gain = 100 * (each.outcome.top1 - each.outcome.top1_start)
-            if found := PRIVATE.fullmatch(each.name):
-                gained[float(found[1]), int(found[2].replace(",", ""))] = gain
-            else:
-                most = gain
+    gains = {
+        each.name: 100 * (each.outcome.top1 - each.outcome.top1_start) for each in results() if each.outcome is not None
+    }
+    matches = [(found, gain) for name, gain in gains.items() if (found := PRIVATE.fullmatch(name))]
+    points = sorted((float(found[1]), int(found[2].replace(",", "")), gain) for found, gain in matches)
+    by_epsilon = [(epsilon, gain) for epsilon, people, gain in points if people == PEOPLE]
+    by_people = [(people, gain) for epsilon, people, gain in points if epsilon == EPSILON]
+    most = gains[NOISELESS]
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     parts = figure.subplots(1, 2, sharey=True)
-    by_epsilon = sorted((epsilon, gain) for (epsilon, people), gain in gained.items() if people == PEOPLE)
-    by_people = sorted((people, gain) for (epsilon, people), gain in gained.items() if epsilon == EPSILON)
-    for part, points, title, along in (
+    for part, line, title, along in (
         (parts[0], by_epsilon, f"{PEOPLE:,} people", "epsilon"),
         (parts[1], by_people, f"epsilon {EPSILON}", "people"),
     ):
-        part.plot(*zip(*points, strict=True), marker="o")
+        part.plot(*zip(*line, strict=True), marker="o")
         part.axhline(most, color="gray", linestyle="--", label="without noise")
         part.set(title=title, xlabel=along, xscale="log", ylim=(0, 1.15 * most))
         part.grid(visible=True, alpha=0.3)

@@ -50,7 +50,7 @@ WHOLE = write_lexicon("en", SHARES)
         WHOLE.replace(b" 1 en", b" 2 en"),
         b"nightjar-lexicon 1 en 1\n" + zlib.compress(b"\xff\n\x01"),
         b"nightjar-lexicon 1 en 1\n" + zlib.compress(b"ab\x01"),
-        b"nightjar-lexicon 1 en 999999\n" + zlib.compress(bytes(20_000_000)),  # a bomb
+        b"nightjar-lexicon 1 en 999999\n" + zlib.compress(bytes(100_000_000), 1),  # a bomb
         b"nightjar-lexicon 1 en 1\nnot zlib",
     ],
     ids=range(12),

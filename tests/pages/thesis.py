@@ -19,7 +19,7 @@ def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[st
     ran = sum(each.name in found for each in CELLS)
     lines = [
         f"Printed/measured. >: stopped; {ran} of {len(CELLS)} cells ran, others end in a slash.",
-        "The last three columns are not in the thesis. Its FedAvg of 2NN, B=100, takes 99 rounds of 30",
+        "With shards, the last three columns are not in the thesis. Its FedAvg of 2NN, B=100, takes 99 rounds of 30",
         "steps, its central training 11 epochs of 600; averaging lengthens no step, so here it needs more.",
         "",
     ]
