@@ -161,10 +161,19 @@ def row(
         form=request.form.value,
         measure=measure,
         figures=dict(figures or {}),
-        curves={line: [(float(x), float(y)) for x, y in points] for line, points in (curves or {}).items()},
+        curves={line: [(_drawn(x), _drawn(y)) for x, y in points] for line, points in (curves or {}).items()},
         axes=axes,
         note=note,
     )
+
+
+def _drawn(value: float) -> float:
+    """Six digits: no drawing shows more, and all would be half of results.json.
+
+    >>> _drawn(0.16722668415), _drawn(1234567.0)
+    (0.167227, 1234570.0)
+    """
+    return float(f"{value:.6g}")
 
 
 Page = Callable[[Request], Iterable[Row]]
