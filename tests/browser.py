@@ -11,9 +11,11 @@ import pytest
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    # The shell has the same engine without a browser around it, and takes half as much of a processor.
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
     if executable is None:
-        pytest.skip("no Chromium on this machine: install the package chromium to test the pages")
+        pytest.skip("no Chromium on this machine: install the package chromium-headless-shell to test the pages")
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("no Playwright in this environment: install requirements/dev.txt to test the pages")
     from playwright.sync_api import sync_playwright
