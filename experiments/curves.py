@@ -115,24 +115,24 @@ def _privacy(path: Path) -> None:
 
 
 def _laboratory(path: Path) -> None:
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = Figure(figsize=(8, 8), layout="constrained")
     axes = figure.subplots()
     # Ten colours, and then the same with dashes
     colours = mpl.color_sequences["tab10"]
     axes.set_prop_cycle(color=2 * list(colours), linestyle=len(colours) * ["-"] + len(colours) * ["--"])
-    for recorded in results():
-        if len(recorded.curve) >= LEAST:
-            axes.plot(
-                [point.round for point in recorded.curve],
-                [100 * point.top1 for point in recorded.curve],
-                marker=".",
-                label=recorded.name,
-            )
+    drawn = [recorded for recorded in results() if len(recorded.curve) >= LEAST]
+    for recorded in sorted(drawn, key=lambda each: each.curve[-1].top1, reverse=True):  # the best is named first
+        axes.plot(
+            [point.round for point in recorded.curve],
+            [100 * point.top1 for point in recorded.curve],
+            marker=".",
+            label=recorded.name.removeprefix("Chat, "),
+        )
     axes.set_xlabel("round")
     axes.set_ylabel("top-1 recall, %")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=8)  # random weights begin at 0
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small", loc="lower right")
+    figure.legend(fontsize="small", loc="outside lower center")
     figure.savefig(path, metadata={"Date": None})
 
 

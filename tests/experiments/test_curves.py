@@ -9,7 +9,7 @@ from experiments.record import results
 def test_curves_that_were_recorded_are_drawn_and_named(tmp_path):
     main(tmp_path)
     drawn = (tmp_path / "learning.svg").read_text()
-    names = [recorded.name for recorded in results() if len(recorded.curve) >= LEAST]
+    names = [recorded.name.removeprefix("Chat, ") for recorded in results() if len(recorded.curve) >= LEAST]
     assert names
     assert all(f"<!-- {name} -->" in drawn for name in names)
 
