@@ -15,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from experiments.frame import Row
-from experiments.record import results
+from experiments.record import CHAT, results
 
 IMAGES = Path("docs") / "images"
 FAMILIES = {
@@ -40,9 +40,10 @@ def main(folder: Path = IMAGES) -> None:
         folder: of the SVGs.
     """
     mpl.rcParams["svg.hashsalt"] = "nightjar"  # the same curves are the same file
-    _laboratory(folder / "learning.svg")
-    _privacy(folder / "privacy.svg")
-    drawn = [each for each in results() if each.curves]
+    recorded = results()
+    _laboratory(folder / "learning.svg", recorded)
+    _privacy(folder / "privacy.svg", recorded)
+    drawn = [each for each in recorded if each.curves]
     _communication(folder / "communication.svg", drawn)
     for page in sorted({each.page for each in drawn}):
         _page(folder / f"{page}.svg", [each for each in drawn if each.page == page])
@@ -89,11 +90,10 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def _privacy(path: Path) -> None:
+def _privacy(path: Path, rows: Sequence[Row]) -> None:
     """What 200 rounds gain, by epsilon and by people, below what they gain without noise."""
-    gains = {
-        each.name: 100 * (each.outcome.top1 - each.outcome.top1_start) for each in results() if each.outcome is not None
-    }
+    outcomes = {each.name: each.outcome for each in rows if each.outcome is not None}
+    gains = {name: 100 * (outcome.top1 - outcome.top1_start) for name, outcome in outcomes.items()}
     matches = [(found, gain) for name, gain in gains.items() if (found := PRIVATE.fullmatch(name))]
     points = sorted((float(found[1]), int(found[2].replace(",", "")), gain) for found, gain in matches)
     by_epsilon = [(epsilon, gain) for epsilon, people, gain in points if people == PEOPLE]
@@ -114,19 +114,20 @@ def _privacy(path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def _laboratory(path: Path) -> None:
+def _laboratory(path: Path, rows: Sequence[Row]) -> None:
+    """Recall by rounds of the laboratory's runs, the best named first."""
     figure = Figure(figsize=(8, 8), layout="constrained")
     axes = figure.subplots()
     # Ten colours, and then the same with dashes
     colours = mpl.color_sequences["tab10"]
     axes.set_prop_cycle(color=2 * list(colours), linestyle=len(colours) * ["-"] + len(colours) * ["--"])
-    drawn = [recorded for recorded in results() if len(recorded.curve) >= LEAST]
-    for recorded in sorted(drawn, key=lambda each: each.curve[-1].top1, reverse=True):  # the best is named first
+    drawn = [each for each in rows if len(each.curve) >= LEAST]
+    for each in sorted(drawn, key=lambda each: each.curve[-1].top1, reverse=True):
         axes.plot(
-            [point.round for point in recorded.curve],
-            [100 * point.top1 for point in recorded.curve],
+            [point.round for point in each.curve],
+            [100 * point.top1 for point in each.curve],
             marker=".",
-            label=recorded.name.removeprefix("Chat, "),
+            label=each.name.removeprefix(CHAT),
         )
     axes.set_xlabel("round")
     axes.set_ylabel("top-1 recall, %")

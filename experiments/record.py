@@ -21,6 +21,9 @@ from simulation.laboratory.checkpoint import CURVE, Point
 from simulation.laboratory.outcome import Outcome
 from wire.errors import ConfigError
 
+CHAT = "Chat, "
+"""The names of the laboratory's rows begin with it; below a heading or in a drawing it says nothing."""
+
 
 def results() -> list[Row]:
     """The recorded results: the laboratory's, then each page's, in the order of their names."""

@@ -9,7 +9,7 @@ from experiments.__main__ import PAGES
 from experiments.frame import Row
 from experiments.linear import results as linear
 from experiments.linear.screening import Screened, screened
-from experiments.record import results
+from experiments.record import CHAT, results
 from experiments.silos import PAGE as SILOS
 from simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
@@ -241,7 +241,7 @@ def _chat(each: Row, found: Outcome) -> str:
         return known if new is None else f"{known}, new {100 * new:.2f}"
 
     cells = (
-        each.name.removeprefix("Chat, "),
+        each.name.removeprefix(CHAT),
         found.part,
         f"{100 * found.top1_start:.2f}",
         pair(found.top1, found.top3),
