@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
-import urllib3
 from flask import Flask
 
 from coordinator.config import BrokerConfig, CoordinatorConfig
@@ -19,13 +17,13 @@ from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.enrolment.eviction import end_session
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.revocation import RevocationEnforcer
-from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER, Changes, refresh, signer_of
+from coordinator.enrolment.service_client import AUTHORITIES, FOLDER, client_context
+from coordinator.enrolment.tls_files import Changes, refresh, signer_of
 from coordinator.ports import Clock
 from coordinator.ports import Signer as OrderSigner
 from coordinator.storage.database import Database
 from coordinator.web.server import CONNECTIONS, serving
 from coordinator.web.tls_front import TlsFront, behind_front
-from wire.errors import UnavailableError
 from wire.identifiers import DeviceId, Population
 
 RELOAD_TIMEOUT_S = 20.0
@@ -148,30 +146,3 @@ class TlsService:
             except (OSError, subprocess.SubprocessError) as error:
                 self._not_reloaded = f"the broker does not read again whom to refuse: {error}"
                 _log.error("broker_not_reloaded", command=command, reason=str(error))
-
-
-def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
-    """A TLS context that trusts servers of our authority under any name, because it certifies no others.
-
-    Raises:
-        UnavailableError: there is no authority yet.
-    """
-    path = config.data_dir / FOLDER / AUTHORITIES
-    try:
-        context = ssl.create_default_context(cafile=str(path))
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}; 'serve' writes it"
-        raise UnavailableError(msg) from error
-    context.check_hostname = False
-    return context
-
-
-def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
-    """A connection pool for the service on this machine.
-
-    Raises:
-        UnavailableError: the service uses TLS and was never started, so there is no authority yet.
-    """
-    if not config.tls:
-        return urllib3.PoolManager()
-    return urllib3.PoolManager(ssl_context=client_context(config), assert_hostname=False)

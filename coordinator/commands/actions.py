@@ -19,13 +19,12 @@ from coordinator.commands.options import config_option, json_option, limit_optio
 from coordinator.commands.setting import at_the_command_line, configuration, opened, say, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.enrolment.service_client import http_pool
 from coordinator.storage.tokens import TokenTable
 from coordinator.storage.view import DatabaseView
-from coordinator.tls_service import http_pool
+from coordinator.tasks.schedule import DAY_S
+from coordinator.web import ANSWER_TIMEOUT_S, ROOT
 from coordinator.web.access import ONE_OF_MANY, Role, new_token
-from coordinator.web.admission import ROOT
-from coordinator.web.api import DAY_S
-from coordinator.web.operating import ANSWER_TIMEOUT_S
 from coordinator.web.words import in_words
 from wire.errors import ConfigError, UnavailableError
 

@@ -14,7 +14,8 @@ from coordinator.engine.clock import WallClock
 from coordinator.enrolment.authority import Authority, fingerprint
 from coordinator.enrolment.authority_process import serve as answer
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER, FOLDER, refresh, refused_serials, signer_of
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import AUTHORITY_FOLDER, refresh, refused_serials, signer_of
 from wire.errors import ConfigError
 
 

@@ -20,13 +20,13 @@ import urllib3
 from coordinator.commands.setting import opened, opened_artifacts
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.enrolment.service_client import http_pool
 from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.storage.backup import missing
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file, database_url
 from coordinator.storage.model_folder import check_model
 from coordinator.storage.release_metadata import expiries
-from coordinator.tls_service import http_pool
 from models.child_environment import child_environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
 

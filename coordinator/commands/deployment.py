@@ -20,10 +20,10 @@ from paho.mqtt.properties import Properties
 
 from coordinator.commands.checkup import CheckupFinding, free_space
 from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.enrolment.service_client import client_context, http_pool
 from coordinator.enrolment.tls_files import names_of, url_for_devices
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_url
-from coordinator.tls_service import client_context, http_pool
 from coordinator.web.words import duration
 from wire import topics
 from wire.errors import NightjarError

@@ -18,7 +18,8 @@ from coordinator.enrolment.authority import fingerprint, key_fingerprint, reques
 from coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice
 from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import DAY_S, FOLDER, RENEWED_AFTER, authorities_in
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import DAY_S, RENEWED_AFTER, authorities_in
 from coordinator.ports import Clock
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId

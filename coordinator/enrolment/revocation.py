@@ -18,7 +18,8 @@ import structlog
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority_process import AuthorityClient
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import FOLDER, Changes, refuse, revoked_serials, sign
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import Changes, refuse, revoked_serials, sign
 from coordinator.ports import Clock
 from wire.errors import NightjarError
 from wire.identifiers import DeviceId

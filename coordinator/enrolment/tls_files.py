@@ -23,15 +23,16 @@ from cryptography.hazmat.primitives import serialization
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.authority_process import AuthorityClient, CertifyServer, ListAuthorities, Revoke, own_command
+from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from coordinator.mqtt.broker import SERVICE_USER, access_list
 from host.files import private_folder, replace_file
 from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
-FOLDER, SERVER_FOLDER, AUTHORITY_FOLDER = "tls", "server", "authority"
-"""Folders in ``data_dir``."""
-SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
+SERVER_FOLDER, AUTHORITY_FOLDER = "server", "authority"
+"""Further folders in ``data_dir``."""
+SERVER_KEY, SERVER, REVOKED = "server.key", "server.pem", "revoked.pem"
 BROKER_KEY, BROKER = "broker.key", "broker.pem"
 REFUSED, ACCESS = "refused", "access"
 

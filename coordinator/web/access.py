@@ -11,10 +11,12 @@ import enum
 import hashlib
 import secrets
 from dataclasses import dataclass
-
-from werkzeug.datastructures import Authorization
+from typing import TYPE_CHECKING
 
 from coordinator.tasks.operations import TokenRecord
+
+if TYPE_CHECKING:  # operators' commands need no web framework
+    from werkzeug.datastructures import Authorization
 
 PREFIX = "nj_"
 ONE_OF_MANY = " #"

@@ -19,6 +19,7 @@ from flask_limiter.util import get_remote_address
 
 from coordinator.enrolment.standing import said_to_device
 from coordinator.enrolment.tls_files import names_of
+from coordinator.web import ROOT
 from coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from coordinator.web.documents import Problem
 from coordinator.web.ports import WebPorts
@@ -26,8 +27,6 @@ from coordinator.web.tls_front import SERIAL
 from wire.addresses import is_address, is_loopback, network_of
 from wire.releases import METADATA_PATH
 
-ROOT = "/api/v1"
-"""Root of the API; all answers below it are JSON, including errors."""
 NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", METADATA_PATH, "/healthz")
 """Path prefixes below which no HTML page is served, not even for an error."""
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field

@@ -6,6 +6,7 @@ documents (RFC 9457). Lists are paged: the next request passes the answer's ``ne
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from flask import Blueprint, Flask, abort, current_app, g
@@ -16,10 +17,11 @@ from spectree.models import SecureType, SecuritySchemeData
 
 from coordinator.enrolment.routes import add_enrolment
 from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
-from coordinator.web import asking
+from coordinator.tasks.schedule import DAY_S
+from coordinator.web import ROOT, asking
 from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
-from coordinator.web.admission import ROOT, client_network, needs, problem
+from coordinator.web.admission import client_network, needs, problem
 from coordinator.web.answers import answers
 from coordinator.web.label_routes import add_label_routes
 from coordinator.web.operating import change
@@ -39,7 +41,6 @@ from coordinator.web.task_routes import add_task_routes
 from coordinator.web.version_routes import add_version_routes
 
 CHANGES_PER_MINUTE = 60
-DAY_S = 86400.0
 
 
 def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
@@ -56,7 +57,7 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
         validation_error_status=422,
         validation_error_model=docs.Problem,
         before=_explain_invalid,
-        model_adapter=get_msgspec_model_adapter(),
+        model_adapter=_model_adapter(),
         security_schemes=[
             SecurityScheme(name="token", data=SecuritySchemeData(type=SecureType.HTTP, scheme="bearer")),
         ],
@@ -77,6 +78,14 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
     spec.register(app)
     with app.app_context():
         _announce_problems(spec.spec)
+
+
+@functools.cache
+def _model_adapter() -> Any:
+    """An adapter that keeps schemas: spectree asks for an error's once for each answer of each view."""
+    adapter = get_msgspec_model_adapter()
+    adapter.json_schema = functools.cache(adapter.json_schema)  # type: ignore[assignment]
+    return adapter
 
 
 def _announce_problems(document: dict[str, Any]) -> None:

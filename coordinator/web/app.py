@@ -21,8 +21,8 @@ from coordinator.engine.inbox import ArtifactServed
 from coordinator.storage.census import FRESH_S, CensusTaker
 from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
 from coordinator.versions.releases import order_of
-from coordinator.web import metrics
-from coordinator.web.admission import ROOT, add_admission, problem, wants_page
+from coordinator.web import ROOT, metrics
+from coordinator.web.admission import add_admission, problem, wants_page
 from coordinator.web.api import add_api
 from coordinator.web.live import Pulse
 from coordinator.web.pages import add_pages

@@ -8,11 +8,9 @@ from flask import abort, g
 
 from coordinator.engine.inbox import Operated
 from coordinator.tasks.operations import Operation, OperationRefused
+from coordinator.web import ANSWER_TIMEOUT_S
 from coordinator.web import documents as docs
 from coordinator.web.ports import WebPorts
-
-ANSWER_TIMEOUT_S = 10.0
-"""Longest wait; the driver answers within a second, unless the disk or the database does not work."""
 
 
 def operate(ports: WebPorts, operation: Operation) -> bool:

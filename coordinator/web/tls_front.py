@@ -28,7 +28,8 @@ from typing import Any
 
 import structlog
 
-from coordinator.enrolment.tls_files import AUTHORITIES, coordinator_pair
+from coordinator.enrolment.service_client import AUTHORITIES
+from coordinator.enrolment.tls_files import coordinator_pair
 from coordinator.web.proxy_protocol import client_behind
 from wire.addresses import network_of
 from wire.errors import ConfigError, RemoteProtocolError

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from coordinator.enrolment.tls_files import FOLDER
+from coordinator.enrolment.service_client import FOLDER
 from models import corpora
 from models.compact_ngram import compile_ngram
 from models.configurations import configuration

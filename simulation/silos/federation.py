@@ -18,8 +18,8 @@ from typing import Any
 import urllib3
 
 from coordinator.config_file import load_config
+from coordinator.enrolment.service_client import http_pool
 from coordinator.mqtt.free_ports import free_ports
-from coordinator.tls_service import http_pool
 from models.manifest import Manifest
 from simulation.demo.configuration import write_toml
 from simulation.demo.preparation import python_module

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from coordinator.enrolment.tls_files import FOLDER as FOLDER_OF_TLS
+from coordinator.enrolment.service_client import FOLDER as FOLDER_OF_TLS
 from coordinator.enrolment.tls_files import SERVER_FOLDER
 from coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list
 from wire import topics

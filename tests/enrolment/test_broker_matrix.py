@@ -20,7 +20,8 @@ from coordinator.engine.driver import Driver
 from coordinator.engine.inbox import BrokerConnected, MessageArrived
 from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.eviction import end_session
-from coordinator.enrolment.tls_files import ACCESS, FOLDER, refresh, refuse
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import ACCESS, refresh, refuse
 from coordinator.mqtt.broker_child import BrokerChild
 from coordinator.mqtt.client import MqttTransport
 from coordinator.mqtt.free_ports import free_ports

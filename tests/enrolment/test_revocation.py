@@ -11,10 +11,10 @@ import urllib3
 
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.claims import KeyState
+from coordinator.enrolment.service_client import http_pool
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_url
 from coordinator.storage.tables import credentials
-from coordinator.tls_service import http_pool
 from tests.brokers import KINDS
 from tests.enrolment.test_rounds import WITHIN_S, connected
 from tests.enrolment.world import World

@@ -8,7 +8,8 @@ import urllib3
 from click.testing import CliRunner
 
 from coordinator.__main__ import cli
-from coordinator.enrolment.tls_files import FOLDER, authorities_in
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import authorities_in
 from edge_agent.enrolment import renewal
 from edge_agent.enrolment.enrolling import enrol, renewed
 from edge_agent.enrolment.identity import load_credential

@@ -11,8 +11,8 @@ import urllib3
 
 from coordinator.commands.actions import ask_service
 from coordinator.config_file import load_config
+from coordinator.enrolment.service_client import http_pool
 from coordinator.mqtt.free_ports import free_ports
-from coordinator.tls_service import http_pool
 from edge_agent.enrolment.enrolling import enrol
 from edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
 from tests.coordinator.model_folder import write_model

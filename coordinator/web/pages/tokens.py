@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, abort, g, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
+from coordinator.tasks.schedule import DAY_S
 from coordinator.web import asking
 from coordinator.web.access import Role, new_token
 from coordinator.web.admission import needs
-from coordinator.web.api import DAY_S
 from coordinator.web.documents import Nothing, TokenWanted
 from coordinator.web.pages.site import Site
 

@@ -16,7 +16,8 @@ from coordinator.enrolment.revocation import (
     TELL_AGAIN_AT_LOOKS,
     RevocationEnforcer,
 )
-from coordinator.enrolment.tls_files import ACCESS, FOLDER, Changes, refresh, refused_serials, revoked_serials
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import ACCESS, Changes, refresh, refused_serials, revoked_serials
 from coordinator.rounds.lease import Lease
 from coordinator.storage.database import Database
 from tests.enrolment.in_this_process import InThisProcess

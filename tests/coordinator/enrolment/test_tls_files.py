@@ -2,8 +2,8 @@ import pytest
 from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, EnrolmentConfig, TaskConfig
+from coordinator.enrolment.service_client import FOLDER
 from coordinator.enrolment.tls_files import (
-    FOLDER,
     SERVER_FOLDER,
     Changes,
     authority_names,

@@ -12,7 +12,7 @@ from coordinator.enrolment.authority_process import AuthorityClient
 from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
-from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER
+from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.storage import tokens as token_table
 from coordinator.storage.blobs import FileBlobs

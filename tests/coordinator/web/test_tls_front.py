@@ -10,7 +10,8 @@ import urllib3
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.enrolment.authority import Authority, new_request
-from coordinator.enrolment.tls_files import FOLDER, refresh
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import refresh
 from coordinator.web.server import serving
 from coordinator.web.tls_front import SERIAL, TlsFront, behind_front
 from tests.enrolment.in_this_process import InThisProcess

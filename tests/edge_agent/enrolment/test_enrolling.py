@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine.clock import WallClock
-from coordinator.enrolment.tls_files import FOLDER, broker_pair, coordinator_pair, refresh
+from coordinator.enrolment.service_client import FOLDER
+from coordinator.enrolment.tls_files import broker_pair, coordinator_pair, refresh
 from edge_agent.enrolment.enrolling import refreshed
 from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
 from edge_agent.enrolment.keys import next_key

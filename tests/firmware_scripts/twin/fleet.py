@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.config_file import load_config
-from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER
+from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.core.host_settings import HostSettings
 from firmware_scripts.customising import Order

@@ -1,0 +1,40 @@
+"""How a program on this machine connects to the service and its broker: what it trusts, and a pool for its requests."""
+
+from __future__ import annotations
+
+import ssl
+
+import urllib3
+
+from coordinator.config import CoordinatorConfig
+from wire.errors import UnavailableError
+
+FOLDER, AUTHORITIES = "tls", "authorities.pem"
+"""Folder in ``data_dir``, and in it the certificates of the trusted authorities."""
+
+
+def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
+    """A TLS context that trusts servers of our authority under any name, because it certifies no others.
+
+    Raises:
+        UnavailableError: there is no authority yet.
+    """
+    path = config.data_dir / FOLDER / AUTHORITIES
+    try:
+        context = ssl.create_default_context(cafile=str(path))
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}; 'serve' writes it"
+        raise UnavailableError(msg) from error
+    context.check_hostname = False
+    return context
+
+
+def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
+    """A connection pool for the service on this machine.
+
+    Raises:
+        UnavailableError: the service uses TLS and was never started, so there is no authority yet.
+    """
+    if not config.tls:
+        return urllib3.PoolManager()
+    return urllib3.PoolManager(ssl_context=client_context(config), assert_hostname=False)
