@@ -14,7 +14,7 @@ from coordinator.engine.clock import WallClock
 from coordinator.storage.release_metadata import ReleaseMetadata, expiries
 from coordinator.tasks.operations import AuditEntry, ReleaseAction
 from coordinator.versions.releases import find, with_bundles
-from coordinator.web.release_routes import ReleaseView, release_view, release_views
+from coordinator.web.rows import ReleaseView, release_view, release_views
 from wire.errors import ConfigError, UnavailableError
 
 _COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")

@@ -10,9 +10,8 @@ from msgspec import Meta
 from spectree import SpecTree
 
 from coordinator.rounds.lease import MOST_LABELS, Label
-from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
-from coordinator.versions.releases import OUT, Release, ReleaseHealth, find
+from coordinator.versions.releases import find
 from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
@@ -20,12 +19,7 @@ from coordinator.web.admission import needs
 from coordinator.web.answers import answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
-
-
-class ReleaseView(Release, frozen=True, kw_only=True):
-    """A release of the agent; ``health`` is that of its devices while it is on trial or current."""
-
-    health: ReleaseHealth | None = None
+from coordinator.web.rows import ReleaseView, release_view, release_views
 
 
 class ReleaseList(msgspec.Struct, frozen=True):
@@ -44,17 +38,6 @@ class ReleaseChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason
     share: Annotated[float, Meta(gt=0, le=1)] = 0.05
     labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] | None = None
-
-
-def release_views(view: DatabaseView, now_s: float) -> list[ReleaseView]:
-    """All releases, newest version first."""
-    return [release_view(view, release, now_s) for release in reversed(view.releases())]
-
-
-def release_view(view: DatabaseView, release: Release, now_s: float) -> ReleaseView:
-    """A release, with the health of its devices."""
-    health = view.release_health(release, now_s) if release.rollout.stage in OUT else None
-    return ReleaseView(**msgspec.structs.asdict(release), health=health)
 
 
 def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:

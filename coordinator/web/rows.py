@@ -1,4 +1,4 @@
-"""Views of rounds, versions, devices and counters for people: in the API, on the pages, on the command line."""
+"""What people see of rounds, versions, devices, releases and counters: in the API, on pages, on the command line."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from coordinator.rounds.waiting import doing, sentence
 from coordinator.rounds.week import spent
 from coordinator.storage.view import DatabaseView
 from coordinator.tasks.record import TaskRecord
+from coordinator.versions.releases import OUT, Release, ReleaseHealth
 
 
 class DeviceView(msgspec.Struct, frozen=True):
@@ -295,3 +296,20 @@ def by_label(counted: Mapping[str, int], stored: str) -> dict[str, int]:
     """
     prefix = f"{stored}:"
     return {name[len(prefix) :]: value for name, value in sorted(counted.items()) if name.startswith(prefix) and value}
+
+
+class ReleaseView(Release, frozen=True, kw_only=True):
+    """A release of the agent; ``health`` is that of its devices while it is on trial or current."""
+
+    health: ReleaseHealth | None = None
+
+
+def release_views(view: DatabaseView, now_s: float) -> list[ReleaseView]:
+    """All releases, newest version first."""
+    return [release_view(view, release, now_s) for release in reversed(view.releases())]
+
+
+def release_view(view: DatabaseView, release: Release, now_s: float) -> ReleaseView:
+    """A release, with the health of its devices."""
+    health = view.release_health(release, now_s) if release.rollout.stage in OUT else None
+    return ReleaseView(**msgspec.structs.asdict(release), health=health)

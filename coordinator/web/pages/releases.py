@@ -15,7 +15,7 @@ from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.operating import operate
 from coordinator.web.pages.site import Site
-from coordinator.web.release_routes import release_views
+from coordinator.web.rows import release_views
 
 CHOICES = {
     "candidate": (ReleaseAction.START,),
