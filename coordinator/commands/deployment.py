@@ -24,13 +24,13 @@ from coordinator.enrolment.service_client import client_context, http_pool
 from coordinator.enrolment.tls_files import names_of, url_for_devices
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_url
+from coordinator.tasks.schedule import DAY_S
 from coordinator.web.words import duration
 from wire import topics
 from wire.errors import NightjarError
 from wire.frame import MAX_PUBLISH_BYTES
 from wire.identifiers import Population
 
-DAY_S = 86400.0
 BACKUP = "backup"
 """Action in the audit log of a backup."""
 _BACKUPS_AFTER_S = 7 * DAY_S

@@ -18,7 +18,7 @@ from msgspec import structs
 from coordinator.commands.actions import ask_service, change
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show, when
-from coordinator.enrolment.routes import ClaimMade, carried
+from coordinator.enrolment.claims import ClaimMade, carried
 from wire.addresses import is_loopback
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import device_id

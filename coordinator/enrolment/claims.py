@@ -1,4 +1,4 @@
-"""The rules for redeeming a claim with a key; pure functions.
+"""The rules for redeeming a claim with a key, and the content of a claim file; pure functions.
 
 A *claim* admits a number of devices for a limited time. A *credential* is a public key that was sent with a claim, and
 its state. A key is certified once, and a second request with the same claim and key gets the same certificate. So a
@@ -19,6 +19,8 @@ from wire.identifiers import DeviceId
 
 NAME_DIGITS = 8
 """Digits of a key's hash in a device name: twenty thousand devices hardly collide, and a collision is refused."""
+CLAIM_FIELDS = ("claim", "url", "authority")
+"""Fields of :class:`ClaimMade` that the claim file holds."""
 
 
 class KeyState(enum.Enum):
@@ -61,6 +63,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     approval: bool = False
     labels: str = ""
     created_s: float
+    expires_s: float
+
+
+class ClaimMade(msgspec.Struct, frozen=True):
+    """A new claim, with the fields of its claim file; the only answer that ever holds the secret text."""
+
+    claim: str
+    url: str
+    authority: str
+    name: str
     expires_s: float
 
 
@@ -169,3 +181,8 @@ def _again(claim: Claim, held: Credential) -> Verdict:
             )
         case KeyState.REVOKED:
             return ClaimRefused("revoked", "this key was revoked or refused; enrol with a new claim")
+
+
+def carried(made: ClaimMade) -> bytes:
+    """Content of the claim file, which goes on the device's SD card."""
+    return msgspec.json.encode({field: getattr(made, field) for field in CLAIM_FIELDS}) + b"\n"

@@ -17,7 +17,7 @@ from spectree import SpecTree
 
 from coordinator.config import BrokerKind
 from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
-from coordinator.enrolment.claims import ClaimRefused, KeyState
+from coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
 from coordinator.enrolment.tls_files import url_for_devices
 from coordinator.rounds.lease import MOST_LABELS, Label, joined
 from coordinator.web import asking
@@ -34,8 +34,6 @@ ATTEMPTS_PER_MINUTE = 60
 """Rate limit per address; high, because a shelf of boards behind one router may start at once. It need not stop
 guessing: a claim has 256 random bits."""
 ASK_AGAIN_S = 30
-CLAIM_FIELDS = ("claim", "url", "authority")
-"""Fields of :class:`ClaimMade` that the claim file holds."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -49,16 +47,6 @@ class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uses: Annotated[int, Meta(ge=1, le=100_000)] = 1
     approval: bool = False
     labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] = ()
-
-
-class ClaimMade(msgspec.Struct, frozen=True):
-    """A new claim, with the fields of its claim file; the only answer that ever holds the secret text."""
-
-    claim: str
-    url: str
-    authority: str
-    name: str
-    expires_s: float
 
 
 class ClaimView(msgspec.Struct, frozen=True):
@@ -171,11 +159,6 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
     if not office.register.add_claim(claim, who):
         abort(409, f"there is or was a claim {wanted.name}; take another name")
     return ClaimMade(characters, url, authorities, claim.name, claim.expires_s)
-
-
-def carried(made: ClaimMade) -> bytes:
-    """Content of the claim file, which goes on the device's SD card."""
-    return msgspec.json.encode({field: getattr(made, field) for field in CLAIM_FIELDS}) + b"\n"
 
 
 def end_claim(ports: WebPorts, name: str, who: str) -> None:

@@ -15,9 +15,9 @@ from flask import Blueprint, g, redirect, render_template, url_for
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
-from coordinator.enrolment.claims import KeyState
+from coordinator.enrolment.claims import KeyState, carried
 from coordinator.enrolment.register import KeyPosition
-from coordinator.enrolment.routes import ClaimWanted, carried, decide, end_claim, forget, make_claim
+from coordinator.enrolment.routes import ClaimWanted, decide, end_claim, forget, make_claim
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs

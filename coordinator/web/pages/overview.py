@@ -16,6 +16,7 @@ from coordinator.rounds.waiting import doing
 from coordinator.storage.baselines import Compared, compared
 from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
 from coordinator.storage.versions import VersionMeasurement
+from coordinator.tasks.schedule import DAY_S, HOUR_S
 from coordinator.versions.rollout import Stage
 from coordinator.web import asking, words
 from coordinator.web.access import Role
@@ -25,7 +26,6 @@ from coordinator.web.pages.site import Site
 from coordinator.web.rows import by_label, why_not_active
 from coordinator.web.versions import recall_on_devices
 
-DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900
 DRAWN_EVERY_S = 1800
 VERSIONS_DRAWN = 240
