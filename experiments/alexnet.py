@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 from experiments.data_sets import DataSet, Examples, generated, iid, mnist
 from experiments.frame import Request, Row, page_command, row
@@ -54,10 +54,10 @@ def _images(examples: Examples, most: int) -> tuple[Array, Array]:
 
 
 def _compiled(seed: int, classes: int) -> Network:
-    tf.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     network = alexnet(SIDE, classes)
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    network.compile(tf.keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    network.compile(keras.optimizers.SGD(0.01), loss, metrics=["accuracy"])
     return network
 
 
@@ -70,7 +70,7 @@ def trained(data: DataSet, rate: Callable[[int], float], epochs: int, most: int,
     network, curves = _compiled(seed, data.classes), Curves([], [])
     x, y = _images(data.train, most)
     for epoch in range(epochs):
-        network.optimizer.learning_rate.assign(rate(epoch))
+        network.optimizer.learning_rate = rate(epoch)
         history = network.fit(x, y, batch, verbose=0).history
         curves.train.append((epoch + 1, float(history["accuracy"][0])))
         curves.test.append((epoch + 1, _accuracy(network, *_images(data.test, most))))

@@ -1,18 +1,21 @@
-"""Keras networks of the pages on images, and their averaging."""
+"""Keras networks of the pages on images, and their averaging.
+
+TensorFlow trains them unless ``KERAS_BACKEND=jax`` says otherwise, and on a GPU if there is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 Array = npt.NDArray[Any]
 Network = Any
-"""A ``tf.keras.Model``: TensorFlow has no types."""
-layers = tf.keras.layers
+"""A ``keras.Model``: Keras has no types."""
+layers = keras.layers
 
 
 def alexnet(side: int, classes: int) -> Network:
@@ -21,7 +24,7 @@ def alexnet(side: int, classes: int) -> Network:
     It has a quarter of the channels. The first kernel is 3 wide instead of 11 with stride 4, and pools
     halve 28 to 14, 7 and 3.
     """
-    return tf.keras.Sequential(
+    return keras.Sequential(
         [
             layers.Input((side, side, 1)),
             layers.Conv2D(24, 3, padding="same", activation="relu"),
@@ -49,7 +52,7 @@ def unet(side: int) -> Network:
     deep = _twice(layers.MaxPool2D(2)(wide), 16)
     up = layers.Conv2DTranspose(8, 2, strides=2, activation="relu")(deep)
     together = _twice(layers.Concatenate()([wide, up]), 8)
-    return tf.keras.Model(x, layers.Conv2D(1, 1)(together))
+    return keras.Model(x, layers.Conv2D(1, 1)(together))
 
 
 def _twice(x: Any, channels: int) -> Any:
@@ -60,7 +63,7 @@ def _twice(x: Any, channels: int) -> Any:
 
 def conv_lstm(slices: int, side: int) -> Network:
     """A convolutional LSTM (Shi et al. 2015) over the slices of a volume: the logit of a lesion anywhere in it."""
-    return tf.keras.Sequential(
+    return keras.Sequential(
         [
             layers.Input((slices, side, side, 1)),
             layers.ConvLSTM2D(6, 3, padding="same"),
@@ -72,11 +75,11 @@ def conv_lstm(slices: int, side: int) -> Network:
 
 def fit(network: Network, x: Array, y: Array, epochs: int, seed: int) -> None:
     """Train a compiled network by Adam, with moments of 0 each time: a party keeps nothing between rounds."""
-    tf.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     network.optimizer.build(network.trainable_variables)
     for variable in network.optimizer.variables:
         if variable.name != "learning_rate":
-            variable.assign(tf.zeros_like(variable))
+            variable.assign(keras.ops.zeros(variable.shape, variable.dtype))
     network.fit(x, y, 16, epochs, verbose=0)
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
+import keras
 import numpy as np
-import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
 from experiments.frame import Request, Row, page_command, row
@@ -80,14 +80,14 @@ def auc(network: Network, scans: Scans) -> float:
 
 def dice_loss(y: Array, logits: Array) -> Array:
     """One minus the soft coefficient of Dice, and the cross-entropy, which has slopes where no lesion is found yet."""
-    p = tf.sigmoid(logits)
-    soft = (2 * tf.reduce_sum(y * p) + 1) / (tf.reduce_sum(y + p) + 1)
-    return cast(Array, 1 - soft + tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)))
+    p = keras.ops.sigmoid(logits)
+    soft = (2 * keras.ops.sum(y * p) + 1) / (keras.ops.sum(y + p) + 1)
+    return cast(Array, 1 - soft + keras.ops.mean(cross_entropy(y, logits)))
 
 
 def cross_entropy(y: Array, logits: Array) -> Array:
-    """Of one logit for each volume."""
-    return cast(Array, tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits))
+    """Of each logit."""
+    return cast(Array, keras.ops.binary_crossentropy(y, logits, from_logits=True))
 
 
 def compared(
@@ -101,9 +101,9 @@ def compared(
 ) -> Row:
     """A task, by each hospital alone, both pooled, and federated."""
     seed, rounds, epochs = 1, *request.pick((1, 1), (5, 4), (10, 20))
-    tf.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     network = make()
-    network.compile(tf.keras.optimizers.Adam(RATE), loss)
+    network.compile(keras.optimizers.Adam(RATE), loss)
     start = network.get_weights()
 
     def alone(scans: Scans) -> float:
