@@ -29,7 +29,7 @@ Made by `python -m tests.pages` from `experiments/results.json`, which has every
 short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
 says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
 between measured and pooled; ±: standard deviation of the seeds. All ran on 2 shared cores (x86-64), with `--jax` on an
-H100.
+H100 or H200.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
@@ -158,11 +158,13 @@ def _share_figures(one: Row, other: Row) -> bool:
 
 
 def _cells(rows: Sequence[Row], *, with_outcome: bool) -> list[dict[str, str]]:
-    """The cells of each row by column."""
+    """The cells of each row by column; what all names begin with heads the first column."""
     measure = rows[0].measure if len({each.measure for each in rows}) == 1 else "measured"
+    begin = f"{rows[0].name.split(', ')[0]}, "
+    shared = begin if len(rows) > 1 and all(each.name.startswith(begin) for each in rows) else ""
     return [
         {
-            "result": each.name,
+            shared.removesuffix(", ") or "result": each.name.removeprefix(shared),
             measure: _measured(each),
             "printed": _short(each.printed),
             "pooled": _short(each.pooled),
@@ -180,10 +182,8 @@ def _is_tall(cells: Sequence[Mapping[str, str]]) -> bool:
 
 def _tall(cells: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """A column for each result, instead of a line."""
-    names = dict.fromkeys(name for each in cells for name in each if any(other.get(name) for other in cells))
-    return [
-        {"figure": name, **{each["result"]: each.get(name, "") for each in cells}} for name in names if name != "result"
-    ]
+    head, *names = dict.fromkeys(name for each in cells for name in each if any(other.get(name) for other in cells))
+    return [{"figure": name, **{each[head]: each.get(name, "") for each in cells}} for name in names]
 
 
 def _strategy(each: Row) -> dict[str, str]:
