@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from experiments import curves
 from experiments.curves import IMAGES, LEAST, main
 from experiments.record import results
 
 
-def test_curves_that_were_recorded_are_drawn_and_named(tmp_path):
+def test_curves_that_were_recorded_are_drawn_and_named(tmp_path, monkeypatch):
+    some = [each for each in results() if each.page in ("", "alexnet", "delay")]
+    monkeypatch.setattr(curves, "results", lambda: some)
     main(tmp_path)
+    names = {"learning.svg", "privacy.svg", "communication.svg", "alexnet.svg", "delay.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == names
     drawn = (tmp_path / "learning.svg").read_text()
     names = [recorded.name.removeprefix("Chat, ") for recorded in results() if len(recorded.curve) >= LEAST]
     assert names
