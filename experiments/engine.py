@@ -140,6 +140,13 @@ def descend_each(
     return network.descents(start, clients, order, plan.rate)
 
 
+def gradient_each(network: Network, weights: Vector, clients: Sequence[Examples]) -> Sequence[Vector]:
+    """The gradients of clients' batches, which have as many examples each; at once where the network can."""
+    if network.gradients is not None:
+        return network.gradients(weights, clients)
+    return [network.gradient(weights, each.x, each.y)[1] for each in clients]
+
+
 def batches(size: int, plan: Plan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """The indices of each step's examples."""
     found: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []

@@ -101,16 +101,22 @@ def _in_jax(shapes: Sequence[tuple[int, ...]], score: Callable[[Arrays, jax.Arra
     forward = exact(lambda weights, x: score(arrays_of(weights), x))
     once = exact(jax.value_and_grad(mean_loss))
     of_each = exact(jax.vmap(steps, (None, 0, 0, 0, None)))
+    once_each = exact(jax.vmap(jax.grad(mean_loss), (None, 0, 0)))
+
+    def together(clients: Sequence[Examples]) -> tuple[jax.Array, Labels]:
+        return jnp.stack([each.x for each in clients]), np.stack([each.y for each in clients]).astype(np.int32)
 
     def gradient(weights: Vector, x: Floats, y: Labels | Floats) -> tuple[float, Vector]:
         loss, found = once(weights, x, y)
         return float(loss), found
 
     def descents(start: Vector, clients: Sequence[Examples], batches: Indices, rate: float) -> list[Vector]:
-        x, y = jnp.stack([each.x for each in clients]), np.stack([each.y for each in clients])
-        return list(of_each(start, x, y.astype(np.int32), batches.astype(np.int32), np.float32(rate)))
+        return list(of_each(start, *together(clients), batches.astype(np.int32), np.float32(rate)))
+
+    def gradients(weights: Vector, clients: Sequence[Examples]) -> list[Vector]:
+        return list(once_each(weights, *together(clients)))
 
     def descent(start: Vector, x: Floats, y: Labels, batches: Indices, rate: float) -> Vector:
         return descents(start, [Examples(x, y)], batches[None], rate)[0]
 
-    return Network(shapes, gradient, forward, descent, descents, AT_ONCE)
+    return Network(shapes, gradient, forward, descent, descents, gradients, AT_ONCE)

@@ -37,6 +37,8 @@ class Network:
             of SGD; None where one call a step costs little.
         descents: (weights (n,), P clients with as many examples each, batches (P, steps, b) of indices, rate) -> the
             weights of each; None where they are trained one after the other.
+        gradients: (weights (n,), P clients' batches of as many examples each) -> their gradients (P, n); None where
+            they are computed one after the other.
         at_once: most examples whose scores are computed at once.
     """
 
@@ -45,6 +47,7 @@ class Network:
     scores: Callable[[Vector, Floats], Floats]
     descent: Callable[[Vector, Floats, Labels, Indices, float], Vector] | None = None
     descents: Callable[[Vector, Sequence[Examples], Indices, float], Sequence[Vector]] | None = None
+    gradients: Callable[[Vector, Sequence[Examples]], Sequence[Vector]] | None = None
     at_once: int = 2000
 
     @property

@@ -21,8 +21,7 @@ import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
 from experiments.comparing import Study, playing, study
-from experiments.data_sets import Examples
-from experiments.engine import Advance, Chosen, Federation, Plan
+from experiments.engine import Advance, Chosen, Federation, Plan, gradient_each
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
 
@@ -59,12 +58,17 @@ def density_at(number: int) -> float:
     return max(DENSITY, 0.25 ** (1 + number // WARM_UP))
 
 
-def clipped_gradient(federation: Federation, weights: Vector, examples: Examples, batch: int, seed: int) -> Vector:
-    """The gradient of a batch, at most CLIP / sqrt(N) long."""
-    chosen = np.random.default_rng(seed).integers(0, len(examples), batch)
-    _, gradient = federation.network.gradient(weights, examples.x[chosen], examples.y[chosen])
-    norm = float(np.linalg.norm(gradient))
-    return gradient * np.float32(min(1.0, CLIP / math.sqrt(len(federation.clients)) / max(norm, 1e-12)))
+def clipped_gradients(
+    federation: Federation, weights: Vector, chosen: Chosen, batch: int, rng: np.random.Generator
+) -> list[Vector]:
+    """The gradient of a random batch of each client, at most CLIP / sqrt(N) long."""
+    batches = []
+    for examples in (federation.clients[each] for each in chosen):
+        drawn = np.random.default_rng(int(rng.integers(2**32))).integers(0, len(examples), batch)
+        batches.append(examples.at(drawn))
+    most = CLIP / math.sqrt(len(federation.clients))
+    found = gradient_each(federation.network, weights, batches)
+    return [each * np.float32(min(1.0, most / max(float(np.linalg.norm(each)), 1e-12))) for each in found]
 
 
 def dgc(federation: Federation, plan: Plan, *, dense: bool) -> Advance:
@@ -76,9 +80,8 @@ def dgc(federation: Federation, plan: Plan, *, dense: bool) -> Advance:
     def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         count = size if dense else kept_of(size, density_at(number))
         total = np.zeros(size, np.float32)
-        for each in chosen:
-            seed = int(rng.integers(2**32))
-            gradient = clipped_gradient(federation, weights, federation.clients[each], plan.batch, seed)
+        gradients = clipped_gradients(federation, weights, chosen, plan.batch, rng)
+        for each, gradient in zip(chosen, gradients, strict=True):
             if dense:
                 u[each] = sent = np.float32(MOMENTUM) * u[each] + gradient
             else:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from experiments import networks
 from experiments.__main__ import main
 from experiments.data_sets import Examples
-from experiments.engine import FEDAVG, Federation, Plan, averaging, descend, descend_each
+from experiments.engine import FEDAVG, Federation, Plan, averaging, descend, descend_each, gradient_each
 from tests.lazily import Lazy
 
 jax_networks = Lazy("experiments.jax_networks")
@@ -47,6 +47,14 @@ def test_clients_at_once_end_where_each_ends_alone_with_the_other_library(name):
     for at_once, alone in zip(found, expected, strict=True):
         np.testing.assert_allclose(at_once, alone, atol=1e-4)
         assert np.abs(alone - start).max() > 0.001
+
+
+@pytest.mark.parametrize("name", ["two_nn", "lenet_5"])
+def test_gradients_at_once_are_those_of_each_client(name):
+    theirs, mine = getattr(networks, name)(), getattr(jax_networks, name)()
+    weights = theirs.start(np.random.default_rng(1))
+    found, expected = (gradient_each(each, weights, CLIENTS) for each in (mine, theirs))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_clients_of_different_sizes_are_trained_one_after_the_other():
