@@ -5,6 +5,7 @@ The exceptions are listed by name in tests/skips.py, and counted at the end of e
 
 import edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
 
+import gc
 import os
 import re
 import signal
@@ -23,6 +24,8 @@ IN_CI = os.environ.get("CI") == "true" or os.environ.get("NIGHTJAR_NO_SKIPS") ==
 settings.register_profile("ci", settings.get_profile("any machine"), derandomize=True)
 settings.load_profile("ci" if IN_CI else "any machine")
 
+gc.disable()  # while tests are collected: what is made then stays, and a sixth of the time went into looking at it
+
 # A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,6 +39,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_good_order(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,9 @@ from click.testing import CliRunner
 
 from benchmarks.attack.measure_harm import Harm
 from benchmarks.attack.measure_leaks import Leak
-from benchmarks.attack.plot import main
+from tests.lazily import Lazy
+
+plot = Lazy("benchmarks.attack.plot")
 
 
 def a_run(folder, seed):
@@ -39,7 +41,7 @@ def test_defences_and_the_backdoors_of_more_than_one_share_are_drawn_the_same_ea
     drawn = []
     for number in range(2):
         out = tmp_path / f"{number}.svg"
-        done = CliRunner().invoke(main, [*files, "--out", str(out)])
+        done = CliRunner().invoke(plot.main, [*files, "--out", str(out)])
         assert done.exit_code == 0, done.output
         drawn.append(out.read_text())
     assert drawn[0] == drawn[1]

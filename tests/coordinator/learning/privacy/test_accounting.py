@@ -2,19 +2,18 @@
 
 import math
 
-import dp_accounting
 import pytest
-from dp_accounting.rdp import RdpAccountant
 
 from coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
 from coordinator.learning.privacy.ledger import Clipping, explain, ledger_of
 from coordinator.learning.privacy.noised_mean import NoiseTerms
+from tests.lazily import Lazy
 
-REPLACE_SPECIAL = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+dp_accounting, rdp = Lazy("dp_accounting"), Lazy("dp_accounting.rdp")
 
 
 def said(*events, delta=1e-6):
-    accountant = RdpAccountant(neighboring_relation=REPLACE_SPECIAL)
+    accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     for event in events:
         accountant.compose(event)
     return accountant.get_epsilon(delta)
