@@ -10,7 +10,7 @@ table 5-5. DGC takes one step a round of every client, so that E says nothing; S
 
 The long form takes the cheap cells first: many hours of a core for all, so ``python -m experiments --page thesis
 --form long --record --resume`` goes on where it was stopped. With ``--jax`` a round's clients train at once, on a GPU
-if there is one (:mod:`experiments.jax_networks`).
+if there is one (:mod:`experiments.jax_networks`): 61 cells took an H200 ten minutes, as twenty processes.
 """
 
 from __future__ import annotations
