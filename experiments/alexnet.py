@@ -1,4 +1,4 @@
-"""AlexNet's layers for 28 x 28 pixels on Fashion-MNIST, with a constant and with a cosine rate.
+"""AlexNet's layers for 28 x 28 pixels on Fashion-MNIST, with a constant and a cosine rate.
 
 The survey trains AlexNet on images scaled up to 224 pixels, with 46.8 million parameters; this form has 0.45 million,
 which two cores can train, and the short one a tenth of the images with an eighth of the batch, so accuracies need not

@@ -1,4 +1,4 @@
-"""A federated LSTM language model on text in the form of the Penn Treebank, beside training in one place.
+"""A federated LSTM language model on text in the form of the Penn Treebank, beside one place.
 
 K devices hold parts of ``train.txt`` in its order; in each round all train one epoch by backpropagation through time
 from the same weights, and ``W = sum of n_k / n W_k``. The model is the product's (:mod:`models.lstm`) with a plain LSTM

@@ -1,4 +1,4 @@
-"""Two hospitals: segmentation by a small U-Net and detection in volumes by a ConvLSTM, federated beside central.
+"""Two hospitals: segmentation by a U-Net and detection by a ConvLSTM, federated beside central.
 
 The book's chapter 22 has real scans and loses its tables. The images here are **generated**: bright, blurred discs are
 lesions, in noise, and the two hospitals' scanners differ in brightness and noise. Figures say how federated and central

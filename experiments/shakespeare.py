@@ -1,4 +1,4 @@
-"""Shakespeare by role: each role is a client, beside the same speeches dealt at random.
+"""Shakespeare with roles as clients, beside the same speeches dealt at random.
 
 The LSTM and its training are those of :mod:`experiments.language_model`: next words instead of LEAF's next characters.
 In a round ten roles train an epoch; a role's last fifth of speeches is test text. ``DATA/shakespeare`` holds any texts

@@ -21,8 +21,8 @@ def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[st
         f"Printed/measured. >: stopped; {ran} of {len(CELLS)} cells ran, others end in a slash.",
         "With shards, the last three columns are not in the thesis. Its FedAvg of 2NN, B=100, takes 99 rounds of 30",
         "steps, its central training 11 epochs of 600; averaging lengthens no step, so here it needs more. Targets are",
-        "close to the most that LeNet-5 reaches: stopped, it ended at 0.980 to 0.990 of 0.99, with shards FedAvg at",
-        "0.976 or 0.977 of 0.98, and the same FedSGD (B=10, 0.04) took 299 rounds for one table, over 374 for another.",
+        "near LeNet-5's limit: stopped, it ended at 0.980 to 0.990 of 0.99, with shards FedAvg at 0.976 or 0.977 of",
+        "0.98, and the same FedSGD (B=10, 0.04) took 299 rounds for one table, over 374 for another.",
         "",
     ]
     lines += _table("5-1", found, short, lambda it: f"{it.network},{_how(it)},{it.rate:g}", lambda it: f"B={it.batch}")
