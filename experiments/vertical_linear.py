@@ -1,4 +1,4 @@
-"""Linear regression of two parties that hold different columns about the same people, with a key holder.
+"""Linear regression of two parties with different columns about the same people, and a key holder.
 
 A small reference protocol for three honest but curious parties that do not collude, not a product (Yang et al. 2019,
 "Federated Machine Learning: Concept and Applications", section 2.4.2). A holds columns X_A; B columns X_B and y; C the

@@ -50,8 +50,8 @@ Strategies that are refused, with the reason:
 _CHAT = """
 ## Chat
 
-Results of [the laboratory](laboratory.md), recorded by `python -m experiments.record`, and [what
-follows](learning.md). Top-1/top-3 recall in %; *new*: people who never train.
+Results of [the laboratory](laboratory.md) (`python -m experiments.record`), and [what follows](learning.md).
+Top-1/top-3 recall in %; *new*: people who never train.
 
 |run|part|start|recall|new|one place|trigram|B up|B down|seeds|code|
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -77,7 +77,7 @@ without dense's fall in the first ten rounds, which is mostly word frequency.
 """
 _SCREENED = """
 Twenty more rounds of the dense training, mean of the last ten. *Cosine*: to the dense mean of the same devices;
-*next*: to that of the next round's, as a part of dense's own. Cosines of a count sketch say little.
+*next*: to that of the next round's, as a part of dense's own.
 
 |model|compressor|bytes|down|cosine|next|
 |---|---|---|---|---|---|
