@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure
 
 from experiments.frame import Row
@@ -120,9 +121,8 @@ def _laboratory(path: Path, rows: Sequence[Row]) -> None:
     """Recall by rounds of the laboratory's runs, the best named first."""
     figure = Figure(figsize=(8, 8), layout="constrained")
     axes = figure.subplots()
-    # Ten colours, and then the same with dashes
-    colours = mpl.color_sequences["tab10"]
-    axes.set_prop_cycle(color=2 * list(colours), linestyle=len(colours) * ["-"] + len(colours) * ["--"])
+    # Ten colours, then the same with dashes, then with dots
+    axes.set_prop_cycle(cycler(linestyle=["-", "--", ":"]) * cycler(color=mpl.color_sequences["tab10"]))
     drawn = [each for each in rows if len(each.curve) >= LEAST]
     for each in sorted(drawn, key=lambda each: each.curve[-1].top1, reverse=True):
         axes.plot(
