@@ -8,7 +8,7 @@ round by round and measures. The cost, in rounds, seconds or bytes, is the x of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -140,11 +140,11 @@ def descend_each(
     return network.descents(start, clients, order, plan.rate)
 
 
-def gradient_each(network: Network, weights: Vector, clients: Sequence[Examples]) -> Sequence[Vector]:
+def gradient_each(network: Network, weights: Vector, batches: Iterable[Examples]) -> Sequence[Vector]:
     """The gradients of clients' batches, which have as many examples each; at once where the network can."""
     if network.gradients is not None:
-        return network.gradients(weights, clients)
-    return [network.gradient(weights, each.x, each.y)[1] for each in clients]
+        return network.gradients(weights, list(batches))
+    return [network.gradient(weights, each.x, each.y)[1] for each in batches]
 
 
 def batches(size: int, plan: Plan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

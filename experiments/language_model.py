@@ -71,12 +71,12 @@ class LanguageModel:
 
     Args:
         text: the lines.
-        size: most words of the vocabulary.
+        size: most words of the vocabulary; None for as many as the model takes.
     """
 
-    def __init__(self, text: Text, size: int) -> None:
+    def __init__(self, text: Text, size: int | None) -> None:
         self.shape: ModelConfiguration = configuration(MODEL)
-        self._vocabulary = Vocabulary.build(text.train, size)
+        self._vocabulary = Vocabulary.build(text.train, size or self.shape.max_vocabulary)
         self.train = self._ids(text.train)
         self.valid, self.test = (self._packed(self._ids(part)) for part in (text.valid, text.test))
         self._program = Program(self.shape, self._vocabulary.size)
@@ -136,7 +136,7 @@ class LanguageModel:
 def run(request: Request) -> list[Row]:
     """Perplexity of a federated LSTM by rounds and number of devices, beside training in one place."""
     text = read_text(request.data, request.pick(4, 40, 100), request.pick(20, 60, 100))
-    federation = LanguageModel(text, request.pick(200, 2000, 2000))
+    federation = LanguageModel(text, request.pick(200, None, None))
     rounds, seeds = request.pick(1, 8, 30), request.pick([1], [1, 2], [1, 2, 3])
     rate = RATES[-1] if request.form.value == "smoke" else federation.best_rate(seeds[0])
     pooled = [federation.federated(federation.parts(1), rounds, rate, seed) for seed in seeds]

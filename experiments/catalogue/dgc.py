@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
 from experiments.comparing import Study, playing, study
+from experiments.data_sets import Examples
 from experiments.engine import Advance, Chosen, Federation, Plan, gradient_each
 from experiments.frame import Request, Row, page_command
 from wire.parameters import Vector
@@ -62,12 +63,12 @@ def clipped_gradients(
     federation: Federation, weights: Vector, chosen: Chosen, batch: int, rng: np.random.Generator
 ) -> list[Vector]:
     """The gradient of a random batch of each client, at most CLIP / sqrt(N) long."""
-    batches = []
-    for examples in (federation.clients[each] for each in chosen):
-        drawn = np.random.default_rng(int(rng.integers(2**32))).integers(0, len(examples), batch)
-        batches.append(examples.at(drawn))
+
+    def drawn(examples: Examples) -> Examples:
+        return examples.at(np.random.default_rng(int(rng.integers(2**32))).integers(0, len(examples), batch))
+
     most = CLIP / math.sqrt(len(federation.clients))
-    found = gradient_each(federation.network, weights, batches)
+    found = gradient_each(federation.network, weights, (drawn(federation.clients[each]) for each in chosen))
     return [each * np.float32(min(1.0, most / max(float(np.linalg.norm(each)), 1e-12))) for each in found]
 
 
