@@ -167,6 +167,34 @@ def row(
     )
 
 
+def averaged(of_seeds: Iterable[Sequence[Row]]) -> list[Row]:
+    """Rows that were made with one seed after the other, as one row each: means, with the seeds' spread.
+
+    Args:
+        of_seeds: for each seed the same rows, with the same figures and points of curves.
+    """
+    return [_mean_of(rows) for rows in zip(*of_seeds, strict=True)]
+
+
+def _mean_of(rows: Sequence[Row]) -> Row:
+    first, measured = rows[0], [each.measured for each in rows]
+    pooled = None if first.pooled is None else fmean(each.pooled or 0.0 for each in rows)
+    return msgspec.structs.replace(
+        first,
+        measured=fmean(measured),
+        spread=stdev(measured) if len(rows) > 1 else None,
+        pooled=pooled,
+        delta_accuracy=None if pooled is None else abs(fmean(measured) - pooled),
+        seeds=[seed for each in rows for seed in each.seeds],
+        figures={name: fmean(each.figures[name] for each in rows) for name in first.figures},
+        curves={
+            line: [(points[0][0], _drawn(fmean(y for _, y in points))) for points in zip(*lines, strict=True)]
+            for line in first.curves
+            if (lines := [each.curves[line] for each in rows])
+        },
+    )
+
+
 def _drawn(value: float) -> float:
     """Six digits: no drawing shows more, and all would be half of results.json.
 

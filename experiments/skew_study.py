@@ -20,7 +20,7 @@ from coordinator.learning.strategies import StrategyChoice, StrategyName, last_a
 from experiments import skews
 from experiments.data_sets import Examples, joined
 from experiments.engine import Plan, descend, proximal, weighted_mean
-from experiments.frame import Request, Row, page_command, row
+from experiments.frame import Request, Row, averaged, page_command, row
 from experiments.networks import dense
 from experiments.skews import Population, Skew
 from simulation.rounds.availability import GeneratedAvailability
@@ -96,34 +96,28 @@ def personal(weights: Vector, people: Population, seed: int) -> float:
     return float(np.mean([NETWORK.correct(at, test) for at, test in zip(own, people.test, strict=True)]))
 
 
-def _of_skew(request: Request, skew: Skew) -> Row:
-    seeds, rounds = request.pick([1], [1, 2, 3], [1, 2, 3]), request.pick(3, 40, 200)
-    found: dict[str, list[float]] = {}
-    for seed in seeds:
-        people = skews.population(skew, request.pick(10, 40, 100), 40, seed)
-        start = NETWORK.start(np.random.default_rng(seed))
-        pooled = trained(start, joined(people.train), np.random.default_rng(seed), request.pick(1, 20, 40))
-        found.setdefault("pooled", []).append(of_people(pooled, people.test))
-        if skew is not Skew.NONE:
-            found.setdefault("its measure", []).append(skews.measured(people.train)[skew])
-        for name, remedy in REMEDIES.items():
-            weights = federated(lambda _, own=people.train: own, _uniform(len(people.train)), remedy, rounds, seed)  # type: ignore[misc]
-            found.setdefault(name, []).append(of_people(weights, people.test))
-            if name == "FedAvg":
-                found.setdefault("FedAvg, then personal", []).append(personal(weights, people, seed))
-    means = {name: float(np.mean(values)) for name, values in found.items()}
-    figures = {name: value for name, value in means.items() if name not in {"FedAvg", "pooled"}}
-    title, beside = f"FedAvg, skew: {skew.value}", means["pooled"]
-    return row(request, title, found["FedAvg"], seeds=seeds, pooled=beside, figures=figures)
+def _of_skew(request: Request, skew: Skew, seed: int) -> Row:
+    rounds = request.pick(3, 40, 200)
+    people = skews.population(skew, request.pick(10, 40, 100), 40, seed)
+    start = NETWORK.start(np.random.default_rng(seed))
+    pooled = trained(start, joined(people.train), np.random.default_rng(seed), request.pick(1, 20, 40))
+    figures = {} if skew is Skew.NONE else {"its measure": skews.measured(people.train)[skew]}
+    for name, remedy in REMEDIES.items():
+        weights = federated(lambda _: people.train, _uniform(len(people.train)), remedy, rounds, seed)
+        figures[name] = of_people(weights, people.test)
+        if name == "FedAvg":
+            figures["FedAvg, then personal"] = personal(weights, people, seed)
+    measured, beside = [figures.pop("FedAvg")], of_people(pooled, people.test)
+    return row(request, f"FedAvg, skew: {skew.value}", measured, seeds=[seed], pooled=beside, figures=figures)
 
 
 def _uniform(people: int) -> Choose:
     return lambda _number, rng: rng.choice(people, min(COHORT, people), replace=False).tolist()
 
 
-def _drift(request: Request) -> Row:
+def _drift(request: Request, seed: int) -> Row:
     """The plane of the first two inputs turns, half a turn in all."""
-    seed, rounds = 1, request.pick(4, 60, 240)
+    rounds = request.pick(4, 60, 240)
     people = skews.population(Skew.NONE, 40, 40, seed)
 
     def turned(examples: Sequence[Examples], number: int) -> list[Examples]:
@@ -149,8 +143,8 @@ def _drift(request: Request) -> Row:
     return row(request, "FedAvg under drift, the model of now", [now], seeds=[seed], figures=others, curves=lines)
 
 
-def _day_and_night(request: Request) -> Row:
-    seed, days = 1, request.pick(1, 4, 10)
+def _day_and_night(request: Request, seed: int) -> Row:
+    days = request.pick(1, 4, 10)
     people = skews.population(Skew.NONE, 60, 40, seed)
     # The west mostly has the labels of the first two classes, the east of the others
     train, test = ([_mostly(own, place) for place, own in enumerate(part)] for part in people)
@@ -192,7 +186,10 @@ def _mostly(own: Examples, place: int) -> Examples:
 
 def run(request: Request) -> list[Row]:
     """Five skews with their measures and remedies, drift, and day and night."""
-    return [*(_of_skew(request, skew) for skew in Skew), _drift(request), _day_and_night(request)]
+    return averaged(
+        [*(_of_skew(request, skew, seed) for skew in Skew), _drift(request, seed), _day_and_night(request, seed)]
+        for seed in request.pick((1,), (1, 2, 3), (1, 2, 3))
+    )
 
 
 main = page_command("skew_study", run)

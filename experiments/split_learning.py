@@ -27,7 +27,7 @@ import numpy as np
 from experiments.data_sets import Examples, Floats, digits, in_turn
 from experiments.distance_correlation import distance_correlation
 from experiments.engine import Plan, batches, descend, weighted_mean
-from experiments.frame import Request, Row, page_command, row
+from experiments.frame import Request, Row, averaged, page_command, row
 from experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
 from experiments.parties import Post, ProtocolRun, from_floats, run_parties, to_floats
 from wire.parameters import Vector
@@ -162,12 +162,12 @@ def numbers_by_formula(examples: int, devices: int, at: SplitPlan) -> int:
 
 def run(request: Request) -> list[Row]:
     """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
-    epochs = request.pick(1, 5, 20)
-    return [
-        _compared(request, count, SplitPlan(u_shaped=u_shaped, epochs=epochs))
-        for count in request.pick((2,), (2, 8), (2, 8, 16))
-        for u_shaped in (False, True)
-    ]
+    epochs, counts = request.pick((1, (2,)), (5, (2, 8)), (20, (2, 8, 16)))
+    kinds = [(count, cut) for count in counts for cut in (False, True)]
+    return averaged(
+        [_compared(request, count, SplitPlan(u_shaped=cut, epochs=epochs, seed=seed)) for count, cut in kinds]
+        for seed in request.pick((1,), (1,), (1, 2, 3))
+    )
 
 
 def _compared(request: Request, count: int, at: SplitPlan) -> Row:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from experiments import __main__, record, running
 from experiments.__main__ import PAGES, main
 from experiments.data_sets import cifar10
-from experiments.frame import Form, Request, Row, row, run_page
+from experiments.frame import Form, Request, Row, averaged, row, run_page
 from wire.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
@@ -60,6 +60,18 @@ def test_a_row_that_runs_alone_has_a_command_of_its_own(tmp_path):
     rows = [row(Request(Form.LONG, tmp_path), "a cell", [1.0], seeds=[1], alone=True)]
     (found,) = run_page("thesis", lambda _: rows, Request(Form.LONG, tmp_path))
     assert found.command == "python -m experiments.thesis --form long --only 'a cell'"
+
+
+def test_rows_of_several_seeds_become_means_with_their_spread():
+    request = Request(Form.LONG, Path())
+    of_seeds = [
+        [row(request, "a", [y], seeds=[seed], pooled=y + 1, figures={"b": y * 2}, curves={"c": [(1, y), (2, 0)]})]
+        for seed, y in ((1, 0.0), (2, 2.0))
+    ]
+    (found,) = averaged(of_seeds)
+    assert (found.measured, found.spread, found.pooled, found.delta_accuracy) == (1.0, 2**0.5, 2.0, 1.0)
+    assert (found.seeds, found.figures, found.curves) == ([1, 2], {"b": 2.0}, {"c": [(1, 1.0), (2, 0.0)]})
+    assert averaged(of_seeds[:1]) == of_seeds[0]
 
 
 def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
