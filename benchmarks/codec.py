@@ -14,7 +14,6 @@ import time
 import zlib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +23,7 @@ from rich.console import Console
 
 from benchmarks.measuring import median, show
 from coordinator.learning.fedavg import Contribution, weighted_mean
-from simulation.collect_updates import CollectionSettings, Updates, collect, load
+from simulation.collect_updates import Updates, collect
 from simulation.progress import progress, say
 from wire.codec import Codec, codec_for, modelled, with_error_feedback
 from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
@@ -43,7 +42,7 @@ REPEATS = 5
 REPORTS = 500
 """Number of reports in the round whose decoding and summing is timed."""
 CLIENTS = 6
-"""Number of clients whose updates are collected if none are given; this takes a minute or two."""
+"""Number of clients whose updates are collected; this takes a minute or two."""
 
 
 def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
@@ -57,10 +56,10 @@ def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
             medians = {key: median([one[key] for one in of_client]) for key in of_client[0]}
             table.append({"density": density} | medians)
     say(console, f"decoding and summing {REPORTS} reports")
-    about = {key: getattr(updates.about, key) for key in ("corpus", "model", "seed", "clients", "parameters")}
+    about = {"corpus": updates.corpus, "model": updates.model, "seed": updates.seed, "clients": len(updates.deltas)}
     return {
         "codec": name,
-        "updates": about,
+        "updates": about | {"parameters": updates.layout.size},
         "densities": rows,
         "margins": margins,
         "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=name, density=0.01))),
@@ -181,16 +180,10 @@ def _uniform_bits(n: int, k: int) -> float:
 
 
 @click.command()
-@click.option(
-    "--updates",
-    "folder",
-    type=click.Path(path_type=Path),
-    help=f"Folder written by simulation.collect_updates. Default: collect {CLIENTS} clients of --corpus.",
-)
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
+def main(*, corpus: str, name: str, as_json: bool) -> None:
     """Measure the update codec on real updates; medians over the clients. Progress goes to standard error.
 
     Bits are per sent position and per sent value. The margins are the excess of a report over the ideal length under
@@ -198,11 +191,7 @@ def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     """
     console = Console(stderr=True)
     try:
-        if folder is None:
-            say(console, f"no --updates: collecting {CLIENTS} clients of corpus {corpus}")
-            updates = collect(CollectionSettings(corpus=corpus, clients=CLIENTS), console)
-        else:
-            updates = load(folder)
+        updates = collect(corpus, CLIENTS, console)
     except NightjarError as error:
         click.echo(f"codec: {error}", err=True)
         sys.exit(error.exit_status)
@@ -210,8 +199,7 @@ def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return
-    about = updates.about
-    title = f"codec {name} on {about.clients} clients of {about.corpus}, {about.parameters:,} parameters"
+    title = f"codec {name} on {CLIENTS} clients of {updates.corpus}, {updates.layout.size:,} parameters"
     show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
     show("margins", found["margins"], as_json=False, key="margins")
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")

@@ -12,7 +12,6 @@ BAD_OPTIONS = [
     (attack.main, ["--defences", "bulyan"], "would not learn"),
     (attack.main, ["--shares", "0,1"], "'0,1'"),
     (attack.main, ["--attacks", "sign-flip,rain"], "expected some of sign-flip"),
-    (codec.main, ["--updates", "{missing}"], "is no complete folder of updates"),
     (codec.main, ["--corpus", "{missing}"], "there is no corpus file"),
     (codec.main, ["--corpus", "{columns}"], "the columns user and text"),
     (codec.main, ["--codec", "zip"], "'--codec'"),

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import codec
-from simulation.collect_updates import About, Updates
+from simulation.collect_updates import Updates
 from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (40, 25)), ParameterSpec("bias", (60,))))
@@ -21,27 +21,7 @@ FIGURES = {
 def updates():
     generator = np.random.default_rng(3)
     deltas = [generator.standard_t(2, LAYOUT.size).astype(np.float32) for _ in range(8)]
-    about = About(
-        format=1,
-        corpus="none",
-        model="none",
-        seed=3,
-        clients=len(deltas),
-        warm_up_steps=0,
-        warm_up_rate=1.0,
-        learning_rate=1.0,
-        local_epochs=1,
-        clip_norm=1.0,
-        parameters=LAYOUT.size,
-        vocabulary=40,
-        invented_words=0,
-        runtime="none",
-        base_loss=0.0,
-        base_top1=0.0,
-        base_top3=0.0,
-        updates=(),
-    )
-    return Updates(LAYOUT, deltas, about)
+    return Updates("none", "none", 3, LAYOUT, deltas)
 
 
 @pytest.mark.parametrize("name", ["topk-4", "topk-8"])
