@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.engine import Federation, Plan, descend, sizes, synthetic_federation, weighted_mean
-from experiments.frame import Request, Row, page_command, row
+from experiments.frame import Request, Row, averaged, page_command, row
 from wire.parameters import Vector
 
 GROUPS = 4
@@ -54,24 +54,22 @@ def trained(federation: Federation, seed: int, rounds: int, groups: int, *, by_e
 
 def run(request: Request) -> list[Row]:
     """Largest difference of a weight from flat averaging, and accuracies."""
-    rounds, seeds = request.pick((2, [1]), (30, [1, 2, 3]), (100, [1, 2, 3]))
-    differences, wrong = [], []
-    accuracies: dict[str, list[float]] = {"flat": [], "by examples": [], "by parties": []}
-    for seed in seeds:
-        federation = synthetic_federation(seed)
-        flat = trained(federation, seed, rounds, 1)
-        right = trained(federation, seed, rounds, GROUPS)
-        by_parties = trained(federation, seed, rounds, GROUPS, by_examples=False)
-        differences.append(float(np.abs(right - flat).max()))
-        wrong.append(float(np.abs(by_parties - flat).max()))
-        for name, weights in (("flat", flat), ("by examples", right), ("by parties", by_parties)):
-            accuracies[name].append(federation.network.correct(weights, federation.test))
-    figures = {
-        "by parties": float(np.mean(wrong)),
-        **{f"accuracy {name}": float(np.mean(found)) for name, found in accuracies.items()},
+    return averaged([_of_seed(request, seed)] for seed in request.pick((1,), (1, 2, 3), (1, 2, 3)))
+
+
+def _of_seed(request: Request, seed: int) -> Row:
+    rounds, federation = request.pick(2, 30, 100), synthetic_federation(seed)
+    found = {
+        "flat": trained(federation, seed, rounds, 1),
+        "by examples": trained(federation, seed, rounds, GROUPS),
+        "by parties": trained(federation, seed, rounds, GROUPS, by_examples=False),
     }
-    name = f"hierarchical averaging in {GROUPS} groups, beside flat"
-    return [row(request, name, differences, seeds=seeds, measure="largest difference of a weight", figures=figures)]
+    right, wrong = (float(np.abs(found[name] - found["flat"]).max()) for name in ("by examples", "by parties"))
+    accuracies = {
+        f"accuracy {name}": federation.network.correct(weights, federation.test) for name, weights in found.items()
+    }
+    name, measure = f"hierarchical averaging in {GROUPS} groups, beside flat", "largest difference of a weight"
+    return row(request, name, [right], seeds=[seed], measure=measure, figures={"by parties": wrong, **accuracies})
 
 
 main = page_command("hierarchical", run)

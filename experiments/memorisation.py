@@ -23,7 +23,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
 
-from experiments.frame import Request, Row, page_command, row
+from experiments.frame import Request, Row, averaged, page_command, row
 from experiments.recurrent import Array, Weights, clipped, loss_and_gradient, losses, moved, new_weights
 from models import corpora
 from models.vocabulary import EOS, FIRST_WORD, Vocabulary, words
@@ -147,50 +147,43 @@ def epsilon(noise: float, share: float, rounds: int) -> float:
 
 def run(request: Request) -> list[Row]:
     """Exposure of a canary by epochs, and with differential privacy."""
-    seeds, rounds = request.pick([1], [1, 2, 3], [1, 2, 3]), request.pick(2, 20, 60)
-    people, share, every = request.pick(5, 40, 100), 0.5, request.pick(1, 4, 10)
-    found = []
-    for name, noise in (("in one place", None), ("clipped alone", 0.0), ("noise 0.3", 0.3), ("noise 1", 1.0)):
-        exposed: list[list[tuple[float, float]]] = []
-        fits: dict[str, list[float]] = {"perplexity of others": [], "of the text trained on": []}
-        for seed in seeds:
-            at = world(people, request.pick(20, 40, 40), request.pick(2, 4, 4), times=10, seed=seed)
-            rng = np.random.default_rng(seed)
-            weights: Weights = new_weights(CELL, at.vocabulary, 16, request.pick(16, 48, 64), rng)
-            weights = {key: value.astype(np.float32) for key, value in weights.items()}
-            whole = np.concatenate(at.people)
-            curve = [(0.0, exposure(weights, at))]
-            for number in range(1, rounds + 1):
-                weights = (
-                    trained(weights, whole, rng) if noise is None else private_round(weights, at, share, noise, rng)
-                )
-                if number % every == 0:
-                    curve.append((float(number), exposure(weights, at)))
-            exposed.append(curve)
-            for key, text in zip(fits, (at.others, whole), strict=True):
-                fits[key].append(perplexity(weights, text))
-        figures = {key: float(np.mean(values)) for key, values in fits.items()}
-        figures["largest exposure possible"] = math.log2(10 ** len(at.secret))
-        if noise:
-            figures[f"epsilon at delta {DELTA:g}"] = epsilon(noise, share, rounds)
-        mean = [(points[0][0], float(np.mean([y for _, y in points]))) for points in zip(*exposed, strict=True)]
-        measured, axes = [curve[-1][1] for curve in exposed], ("epoch", "exposure, bits")
-        title = f"canary, {name}"
-        curves = {name: mean}
-        found.append(
-            row(
-                request,
-                title,
-                measured,
-                seeds=seeds,
-                measure="exposure",
-                figures=figures,
-                curves=curves,
-                axes=axes,
-                note=NOTE,
-            )
-        )
-    return found
+    ways = (("in one place", None), ("clipped alone", 0.0), ("noise 0.3", 0.3), ("noise 1", 1.0))
+    return averaged(
+        [_of_seed(request, name, noise, seed) for name, noise in ways]
+        for seed in request.pick((1,), (1, 2, 3), (1, 2, 3))
+    )
+
+
+def _of_seed(request: Request, name: str, noise: float | None, seed: int) -> Row:
+    rounds, every, share = request.pick(2, 20, 60), request.pick(1, 4, 10), 0.5
+    at = world(request.pick(5, 40, 100), request.pick(20, 40, 40), request.pick(2, 4, 4), times=10, seed=seed)
+    rng = np.random.default_rng(seed)
+    weights: Weights = new_weights(CELL, at.vocabulary, 16, request.pick(16, 48, 64), rng)
+    weights = {key: value.astype(np.float32) for key, value in weights.items()}
+    whole = np.concatenate(at.people)
+    curve = [(0.0, exposure(weights, at))]
+    for number in range(1, rounds + 1):
+        weights = trained(weights, whole, rng) if noise is None else private_round(weights, at, share, noise, rng)
+        if number % every == 0:
+            curve.append((float(number), exposure(weights, at)))
+    figures = {
+        "perplexity of others": perplexity(weights, at.others),
+        "of the text trained on": perplexity(weights, whole),
+        "largest exposure possible": math.log2(10 ** len(at.secret)),
+    }
+    if noise:
+        figures[f"epsilon at delta {DELTA:g}"] = epsilon(noise, share, rounds)
+    return row(
+        request,
+        f"canary, {name}",
+        [curve[-1][1]],
+        seeds=[seed],
+        measure="exposure",
+        figures=figures,
+        curves={name: curve},
+        axes=("epoch", "exposure, bits"),
+        note=NOTE,
+    )
 
 
 main = page_command("memorisation", run)
