@@ -23,6 +23,7 @@ from rich.console import Console
 
 from benchmarks.measuring import median, show
 from coordinator.learning.fedavg import Contribution, weighted_mean
+from models.configurations import CONFIGURATIONS
 from simulation.collect_updates import Updates, collect
 from simulation.progress import progress, say
 from wire.codec import Codec, codec_for, modelled, with_error_feedback
@@ -42,7 +43,7 @@ REPEATS = 5
 REPORTS = 500
 """Number of reports in the round whose decoding and summing is timed."""
 CLIENTS = 6
-"""Number of clients whose updates are collected; this takes a minute or two."""
+"""Clients whose updates are collected if nothing is said; this takes a minute or two."""
 
 
 def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
@@ -181,9 +182,11 @@ def _uniform_bits(n: int, k: int) -> float:
 
 @click.command()
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option("--model", default="gboard", show_default=True, help=f"One of {', '.join(CONFIGURATIONS)}.")
+@click.option("--clients", default=CLIENTS, show_default=True, type=click.IntRange(1), help="Updates to collect.")
 @click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(*, corpus: str, name: str, as_json: bool) -> None:
+def main(*, corpus: str, model: str, clients: int, name: str, as_json: bool) -> None:
     """Measure the update codec on real updates; medians over the clients. Progress goes to standard error.
 
     Bits are per sent position and per sent value. The margins are the excess of a report over the ideal length under
@@ -191,7 +194,7 @@ def main(*, corpus: str, name: str, as_json: bool) -> None:
     """
     console = Console(stderr=True)
     try:
-        updates = collect(corpus, CLIENTS, console)
+        updates = collect(corpus, clients, console, model)
     except NightjarError as error:
         click.echo(f"codec: {error}", err=True)
         sys.exit(error.exit_status)
@@ -199,7 +202,7 @@ def main(*, corpus: str, name: str, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return
-    title = f"codec {name} on {CLIENTS} clients of {updates.corpus}, {updates.layout.size:,} parameters"
+    title = f"codec {name} on {clients} clients of {updates.corpus}, {updates.layout.size:,} parameters"
     show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
     show("margins", found["margins"], as_json=False, key="margins")
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")

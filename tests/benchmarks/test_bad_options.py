@@ -15,6 +15,8 @@ BAD_OPTIONS = [
     (codec.main, ["--corpus", "{missing}"], "there is no corpus file"),
     (codec.main, ["--corpus", "{columns}"], "the columns user and text"),
     (codec.main, ["--codec", "zip"], "'--codec'"),
+    (codec.main, ["--clients", "0"], "'--clients'"),
+    (codec.main, ["--model", "huge"], "'tiny' or 'gboard'"),
     (device.main, ["--runtime", "onnx"], "'--runtime'"),
     (device.main, ["--rounds", "0"], "'--rounds'"),
     (keyboard.main, ["--corpus", "{missing}"], "there is no corpus file"),
