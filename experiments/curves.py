@@ -122,10 +122,10 @@ def _privacy(path: Path, rows: Sequence[Row]) -> None:
 def _laboratory(path: Path, rows: Sequence[Row]) -> None:
     """Recall by rounds of the laboratory's runs, the best named first; a part for each model and start."""
     panels: dict[str, list[Row]] = {}
-    for each in sorted(rows, key=lambda each: each.curve[-1].top1 if each.curve else 0.0, reverse=True):
-        if each.outcome and len(each.curve) >= LEAST:
-            start = "random weights" if each.outcome.top1_start < RANDOM else "a warm start"
-            panels.setdefault(f"{each.outcome.model}, from {start}", []).append(each)
+    drawn = [(each, each.outcome) for each in rows if each.outcome and len(each.curve) >= LEAST]
+    for each, outcome in sorted(drawn, key=lambda pair: pair[0].curve[-1].top1, reverse=True):
+        start = "random weights" if outcome.top1_start < RANDOM else "a warm start"
+        panels.setdefault(f"{outcome.model}, from {start}", []).append(each)
     figure = Figure(figsize=(11, 3.4 * len(panels)), layout="constrained")
     parts = figure.subplots(len(panels), 1, sharey=True, squeeze=False).flat
     for part, (title, mine) in zip(parts, sorted(panels.items()), strict=True):

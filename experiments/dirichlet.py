@@ -18,7 +18,7 @@ from experiments.catalogue.distilling import fml
 from experiments.catalogue.fed_plus import fed_plus
 from experiments.catalogue.ifca import ifca
 from experiments.catalogue.per_fedavg import per_fedavg
-from experiments.data_sets import dirichlet, generated, mnist
+from experiments.data_sets import DataSet, dirichlet, generated, mnist
 from experiments.engine import Federation, Plan, play
 from experiments.frame import Curve, Request, Row, averaged, page_command, row
 from experiments.networks import dense
@@ -37,11 +37,9 @@ ALPHAS = (0.1, 1.0, 10.0)
 EDGES = np.linspace(-0.5, 0.5, 21)
 
 
-def parties(request: Request, alpha: float, seed: int) -> Federation:
+def parties(data: DataSet, count: int, alpha: float, seed: int) -> Federation:
     """The parties, each with a fifth of its images as its test."""
-    data = generated(seed) if request.form.value == "smoke" else mnist(request.data)
     rng = np.random.default_rng([seed, 7])
-    count = request.pick(10, 100, 100)
     parts = [rng.permutation(part) for part in dirichlet(data.train.y, count, alpha, rng)]
     return Federation(
         dense(784, 128, 10),
@@ -68,11 +66,12 @@ def run(request: Request) -> list[Row]:
 
 
 def _of_seed(request: Request, seed: int) -> list[Row]:
-    rounds, alone = request.pick((2, 1), (20, 10), (100, 10))
+    data = generated(seed) if request.form.value == "smoke" else mnist(request.data)
+    count, rounds, alone = request.pick((10, 2, 1), (100, 20, 10), (100, 100, 10))
     plan = Plan(rate=0.05, batch=20)
     rows = []
     for alpha in ALPHAS:
-        federation = parties(request, alpha, seed)
+        federation = parties(data, count, alpha, seed)
         local = local_accuracies(federation, plan, seed, alone)
         curves: dict[str, Curve] = {}
         means, losing = {}, {}

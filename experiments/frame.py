@@ -147,16 +147,16 @@ def row(
         axes: what x and y of the curves are.
         note: a sentence beside the figures.
     """
-    mean = fmean(measured)
+    mean, spread, delta = _compared(measured, pooled)
     return Row(
         name=name,
         command=f" --only '{name}'" if alone else "",
         printed=printed,
         measured=mean,
         bound=bound,
-        spread=stdev(measured) if len(measured) > 1 else None,
+        spread=spread,
         pooled=pooled,
-        delta_accuracy=None if pooled is None else abs(mean - pooled),
+        delta_accuracy=delta,
         seeds=list(seeds),
         form=request.form.value,
         measure=measure,
@@ -177,22 +177,29 @@ def averaged(of_seeds: Iterable[Sequence[Row]]) -> list[Row]:
 
 
 def _mean_of(rows: Sequence[Row]) -> Row:
-    first, measured = rows[0], [each.measured for each in rows]
+    first = rows[0]
     pooled = None if first.pooled is None else fmean(each.pooled or 0.0 for each in rows)
+    mean, spread, delta = _compared([each.measured for each in rows], pooled)
     return msgspec.structs.replace(
         first,
-        measured=fmean(measured),
-        spread=stdev(measured) if len(rows) > 1 else None,
+        measured=mean,
+        spread=spread,
         pooled=pooled,
-        delta_accuracy=None if pooled is None else abs(fmean(measured) - pooled),
+        delta_accuracy=delta,
         seeds=[seed for each in rows for seed in each.seeds],
         figures={name: fmean(each.figures[name] for each in rows) for name in first.figures},
-        curves={
-            line: [(points[0][0], _drawn(fmean(y for _, y in points))) for points in zip(*lines, strict=True)]
-            for line in first.curves
-            if (lines := [each.curves[line] for each in rows])
-        },
+        curves={line: _mean_curve([each.curves[line] for each in rows]) for line in first.curves},
     )
+
+
+def _mean_curve(curves: Sequence[Curve]) -> list[tuple[float, float]]:
+    return [(points[0][0], _drawn(fmean(y for _, y in points))) for points in zip(*curves, strict=True)]
+
+
+def _compared(measured: Sequence[float], pooled: float | None) -> tuple[float, float | None, float | None]:
+    """Mean and spread of the seeds, and how far the mean is from the pooled figure."""
+    mean = fmean(measured)
+    return mean, stdev(measured) if len(measured) > 1 else None, None if pooled is None else abs(mean - pooled)
 
 
 def _drawn(value: float) -> float:

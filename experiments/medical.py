@@ -156,13 +156,13 @@ def _read(request: Request) -> tuple[list[Scans], Scans] | None:
 
 def run(request: Request) -> list[Row]:
     """Segmentation and detection of two hospitals, on generated lesions."""
-    return averaged(_of_seed(request, seed) for seed in request.pick((1,), (1,), (1, 2, 3)))
+    read = _read(request)
+    return averaged(_of_seed(request, read, seed) for seed in request.pick((1,), (1,), (1, 2, 3)))
 
 
-def _of_seed(request: Request, seed: int) -> list[Row]:
+def _of_seed(request: Request, read: tuple[list[Scans], Scans] | None, seed: int) -> list[Row]:
     rng, count = np.random.default_rng(seed), request.pick(16, 120, 600)
     scanners = ((0.2, 0.12), (0.4, 0.2))
-    read = _read(request)
     kind = "read" if read else "generated"
     hospitals, test = read or (
         [slices(count, *each, rng) for each in scanners],
