@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -31,7 +32,7 @@ from models.folder import (
 from models.vocabulary import Vocabulary, words
 from models.warm_start import PASSES, warm_start
 from models.word_lists import LANGUAGES, compiled
-from wire.errors import NightjarError
+from wire.errors import ConfigError, NightjarError, UnavailableError
 
 
 @click.group()
@@ -97,6 +98,30 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     write_held_out(out, held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+
+
+@main.command("people")
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option(
+    "--seed", default=8, show_default=True, type=click.IntRange(min=0), help="Seed of personas; the export used 7."
+)
+@click.option("--people", default=2, show_default=True, type=click.IntRange(min=1), help="Number of people.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
+def write_people(corpus: str, seed: int, people: int, out: Path) -> None:
+    """Write each person's messages to person-1.txt and so on, for emulated phones to type (emulator.messages)."""
+    users = corpora.load(corpus, seed).users
+    if people > len(users):
+        msg = f"--people: corpus {corpus} has {len(users)} people, got {people}"
+        raise ConfigError(msg)
+    for number, (user, messages) in enumerate(islice(users.items(), people), start=1):
+        path = out / f"person-{number}.txt"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{' '.join(message.split())}\n" for message in messages), encoding="utf-8")
+        except OSError as error:
+            msg = f"cannot write {path}: {error}; give a folder that can be written"
+            raise UnavailableError(msg) from error
+        click.echo(f"{path}: {len(messages)} messages of {user}")
 
 
 @main.command("exchange")

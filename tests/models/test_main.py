@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from edge_agent.emulator.person import read_messages
 from models import __main__ as command
 from models.batches import pack
 from models.configurations import configuration
@@ -15,7 +16,7 @@ from models.folder import hold_out, write_held_out
 from models.initial import initial_weights
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
-from wire.errors import ConfigError
+from wire.errors import ConfigError, UnavailableError
 from wire.parameters import weights_from_bytes
 
 
@@ -89,3 +90,24 @@ def test_unless_told_otherwise_the_weights_are_trained_on_the_corpus(
 def test_an_unknown_model_is_a_config_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(command.main, ["export", "--model", "huge", "--out", str(tmp_path)])
     assert isinstance(result.exception, ConfigError)
+
+
+def test_people_are_written_as_an_emulated_phone_reads_them(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("user\ttext\n../ada\tgood  morning\n../ada\tsee you\nbob\thello\n")
+    out = tmp_path / "new" / "typed"
+    result = CliRunner().invoke(command.main, ["people", "--corpus", str(corpus), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "person-1.txt": "good morning\nsee you\n",
+        "person-2.txt": "hello\n",
+    }
+    assert read_messages(out / "person-1.txt") == ["good morning", "see you"]
+
+
+def test_people_say_what_is_wrong(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command.main, ["people", "--people", "99", "--out", str(tmp_path)])
+    assert str(result.exception) == "--people: corpus personas has 48 people, got 99"
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(command.main, ["people", "--out", str(tmp_path / "file")])
+    assert isinstance(result.exception, UnavailableError)
