@@ -193,27 +193,30 @@ def _out_now(view: DatabaseView) -> str:
 @json_option
 @_version
 @click.option("--to", "form", default=FOLDER, show_default=True, type=click.Choice([FOLDER, *FORMATS]), help="Format.")
+@click.option("--average", default=1, show_default=True, type=click.IntRange(1), help="Mean of so many last versions.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder or file that is written.")
-def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bool) -> None:
+def export(config_path: Path, version: int, form: str, average: int, out: Path, *, as_json: bool) -> None:
     """Export a version as a model folder, safetensors, a SavedModel, or an int8 .tflite for inference.
 
-    A model folder can become the first version of another coordinator (task.model).
+    With --average the weights are the mean of the version's and of those that it was trained from. A model folder can
+    become the first version of another coordinator (task.model).
     """
     config = configuration(config_path)
     record = _found(config, version)
+    before = [each.manifest for each in _ancestors(config, record, average - 1)]
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         msg = f"--out {out} is there already, and nothing is written over it: give another name"
         raise ConfigError(msg)
     if form == FOLDER:
         with opened_artifacts(config) as artifacts:
-            manifest = export_version(record.manifest, artifacts, out)
+            manifest = export_version(record.manifest, artifacts, out, before)
         if (config.task.model / HELD_OUT).is_file():
             shutil.copyfile(config.task.model / HELD_OUT, out / HELD_OUT)
         answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
         show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
         return
     with tempfile.TemporaryDirectory() as folder, opened_artifacts(config) as artifacts:
-        export_version(record.manifest, artifacts, Path(folder))
+        export_version(record.manifest, artifacts, Path(folder), before)
         _convert(Path(folder), form, out)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
 
@@ -246,6 +249,20 @@ def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
         msg = f"there is no version {version}; 'model list' shows the newest"
         raise ConfigError(msg)
     return record
+
+
+def _ancestors(config: CoordinatorConfig, version: VersionRecord, count: int) -> list[VersionRecord]:
+    """So many versions that a version was trained from, newest first."""
+    line = [version]
+    with opened(config) as database, database.transaction() as view:
+        while len(line) <= count:
+            lineage = line[-1].lineage
+            parent = None if lineage is None or lineage.parent is None else view.version(lineage.parent)
+            if parent is None:
+                msg = f"--average: version {version.version} and those before it are {len(line)}, got {count + 1}"
+                raise ConfigError(msg)
+            line.append(parent)
+    return line[1:]
 
 
 def _recalls(found: Baselines) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from msgspec import structs
 
+from coordinator.learning.strategies import last_average
 from coordinator.ports import BlobStore
 from models.compact_ngram import read_ngram
 from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
@@ -13,7 +16,7 @@ from models.lexicon import read_lexicon
 from models.manifest import Artifact, Manifest
 from models.task_types import task_type
 from wire.errors import ConfigError, RemoteProtocolError
-from wire.parameters import weights_from_bytes
+from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
@@ -44,36 +47,55 @@ def check_model(folder: Path) -> Manifest:
     return _read_model(folder)[0]
 
 
-def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
+def export_version(sha256: str, artifacts: BlobStore, folder: Path, before: Sequence[str] = ()) -> Manifest:
     """Write a version as a folder that :func:`import_model` accepts; in the folder it is version 0.
 
     Args:
         sha256: hash of the version's manifest.
         artifacts: store of its files.
         folder: created if missing.
+        before: hashes of the manifests of versions before it; the mean of all their weights is written.
 
     Returns:
         The written manifest.
 
     Raises:
+        ConfigError: a version before it is another model.
         IntegrityError: an artifact is missing or damaged.
         UnavailableError: the folder cannot be written.
     """
     held = Manifest.decode(artifacts.get(sha256))
+    weights = artifacts.get(held.weights.sha256)
+    if before:
+        weights = _mean_weights([held, *(Manifest.decode(artifacts.get(each)) for each in before)], artifacts)
     # How devices got these weights (transfers, bases) does not matter to another coordinator.
-    manifest = structs.replace(held, version=0, transfers=(), bases=None)
+    manifest = structs.replace(held, version=0, weights=Artifact.of(weights), transfers=(), bases=None)
     write_files(
         folder,
         manifest,
         {
             PROGRAM: artifacts.get(held.program.sha256),
-            WEIGHTS: artifacts.get(held.weights.sha256),
+            WEIGHTS: weights,
             VOCABULARY: artifacts.get(held.vocabulary.sha256),
             **{lexicon_name(each.language): artifacts.get(each.file.sha256) for each in held.lexicons},
             **({} if held.ngram is None else {NGRAM: artifacts.get(held.ngram.sha256)}),
         },
     )
     return manifest
+
+
+def _mean_weights(versions: Sequence[Manifest], artifacts: BlobStore) -> bytes:
+    layout = versions[0].layout
+    mean = np.zeros(layout.size)
+    for number, each in enumerate(versions, start=1):
+        if each.layout != layout:
+            msg = (
+                f"--average: version {each.version} is another model than version {versions[0].version}; average fewer"
+            )
+            raise ConfigError(msg)
+        weights = weights_from_bytes(artifacts.get(each.weights.sha256), layout)
+        mean = last_average(mean, weights, number, window=number)
+    return weights_to_bytes(mean.astype(np.float32))
 
 
 def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:

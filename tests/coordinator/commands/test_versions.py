@@ -12,6 +12,7 @@ from coordinator.learning.device_metrics import merged, tally
 from coordinator.ports import Lineage
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file
+from coordinator.storage.model_folder import check_model
 from coordinator.versions.rollout import Rollout, Stage
 from tests.coordinator.model_folder import INITIAL, LAYOUT
 from wire.errors import ConfigError
@@ -67,6 +68,14 @@ def test_a_version_is_written_as_safetensors(ask, tmp_path):
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {name: value.shape for name, value in tensors.items()} == {spec.name: spec.shape for spec in LAYOUT.tensors}
     assert sum(value.sum() for value in tensors.values()) == pytest.approx(INITIAL.sum(), abs=1e-4)
+
+
+def test_the_average_of_a_version_and_those_before_it_is_exported(ask, run, site, known, tmp_path):
+    answer = ask("model", "export", 1, "--average", 2, "--out", tmp_path / "mean")
+    assert check_model(tmp_path / "mean").sha256 == answer["manifest"]
+    status, _, err = run("model", "export", 1, "--average", 3, "--out", tmp_path / "more", "--config", site.config)
+    assert (status, "version 1 and those before it are 2, got 3" in err) == (2, True), err
+    assert not (tmp_path / "more").exists()
 
 
 @pytest.mark.tensorflow
