@@ -259,7 +259,8 @@ def _ancestors(config: CoordinatorConfig, version: VersionRecord, count: int) ->
             lineage = line[-1].lineage
             parent = None if lineage is None or lineage.parent is None else view.version(lineage.parent)
             if parent is None:
-                msg = f"--average: version {version.version} and those before it are {len(line)}, got {count + 1}"
+                most = f"{len(line)}, version {version.version} and those before it"
+                msg = f"--average: expected at most {most}; got {count + 1}"
                 raise ConfigError(msg)
             line.append(parent)
     return line[1:]
