@@ -55,6 +55,11 @@ class DeviceMemory(NamedTuple):
     residual: Vector | None = None  # (n,) float32, of the error feedback
     own: Vector | None = None  # float32, the person's own parameters: (n,), or those of PRIVATE alone
 
+    @property
+    def nbytes(self) -> int:
+        """Their size."""
+        return sum(each.nbytes for each in self if each is not None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reported:

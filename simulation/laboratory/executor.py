@@ -14,10 +14,13 @@ import numpy as np
 import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from edge_agent.shell.tflite import TfliteProgram
 from models.batches import Batches
-from simulation.laboratory.clients import Device, Reported, keep, kept, train_client
+from simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
 from simulation.laboratory.experiment import PersonalSettings
 from wire.messages import CodecChoice, TrainingPlan
 from wire.parameters import ParameterLayout, Vector
+
+HELD_BYTES = 1 << 28
+"""Of what devices keep, so much stays in memory until the next measured round."""
 
 
 class Executor(Protocol):
@@ -53,15 +56,36 @@ class InProcess:
 
     Args:
         device: the device.
-        folder: of the run; what devices keep is there.
+        folder: of the run; what devices keep is there after each measured round, before the checkpoint is.
     """
 
     def __init__(self, device: Device, folder: Path) -> None:
         self._device, self._folder = device, folder
+        self._held: dict[int, tuple[int, DeviceMemory]] = {}
+        """Person -> round and what the device kept after it; not yet in the folder."""
+        self._bytes = 0
 
     def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
         """One after the other."""
-        return [_train(self._device, self._folder, person, round_number, weights, measured) for person in people]
+        reports = []
+        for person in people:
+            held = self._held.get(person)
+            before = kept(self._folder, person, round_number) if held is None else held[1]
+            reported, now = train_client(self._device, person, round_number, weights, before, measured=measured)
+            reports.append(reported)
+            self._bytes += now.nbytes - (0 if held is None else before.nbytes)
+            self._held[person] = round_number, now
+            if self._bytes > HELD_BYTES:
+                self._write()
+        if measured:
+            self._write()
+        return reports
+
+    def _write(self) -> None:
+        for person, (round_number, memory) in self._held.items():
+            keep(self._folder, person, round_number, memory)
+        self._held.clear()
+        self._bytes = 0
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -173,6 +173,11 @@ def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
     assert trained(EXPERIMENT, tmp_path, programs, two_processes) == curve
 
 
+def test_what_devices_keep_may_be_more_than_the_memory_for_it(curve, programs, tmp_path, monkeypatch):
+    monkeypatch.setattr("simulation.laboratory.executor.HELD_BYTES", 1)
+    assert trained(EXPERIMENT, tmp_path, programs) == curve
+
+
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_run_that_was_killed_gives_the_same_curve(curve, programs, tmp_path, after):
     def stop(number, _point):
