@@ -7,7 +7,7 @@ makes no decisions.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -145,6 +145,16 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     metrics: VersionMetrics | None = None
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
     lineage: Lineage | None = None
+
+
+def ancestors(version: VersionRecord, known: Callable[[int], VersionRecord | None]) -> Iterator[VersionRecord]:
+    """The versions that a version was trained from, newest first, as far back as they are known."""
+    while version.lineage is not None and version.lineage.parent is not None:
+        parent = known(version.lineage.parent)
+        if parent is None:
+            return
+        yield parent
+        version = parent
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,15 +113,15 @@ def write_people(corpus: str, seed: int, people: int, out: Path) -> None:
     if people > len(users):
         msg = f"--people: corpus {corpus} has {len(users)} people, got {people}"
         raise ConfigError(msg)
-    for number, (user, messages) in enumerate(islice(users.items(), people), start=1):
-        path = out / f"person-{number}.txt"
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{' '.join(message.split())}\n" for message in messages), encoding="utf-8")
-        except OSError as error:
-            msg = f"cannot write {path}: {error}; give a folder that can be written"
-            raise UnavailableError(msg) from error
-        click.echo(f"{path}: {len(messages)} messages of {user}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for number, (user, messages) in enumerate(islice(users.items(), people), start=1):
+            path = out / f"person-{number}.txt"
+            corpora.write_messages(path, messages)
+            click.echo(f"{path}: {len(messages)} messages of {user}")
+    except OSError as error:
+        msg = f"cannot write to {out}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
 
 
 @main.command("exchange")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
 from coordinator.engine.worker import Stores, do_once
-from coordinator.ports import VersionRecord
+from coordinator.ports import VersionRecord, ancestors
 from coordinator.storage.artifacts import ARTIFACTS
 from coordinator.storage.baselines import KeptBaselines, compared
 from coordinator.storage.engine import database_url
@@ -253,17 +254,13 @@ def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
 
 def _ancestors(config: CoordinatorConfig, version: VersionRecord, count: int) -> list[VersionRecord]:
     """So many versions that a version was trained from, newest first."""
-    line = [version]
     with opened(config) as database, database.transaction() as view:
-        while len(line) <= count:
-            lineage = line[-1].lineage
-            parent = None if lineage is None or lineage.parent is None else view.version(lineage.parent)
-            if parent is None:
-                most = f"{len(line)}, version {version.version} and those before it"
-                msg = f"--average: expected at most {most}; got {count + 1}"
-                raise ConfigError(msg)
-            line.append(parent)
-    return line[1:]
+        found = list(islice(ancestors(version, view.version), count))
+    if len(found) < count:
+        most = f"{len(found) + 1}, version {version.version} and those before it"
+        msg = f"--average: expected at most {most}; got {count + 1}"
+        raise ConfigError(msg)
+    return found
 
 
 def _recalls(found: Baselines) -> str:

@@ -11,6 +11,7 @@ All changes are part of a unit of work, so a kill leaves all of them or none.
 from __future__ import annotations
 
 import hashlib
+from itertools import islice, takewhile
 
 import structlog
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.jobs import AggregationDone, VersionMetrics
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.device_metrics import Tally, merged, tried_in
-from coordinator.ports import BlobStore, Lineage, VersionRecord
+from coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
 from coordinator.versions.quality_gate import COMPARED_WITH, Figures, Names, worse_on_devices
@@ -247,16 +248,8 @@ def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[Ver
         unit: the unit of work.
         since: leave out this version and older ones, which were measured on another text.
     """
-    line = [current]
-    while len(line) < COMPARED_WITH:
-        lineage = line[-1].lineage
-        if lineage is None or lineage.parent is None or lineage.parent <= since:
-            break
-        parent = unit.tx.version(lineage.parent)
-        if parent is None:
-            break
-        line.append(parent)
-    return line
+    older = takewhile(lambda each: each.version > since, ancestors(current, unit.tx.version))
+    return [current, *islice(older, COMPARED_WITH - 1)]
 
 
 def figures(record: VersionRecord) -> Figures:

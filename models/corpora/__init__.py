@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from models.corpora.corpus import Corpus
@@ -10,7 +11,7 @@ from models.corpora.pydoc import pydoc
 from models.corpora.split import Participant, Split, split
 from models.corpora.tsv import tsv
 
-__all__ = ["Corpus", "Participant", "Split", "load", "split"]
+__all__ = ["Corpus", "Participant", "Split", "load", "split", "write_messages"]
 
 
 def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
@@ -32,3 +33,8 @@ def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = 
             return pydoc()
         case path:
             return tsv(Path(path))
+
+
+def write_messages(path: Path, messages: Iterable[str]) -> None:
+    """Write a person's messages, one a line, as an emulated phone reads them (``emulator.messages``)."""
+    path.write_text("".join(f"{' '.join(message.split())}\n" for message in messages), encoding="utf-8")

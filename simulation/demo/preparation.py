@@ -144,8 +144,7 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     for number, phone in enumerate(text.phones):
         home = folder / phones[number]["device"]
         home.mkdir()
-        lines = [" ".join(message.split()) for message in phone.typed]
-        (home / "messages.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        corpora.write_messages(home / "messages.txt", phone.typed)
     phone_configs = [write_toml(folder / p["device"] / "agent.toml", p) for p in phones]
     return configured(
         settings,

@@ -127,11 +127,7 @@ def _begin(make: partial[Device]) -> None:
 
 
 def _work(folder: Path, weights: Path, round_number: int, measured: bool, person: int) -> Reported:
-    return _train(_held[0], folder, person, round_number, np.load(weights), measured)
-
-
-def _train(device: Device, folder: Path, person: int, round_number: int, weights: Vector, measured: bool) -> Reported:
     before = kept(folder, person, round_number)
-    reported, now = train_client(device, person, round_number, weights, before, measured=measured)
+    reported, now = train_client(_held[0], person, round_number, np.load(weights), before, measured=measured)
     keep(folder, person, round_number, now)
     return reported
