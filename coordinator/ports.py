@@ -318,6 +318,9 @@ class DeviceStore(Protocol):
     def leases_after(self, limit: int, device: str) -> list[Lease]:
         """The devices whose names sort after ``device``, in ascending order."""
 
+    def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
+        """The devices that have all of these labels, sorted by name."""
+
     def labelling(self) -> Labelling:
         """The rules for labels."""
 
@@ -376,6 +379,10 @@ class VersionStore(Protocol):
     def draw_number(self, now_s: float) -> int:
         """Draw the next number for orders to devices, above all earlier ones, including those in any backup."""
 
+
+class ReleaseStore(Protocol):
+    """Access to the agent's releases in an open transaction."""
+
     def releases(self) -> Releases:
         """All releases of the agent, the oldest version first."""
 
@@ -384,9 +391,6 @@ class VersionStore(Protocol):
 
     def release_health(self, release: Release, now_s: float) -> ReleaseHealth:
         """The devices that tried a release, and the others that were heard of since it was started."""
-
-    def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
-        """The devices that have all of these labels, sorted by name."""
 
 
 class EffectStore(Protocol):
@@ -409,7 +413,16 @@ class EffectStore(Protocol):
 
 
 class Transaction(
-    TaskStore, RoundStore, SumStore, ReportStore, ChunkStore, DeviceStore, VersionStore, EffectStore, Protocol
+    TaskStore,
+    RoundStore,
+    SumStore,
+    ReportStore,
+    ChunkStore,
+    DeviceStore,
+    VersionStore,
+    ReleaseStore,
+    EffectStore,
+    Protocol,
 ):
     """A transaction: its writes become durable together or not at all."""
 
