@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import lzma
 import math
-import sys
 import time
 import zlib
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 from rich.console import Console
 
-from benchmarks.measuring import median, show
+from benchmarks.measuring import errors_in_a_line, print_json, show
 from coordinator.learning.fedavg import Contribution, weighted_mean
 from models.configurations import CONFIGURATIONS
 from simulation.collect_updates import Updates, collect
@@ -30,7 +29,6 @@ from wire.codec import Codec, codec_for, modelled, with_error_feedback
 from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.codec.topk import pack_levels
-from wire.errors import NightjarError
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
@@ -193,18 +191,15 @@ def main(*, corpus: str, model: str, clients: int, name: str, as_json: bool) -> 
     its own model; zlib of the packed bitmap plus uncoded values; and the share of energy that quantized values lose.
     """
     console = Console(stderr=True)
-    try:
+    with errors_in_a_line("codec"):
         updates = collect(corpus, clients, console, model)
-    except NightjarError as error:
-        click.echo(f"codec: {error}", err=True)
-        sys.exit(error.exit_status)
     found = measure(updates, name, console)
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     title = f"codec {name} on {clients} clients of {updates.corpus}, {updates.layout.size:,} parameters"
-    show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
-    show("margins", found["margins"], as_json=False, key="margins")
+    show(f"{title} (medians)", found["densities"])
+    show("margins", found["margins"])
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
     click.echo(
         f"share of the updates that error feedback loses: {found['error_feedback_mass_lost']:g}, "

@@ -100,7 +100,7 @@ def main(*, connections: int, rate: float, seconds: float, as_json: bool) -> Non
     raise_descriptor_limit(connections)
     with tempfile.TemporaryDirectory(prefix="nightjar-connections-") as folder:
         row = measure(connections, rate, seconds, Path(folder))
-    show(TITLE, [row], as_json=as_json, key="runs")
+    show(TITLE, [row], as_json=as_json)
 
 
 if __name__ == "__main__":

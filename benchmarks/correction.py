@@ -19,7 +19,6 @@ The product's constants were chosen on ``--part validation``, whose users are no
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +27,11 @@ from importlib import resources
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 from rich.console import Console
 
 from benchmarks.keyboard import OwnKeyboard, global_model, mixed
-from benchmarks.measuring import quantile, show
+from benchmarks.measuring import errors_in_a_line, print_json, quantile, show
 from edge_agent.keyboard.correction import neighbours
 from edge_agent.keyboard.suggestions import Suggester
 from models import corpora
@@ -43,7 +41,6 @@ from models.lexicon import read_lexicon
 from models.vocabulary import WORD_PATTERN
 from models.word_lists import compiled
 from simulation.progress import progress
-from wire.errors import NightjarError
 
 TITLE = "autocorrection by space"
 LANGUAGE = "en"
@@ -260,17 +257,14 @@ def main(
     *, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str, as_json: bool
 ) -> None:
     """Measure autocorrection on held-out messages, typed with and without typos."""
-    try:
+    with errors_in_a_line("correction"):
         figures = measure(corpus, model, phones, messages, passes, seed, part)
-    except NightjarError as error:
-        click.echo(f"correction: {error}", err=True)
-        sys.exit(error.exit_status)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
+        print_json(figures)
         return
     ours = {name: value for name, value in figures.items() if not isinstance(value, list)}
-    show(TITLE, [{"keyboard": "nightjar", **ours}], as_json=False, key="keyboards")
-    show("peers", figures["peers"], as_json=False, key="peers")
+    show(TITLE, [{"keyboard": "nightjar", **ours}])
+    show("peers", figures["peers"])
     click.echo("changed: " + ", ".join(figures["changed"][:20]))
 
 

@@ -29,6 +29,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -37,7 +38,7 @@ import urllib3
 from packaging.requirements import Requirement
 
 from benchmarks import service
-from benchmarks.measuring import median, show, time_ms
+from benchmarks.measuring import print_json, show, time_ms
 from benchmarks.setting import BUILD, setting
 from coordinator.commands.actions import ask_service
 from coordinator.config import CoordinatorConfig
@@ -250,10 +251,10 @@ def main(*, runtimes: tuple[str, ...], rounds: int, as_json: bool) -> None:
     """Measure disk, startup, memory and training step of an agent."""
     found = measure(list(runtimes or REQUIREMENTS), rounds)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
     elif found["runtimes"]:
-        show(TITLE, found["runtimes"], as_json=False, key="runtimes")
-        show("installed packages", list(_package_rows(found["packages_mb"])), as_json=False, key="packages_mb")
+        show(TITLE, found["runtimes"])
+        show("installed packages", list(_package_rows(found["packages_mb"])))
     if not found["runtimes"]:
         sys.exit(1)
 

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata, util
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measuring import median
 from models import corpora
 from models.configurations import configuration
 from models.initial import initial_weights

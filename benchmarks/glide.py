@@ -11,13 +11,14 @@ with the same keys (``to`` for ``too``) counts as wrong.
 from __future__ import annotations
 
 import time
+from statistics import median
 from typing import Any
 
 import click
 import numpy as np
 
 import edge_agent.one_thread  # noqa: F401 - as in the agent's process
-from benchmarks.measuring import median, quantile, show
+from benchmarks.measuring import quantile, show
 from edge_agent.keyboard.common_words import Unigram
 from edge_agent.keyboard.correction import key_centres
 from edge_agent.keyboard.suggestions import Suggester

@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ import numpy as np
 
 from benchmarks import service
 from benchmarks.emulated_fleet import Fired, Fleet, Update, together
-from benchmarks.measuring import cpu_time_s, median, quantile, show
+from benchmarks.measuring import cpu_time_s, quantile, show
 from benchmarks.service import say
 from coordinator.commands.actions import ask_service
 from coordinator.config import CoordinatorConfig
@@ -265,7 +266,7 @@ def main(*, sizes: tuple[int, ...], within_s: float, bursts: int, as_json: bool)
     for connections in sizes:
         with tempfile.TemporaryDirectory(prefix="nightjar-ingest-") as folder:
             rows += measure_one(connections, bursts, within_s, Path(folder))
-    show(TITLE, rows, as_json=as_json, key="runs")
+    show(TITLE, rows, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,11 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import numpy as np
 
 from benchmarks import presage
-from benchmarks.measuring import show
+from benchmarks.measuring import errors_in_a_line, print_json, show
 from benchmarks.setting import BUILD
 from edge_agent.core.mixture import Mixture
 from edge_agent.core.own_history import Blended
@@ -59,7 +57,7 @@ from models.warm_start import CLIP_NORM, RATE, warm_start
 from simulation.laboratory.checkpoint import about, restored_weights
 from simulation.laboratory.training import prepare
 from simulation.warm_start import PROGRAMS
-from wire.errors import LocalProtocolError, NightjarError
+from wire.errors import LocalProtocolError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 TITLE = "recall and saved keystrokes, %"
@@ -417,16 +415,13 @@ def main(
     as_json: bool,
 ) -> None:
     """Measure recall and saved keystrokes on replayed held-out messages."""
-    try:
+    with errors_in_a_line("keyboard"):
         found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run)
-    except NightjarError as error:
-        click.echo(f"keyboard: {error}", err=True)
-        sys.exit(error.exit_status)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
         return
-    show(TITLE, found["predictors"], as_json=False, key="predictors")
-    show("users", [{k: v for k, v in found.items() if k != "predictors"}], as_json=False, key="users")
+    show(TITLE, found["predictors"])
+    show("users", [{k: v for k, v in found.items() if k != "predictors"}])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""Timing and printing for all benchmarks."""
+"""Timing, printing and error messages of all benchmarks."""
 
 from __future__ import annotations
 
-import statistics
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
+
+from wire.errors import NightjarError
 
 
 def time_ms(action: Callable[[], object]) -> float:
@@ -38,15 +41,25 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def median(values: Sequence[float]) -> float:
-    """The median of the values."""
-    return statistics.median(values)
+@contextlib.contextmanager
+def errors_in_a_line(name: str) -> Iterator[None]:
+    """End the program at an expected error, printed as one line after the benchmark's name, without a traceback."""
+    try:
+        yield
+    except NightjarError as error:
+        click.echo(f"{name}: {error}", err=True)
+        sys.exit(error.exit_status)
 
 
-def show(title: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool, key: str) -> None:
+def print_json(result: object) -> None:
+    """Print one line of JSON on standard output."""
+    click.echo(msgspec.json.encode(result))
+
+
+def show(title: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool = False, key: str = "runs") -> None:
     """Print rows as a table, or ``{key: rows}`` as one line of JSON."""
     if as_json:
-        sys.stdout.write(msgspec.json.encode({key: rows}).decode() + "\n")
+        print_json({key: rows})
         return
     table = Table(title=title, title_justify="left")
     for name in rows[0]:

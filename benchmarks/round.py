@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -27,7 +28,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks import service
-from benchmarks.measuring import cpu_time_s, median, quantile, show
+from benchmarks.measuring import cpu_time_s, quantile, show
 from benchmarks.setting import BUILD
 from coordinator.commands.actions import ask_service
 from models.configurations import CONFIGURATIONS
@@ -59,7 +60,7 @@ _console = Console(stderr=True)
 def main(*, models: tuple[str, ...], phones: int, rounds: int, processes: int, as_json: bool) -> None:
     """Measure rounds of emulated phones without training."""
     runs = [measure(model, phones, rounds, min(processes, phones)) for model in models or ("tiny", "gboard")]
-    show(TITLE, runs, as_json=as_json, key="runs")
+    show(TITLE, runs, as_json=as_json)
 
 
 def measure(model: str, phones: int, rounds: int, processes: int) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from statistics import median
 from typing import Any
 
 import click
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from benchmarks.measuring import median, show
+from benchmarks.measuring import show
 from edge_agent.shell.system_integers import SystemIntegers
 from host.primitives import EnrolledKey, LibraryPrimitives
 from simulation.secure_sum import Member, Silent, run
@@ -49,7 +50,7 @@ NOISE_VARIANCE, NOISES = 30_000, 5
 def main(*, cohort: int, values: tuple[int, ...], seed: int, as_json: bool) -> None:
     """Measure secure sums."""
     runs = [measure(cohort, each, share, seed) for each in values or VALUES for share in DROPOUTS]
-    show(TITLE, runs, as_json=as_json, key="runs")
+    show(TITLE, runs, as_json=as_json)
 
 
 def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[str, Any]:

@@ -14,10 +14,9 @@ import sys
 from typing import Any
 
 import click
-import msgspec
 
 from benchmarks import engines
-from benchmarks.measuring import show
+from benchmarks.measuring import print_json, show
 
 TITLE = "rounds of a simulated fleet, virtual clock"
 ROUNDS, SEED = 50, 1
@@ -55,15 +54,12 @@ def main(*, fleets: tuple[int, ...], as_json: bool) -> None:
     """Measure simulated rounds (--devices may be given several times), and the laboratory beside other engines."""
     rows, beside = measure(fleets), engines.measure(ENGINE_ROUNDS, ENGINE_REPEATS)
     if as_json:
-        sys.stdout.write(msgspec.json.encode({"simulation": rows, **beside}).decode() + "\n")
+        print_json({"simulation": rows, **beside})
         return
-    show(TITLE, rows, as_json=False, key="simulation")
-    show(f"{engines.TITLE}; {_said(beside)}", beside["engines"], as_json=False, key="engines")
-
-
-def _said(beside: dict[str, Any]) -> str:
+    show(TITLE, rows)
     missing = f", not installed: {', '.join(beside['missing'])}" if beside["missing"] else ""
-    return f"ours costs {100 * beside['overhead']:.1f} % more than its steps{missing}"
+    said = f"ours costs {100 * beside['overhead']:.1f} % more than its steps{missing}"
+    show(f"{engines.TITLE}; {said}", beside["engines"])
 
 
 if __name__ == "__main__":

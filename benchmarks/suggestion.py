@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from statistics import median
 from typing import Any
 
 import click
 
 import edge_agent.one_thread  # noqa: F401 - as in the agent's process
 from benchmarks.keyboard import mixed
-from benchmarks.measuring import median, quantile, show, time_ms
+from benchmarks.measuring import quantile, show, time_ms
 from benchmarks.setting import LANGUAGE, SEED, Setting, setting
 from edge_agent.core.own_history import Blended
 from edge_agent.core.training import TrainingStopped

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -21,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
-import msgspec
 import psutil
 import urllib3
 
@@ -32,7 +31,7 @@ from benchmarks import service
 from benchmarks.emulated_fleet import Fleet
 from benchmarks.filled_database import Size, fill
 from benchmarks.ingest import MODEL, everybody, updates
-from benchmarks.measuring import median, quantile, show
+from benchmarks.measuring import print_json, quantile, show
 from benchmarks.service import say
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
@@ -267,10 +266,10 @@ def main(*, devices: int, rounds: int, reports: int, requests: int, as_json: boo
     with tempfile.TemporaryDirectory(prefix="nightjar-web-") as folder:
         found = measure(Size(devices, rounds, reports), requests, Path(folder))
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
         return
-    show("pages and lists, 20 requests/s while reports arrive", found.pop("pages"), as_json=False, key="")
-    show("other results", [found], as_json=False, key="")
+    show("pages and lists, 20 requests/s while reports arrive", found.pop("pages"))
+    show("other results", [found])
 
 
 if __name__ == "__main__":

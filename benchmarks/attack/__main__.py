@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -17,10 +16,10 @@ from benchmarks.attack.malicious import Attack
 from benchmarks.attack.measure_harm import Battle, Harm
 from benchmarks.attack.measure_leaks import Leak, LeakMeter
 from benchmarks.attack.scene import Scene, make_scene
-from benchmarks.measuring import show
+from benchmarks.measuring import errors_in_a_line, print_json, show
 from models.configurations import CONFIGURATIONS
 from simulation.progress import say
-from wire.errors import ConfigError, NightjarError
+from wire.errors import ConfigError
 
 DEFAULT = "default"
 SHARES = "0,0.01,0.05,0.1,0.3"
@@ -96,7 +95,7 @@ def main(
 ) -> None:
     """Attack the federation with real updates: words, membership and secrets recovered, and the model harmed."""
     console = Console(stderr=True)
-    try:
+    with errors_in_a_line("attack"):
         chosen = [defence(name, cohort) for name in defences.split(",")]
         wanted, waged = _shares(shares), _attacks(attacks)
         scene = make_scene(corpus, model, people, seed, console)
@@ -108,16 +107,12 @@ def main(
             "confidentiality": [] if only == "integrity" else leaks(scene, chosen, console),
             "integrity": [] if only == "confidentiality" else harms(battle, chosen, wanted, waged, console),
         }
-    except NightjarError as error:
-        click.echo(f"attack: {error}", err=True)
-        sys.exit(error.exit_status)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
         return
     for part in ("confidentiality", "integrity"):
-        rows = [_row(each) for each in found[part]]
-        if rows:
-            show(part, rows, as_json=False, key=part)
+        if found[part]:
+            show(part, [_row(each) for each in found[part]])
 
 
 def _shares(shares: str) -> list[float]:
