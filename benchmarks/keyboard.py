@@ -37,7 +37,7 @@ from edge_agent.keyboard.learning import OwnWord, own_words_in
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.model import Model
-from edge_agent.ports import Floats, Predictor
+from edge_agent.ports import Predictor
 from edge_agent.session import Produced, SessionTask, in_this_process, personal_weights
 from edge_agent.shell.database import LEARNED_FROM
 from edge_agent.shell.keyboard_model import load_keyboard_model
@@ -50,10 +50,11 @@ from models.corpora import Corpus, Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
-from models.ngram import TrigramScores, train_scores
+from models.ngram import train_scores
 from models.source import Source
-from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from models.vocabulary import FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
+from simulation.demo.keyboards import NgramPredictor
 from simulation.laboratory.checkpoint import about, restored_weights
 from simulation.laboratory.training import prepare
 from simulation.warm_start import PROGRAMS
@@ -89,21 +90,6 @@ class Counts:
             "top3": 100 * self.top3 / max(1, self.words),
             "keystrokes_saved_percent": 100 * (1 - self.keystrokes / max(1, self.letters)),
         }
-
-
-class TrigramPredictor:
-    """The trigram as a predictor. Implements :class:`edge_agent.ports.Predictor`."""
-
-    version = None
-
-    def __init__(self, vocabulary: Vocabulary, scores: TrigramScores) -> None:
-        self.vocabulary = vocabulary
-        self._scores = scores
-
-    def scores(self, finished: Sequence[str]) -> Floats:
-        """Log-probabilities of the next word, (V,) float32."""
-        before, last = [BOS, BOS, *self.vocabulary.encode(finished)][-2:]
-        return np.log(np.maximum(self._scores.after(before, last), 1e-30)).astype(np.float32)
 
 
 def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
@@ -166,7 +152,7 @@ def measure(
     else:
         parts, files, vocabulary = federated_model(run, phones, messages)
     public = [vocabulary.encode(words(text)) for text in parts.public]
-    trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
+    trigram = NgramPredictor(vocabulary, train_scores(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
     total: dict[str, Counts] = {name: Counts() for name in names}
     others: presage.Presage | None = None

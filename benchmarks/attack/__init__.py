@@ -2,7 +2,7 @@
 
 - ``scene``: the text, the warm start and the device of all attacks;
 - ``defences``: what stands between a device and an attacker, by name;
-- ``recover_words``, ``membership``, ``canary``: attacks on confidentiality;
+- ``recover_words``, ``canary``: attacks on confidentiality; that on membership is in ``measure_leaks``;
 - ``malicious``: attacks on the model;
 - ``measure_leaks``, ``measure_harm``: run them through the product's own training, codec and averaging.
 """

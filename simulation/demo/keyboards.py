@@ -24,6 +24,7 @@ from models import corpora
 from models.compact_ngram import CompactNgram, read_ngram
 from models.folder import NGRAM, VOCABULARY
 from models.manifest import Manifest
+from models.ngram import TrigramScores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
 from simulation.demo.reading import artifact
@@ -60,19 +61,18 @@ class KeyboardRecall(msgspec.Struct, frozen=True):
 
 
 class NgramPredictor:
-    """The n-gram model alone. Implements :class:`edge_agent.ports.Predictor`."""
+    """An n-gram model alone. Implements :class:`edge_agent.ports.Predictor`."""
 
     version = None
 
-    def __init__(self, vocabulary: Vocabulary, ngram: CompactNgram) -> None:
+    def __init__(self, vocabulary: Vocabulary, ngram: CompactNgram | TrigramScores) -> None:
         self.vocabulary = vocabulary
         self._ngram = ngram
 
     def scores(self, finished: Sequence[str]) -> Floats:
         """Log-probabilities of the next word, (V,) float32."""
         before, last = [BOS, BOS, *self.vocabulary.encode(finished[-2:])][-2:]
-        shares: Floats = np.log(np.maximum(self._ngram.after(before, last), 1e-30))
-        return shares
+        return np.log(np.maximum(self._ngram.after(before, last), 1e-30)).astype(np.float32)
 
 
 T = TypeVar("T")

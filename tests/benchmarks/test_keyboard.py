@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from benchmarks import presage
-from benchmarks.keyboard import Counts, TrigramPredictor, blended, replay, through
+from benchmarks.keyboard import Counts, blended, replay, through
 from models.corpora import Participant
 from models.ngram import train_scores, train_trigram
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from simulation.demo.keyboards import NgramPredictor
 
 VOCABULARY = Vocabulary(("the", "cat", "sat"))
 
@@ -36,7 +37,7 @@ def test_the_scores_of_the_trigram_have_its_best_words_first():
     text = ["the cat sat", "the cat sat", "cat sat the", "sat", "the sat"]
     ids = [VOCABULARY.encode(words(line)) for line in text]
     scores, best = train_scores(ids, VOCABULARY.size), train_trigram(ids, VOCABULARY.size)
-    predictor = TrigramPredictor(VOCABULARY, scores)
+    predictor = NgramPredictor(VOCABULARY, scores)
     for finished in ([], ["the"], ["the", "cat"], ["sat", "sat"]):
         before, last = [BOS, BOS, *VOCABULARY.encode(finished)][-2:]
         assert scores.after(before, last).sum() == pytest.approx(1.0)
@@ -47,7 +48,7 @@ def test_the_scores_of_the_trigram_have_its_best_words_first():
 
 def test_the_trigram_with_a_history_foresees_what_the_person_writes_against_the_public_text():
     public = [VOCABULARY.encode(words(line)) for line in ["the cat sat"] * 5]
-    trigram = TrigramPredictor(VOCABULARY, train_scores(public, VOCABULARY.size))
+    trigram = NgramPredictor(VOCABULARY, train_scores(public, VOCABULARY.size))
     phone = Participant("ann", typed=["sat the cat the sat"] * 20, held_out=["sat the cat the sat"])
     alone = replay(through(trigram), phone.held_out[0], VOCABULARY)
     assert alone.words == blended(trigram, phone).words == 5
