@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from benchmarks import service
-from benchmarks.emulated_fleet import Answered, Fleet, Update, together
+from benchmarks.emulated_fleet import Answered, Update, together
 from benchmarks.ingest import raise_descriptor_limit
 from benchmarks.measuring import cpu_time_s, quantile, show, time_ms
 from benchmarks.service import say
@@ -27,7 +27,6 @@ from coordinator.config_file import load_config
 from simulation.demo.processes import stopping
 
 TITLE = "connected phones, and check-ins answered"
-FLEETS = 2
 TASK = "keyboard"
 
 
@@ -37,13 +36,7 @@ def measure(connections: int, rate: float, seconds: float, folder: Path) -> dict
     service.write_model(folder / "model", "tiny")
     path = service.write_configuration(folder, {"name": TASK})
     config = load_config(path, {})
-    names = [f"phone-{number:05d}" for number in range(connections)]
-    credentials = service.certify(config, names, folder / "devices")
-    share = -(-connections // FLEETS)
-    fleets = [
-        Fleet(config.broker.port, names[at : at + share], Update(0, "", ()), at, credentials=credentials)
-        for at in range(0, connections, share)
-    ]
+    fleets = service.fleets(config, connections, Update(0, "", ()), folder)
     serving = service.coordinator(path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stopping([[serving]]))

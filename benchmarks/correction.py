@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import click
@@ -70,10 +71,9 @@ class CorrectionTally:
     among: int = 0
     times_s: list[float] = field(default_factory=list)
 
-    def row(self, who: str) -> dict[str, Any]:
-        """A row of the table; shares from 0 to 1."""
+    def shares(self) -> dict[str, float]:
+        """Shares from 0 to 1, by name."""
         return {
-            "keyboard": who,
             "correct_changed_share": len(self.changed) / max(1, self.right),
             "typos_mended_share": self.mended / max(1, self.typos),
             "typos_among_three_share": self.among / max(1, self.typos),
@@ -123,8 +123,7 @@ class RightWords:
                 for word in _WORD.findall(message.lower()):
                     if seen.setdefault(word, user) != user:
                         self._shared.add(word)
-        listed = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
-        self._dictionary = {line.split()[0] for line in listed.splitlines() if line}
+        self._dictionary = {line.split()[0] for line in _symspell_words().read_text("utf-8-sig").splitlines() if line}
 
     def __contains__(self, word: str) -> bool:
         return word in self._shared or word in self._dictionary
@@ -165,14 +164,12 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
                 for name, peer in peers.items():
                     _try(peer, before, word, typo, right, others[name])
             keyboard.send(message)
-    row = ours.row("nightjar")
-    row.pop("keyboard")
     return {
-        **row,
+        **ours.shares(),
         "suggest_ms_p99": 1e3 * quantile(ours.times_s, 0.99),
         "right_words": ours.right,
         "typos": ours.typos,
-        "peers": [outcome.row(name) for name, outcome in others.items()],
+        "peers": [{"keyboard": name, **outcome.shares()} for name, outcome in others.items()],
         "changed": ours.changed,
     }
 
@@ -230,8 +227,7 @@ def _symspellpy() -> Keyboard:
     from symspellpy import SymSpell, Verbosity
 
     checker = SymSpell(max_dictionary_edit_distance=2)
-    place = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
-    checker.load_dictionary(str(place), term_index=0, count_index=1, encoding="utf-8-sig")
+    checker.load_dictionary(str(_symspell_words()), term_index=0, count_index=1, encoding="utf-8-sig")
 
     def press(_before: str, typed: str) -> tuple[str, Sequence[str]]:
         lower = typed.lower()
@@ -239,6 +235,10 @@ def _symspellpy() -> Keyboard:
         return (found[0] if found else lower), found[:3]
 
     return press
+
+
+def _symspell_words() -> Traversable:
+    return resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
 
 
 PEERS: dict[str, Callable[[], Keyboard]] = {"pyspellchecker": _pyspellchecker, "symspellpy": _symspellpy}

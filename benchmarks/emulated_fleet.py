@@ -37,6 +37,7 @@ PING_EVERY_S = 30.0
 """The agent's keep-alive."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
+OFFER = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +119,7 @@ class Fleet:
     """
 
     def __init__(
-        self,
-        port: int,
-        names: Sequence[str],
-        update: Update,
-        first: int,
-        credentials: Path | None = None,
+        self, port: int, names: Sequence[str], update: Update, first: int, credentials: Path | None = None
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
@@ -214,7 +210,6 @@ class _Child:
         waiting, rejected = set(self._names), set(self._names)
         done = asyncio.Event()
         numbers: set[int] = set()
-        offer = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
 
         def take(name: DeviceId, number: int, topic: str, payload: bytes) -> None:
             if topic.endswith("/rejection"):
@@ -236,7 +231,7 @@ class _Child:
             if rejected:
                 offered_s = time.monotonic()
             for name in rejected & waiting:
-                self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
+                self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), OFFER)
             rejected.clear()
             await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
@@ -255,7 +250,6 @@ class _Child:
         sent_s: dict[DeviceId, float] = {}
         waits_s: list[float] = []
         answered = asyncio.Event()
-        offer = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
 
         def take(name: DeviceId, topic: str, _payload: bytes) -> None:
             if topic.endswith("/rejection") and name in sent_s:
@@ -269,7 +263,7 @@ class _Child:
             await asyncio.sleep(max(begun_s + number / rate - time.monotonic(), 0.0))
             name = self._names[number % len(self._names)]
             sent_s[name] = time.monotonic()
-            self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
+            self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), OFFER)
         ended_s = time.monotonic()
         while sent_s and time.monotonic() < ended_s + OFFER_AGAIN_S:
             answered.clear()

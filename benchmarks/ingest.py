@@ -40,7 +40,6 @@ TITLE = "reports stored and receipted (medians over bursts)"
 MODEL = "gboard"
 REPORT_BYTES = 20_000
 PAYLOADS = 16
-FLEETS = 2
 SEED = 7
 AVERAGING_TIMEOUT_S = 1800.0
 """Time limit for averaging thousands of reports on a busy machine."""
@@ -171,13 +170,7 @@ def measure_one(connections: int, bursts: int, within_s: float, folder: Path) ->
     task = everybody(connections)
     path = service.write_configuration(folder, task)
     config = load_config(path, {})
-    names = [f"phone-{number:05d}" for number in range(connections)]
-    credentials = service.certify(config, names, folder / "devices")
-    share = -(-connections // FLEETS)
-    fleets = [
-        Fleet(config.broker.port, names[at : at + share], update, at, credentials=credentials)
-        for at in range(0, connections, share)
-    ]
+    fleets = service.fleets(config, connections, update, folder)
     serving = service.coordinator(path)
     alone: list[Burst] = []
     beside: list[Burst] = []

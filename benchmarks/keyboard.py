@@ -20,7 +20,7 @@ import dataclasses
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks import presage
 from benchmarks.measuring import errors_in_a_line, print_json, show
-from benchmarks.setting import BUILD
+from benchmarks.setting import BUILD, session_task
 from edge_agent.core.mixture import Mixture
 from edge_agent.core.own_history import Blended
 from edge_agent.keyboard.learning import OwnWord, own_words_in
@@ -38,7 +38,7 @@ from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.model import Model
 from edge_agent.ports import Predictor
-from edge_agent.session import Produced, SessionTask, in_this_process, personal_weights
+from edge_agent.session import Produced, in_this_process, personal_weights
 from edge_agent.shell.database import LEARNED_FROM
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.model_files import exported_model
@@ -51,7 +51,6 @@ from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
 from models.ngram import train_scores
-from models.source import Source
 from models.vocabulary import FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
 from simulation.demo.keyboards import NgramPredictor
@@ -59,7 +58,7 @@ from simulation.laboratory.checkpoint import about, restored_weights
 from simulation.laboratory.training import prepare
 from simulation.warm_start import PROGRAMS
 from wire.errors import LocalProtocolError
-from wire.messages import Assignment, CodecChoice, TrainingPlan
+from wire.messages import TrainingPlan
 
 TITLE = "recall and saved keystrokes, %"
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
@@ -221,7 +220,7 @@ def paired_gain(pairs: Sequence[tuple[Counts, Counts]]) -> tuple[float, float]:
 
 
 def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> Counts:
-    return _sum(replay(suggest, message, vocabulary) for message in phone.held_out)
+    return sum((replay(suggest, message, vocabulary) for message in phone.held_out), Counts())
 
 
 class OwnKeyboard:
@@ -264,23 +263,10 @@ def blended(predictor: Predictor, phone: Participant) -> Counts:
         predictor: predictor that is blended with the user's history.
         phone: the user.
     """
-    keyboard = OwnKeyboard(predictor, phone.typed)
-
-    def suggest(text: str) -> Sequence[str]:
-        return keyboard.suggester.suggest(text).words
-
-    def sent() -> Iterator[Counts]:
-        for message in phone.held_out:
-            yield replay(suggest, message, predictor.vocabulary)
-            keyboard.send(message)
-
-    return _sum(sent())
-
-
-def _sum(counts: Iterable[Counts]) -> Counts:
-    total = Counts()
-    for one in counts:
-        total += one
+    keyboard, total = OwnKeyboard(predictor, phone.typed), Counts()
+    for message in phone.held_out:
+        total += replay(lambda text: keyboard.suggester.suggest(text).words, message, predictor.vocabulary)
+        keyboard.send(message)
     return total
 
 
@@ -349,17 +335,7 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
     """File of the phone's personal weights; None if its session discards them."""
     path = personal_weights(model)
     path.unlink(missing_ok=True)
-    asked = Assignment(
-        task="benchmark",
-        round=1,
-        attempt=1,
-        version=model.manifest.version,
-        manifest=model.sha256,
-        codec=CodecChoice(),
-        plan=PLAN,
-        report_deadline_s=600,
-    )
-    task = SessionTask(asked, model, Source(phone.typed), lambda: None, seed, path)
+    task = session_task(model, PLAN, phone.typed, seed, path)
     done = in_this_process(load_program, time.monotonic)(task, lambda: False)
     return path if isinstance(done, Produced) and done.personal_share else None
 

@@ -15,8 +15,8 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator
 
-CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
-"""First bytes of the packets that a broker sends (2.2.1); PUBLISH without its flags."""
+PUBLISH, PUBACK = 0x30, 0x40
+"""First bytes of packets (2.2.1); PUBLISH without its flags."""
 KEEPALIVE_S = 3600
 """Longer than any benchmark, so no connection has to ping."""
 READ_BYTES = 65536

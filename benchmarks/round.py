@@ -16,7 +16,6 @@ import contextlib
 import itertools
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ from benchmarks.measuring import cpu_time_s, quantile, show
 from benchmarks.setting import BUILD
 from coordinator.commands.actions import ask_service
 from models.configurations import CONFIGURATIONS
-from simulation.demo.processes import Service, stopping
+from simulation.demo.processes import Service, python_module, stopping
 from simulation.demo.trust import enrol_phones
 from simulation.phones import PhoneSetting
 from wire.errors import UnavailableError
@@ -45,7 +44,6 @@ WARM_UP = 2
 LOOK_EVERY_S = 0.05
 _ACCEPTED = re.compile(r"event=reports_accepted round=(\d+)")
 
-_PYTHON = [sys.executable, "-m"]
 _console = Console(stderr=True)
 
 
@@ -126,7 +124,7 @@ def _agents(folder: Path, part: int, names: list[str]) -> Service:
     setting = PhoneSetting(folder=str(folder / "phones"), names=tuple(names), population="demo")
     path = folder / f"phones-{part}.json"
     path.write_bytes(msgspec.json.encode(setting))
-    return Service(f"phones-{part}", [*_PYTHON, "simulation.phones", str(path)], folder / f"phones-{part}.log")
+    return Service(f"phones-{part}", python_module("simulation.phones", str(path)), folder / f"phones-{part}.log")
 
 
 def _used_s(serving: Service, agents: list[Service], rounds: int) -> Iterator[tuple[float, float, float, float]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 import psutil
 import urllib3
 
-from benchmarks.emulated_fleet import AUTHORITIES
+from benchmarks.emulated_fleet import AUTHORITIES, Fleet, Update
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.config_file import load_config
 from coordinator.engine.clock import WallClock
@@ -32,11 +31,12 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import FIRST_WORD, Vocabulary
 from simulation.demo.configuration import write_toml
-from simulation.demo.processes import Service
+from simulation.demo.processes import Service, python_module
 from wire.parameters import ParameterLayout
 
 TRANSPORT = f"tls with certificates, {choose(BrokerKind.AUTO)}"
 START_TIMEOUT_S = 120.0
+FLEETS = 2
 SEED = 7
 
 
@@ -89,9 +89,20 @@ def certify(config: CoordinatorConfig, names: Sequence[str], folder: Path) -> Pa
     return folder
 
 
+def fleets(config: CoordinatorConfig, connections: int, update: Update, folder: Path) -> list[Fleet]:
+    """So many phones with certificates, in :data:`FLEETS` processes; they are not connected yet."""
+    names = [f"phone-{number:05d}" for number in range(connections)]
+    credentials = certify(config, names, folder / "devices")
+    share = -(-connections // FLEETS)
+    return [
+        Fleet(config.broker.port, names[at : at + share], update, at, credentials=credentials)
+        for at in range(0, connections, share)
+    ]
+
+
 def coordinator(path: Path) -> Service:
     """The process ``coordinator serve``, not started yet; its log is beside its configuration."""
-    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(path)]
+    command = python_module("coordinator", "serve", "--config", str(path))
     return Service("coordinator", command, path.parent / "coordinator.log")
 
 

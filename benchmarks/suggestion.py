@@ -21,16 +21,14 @@ import click
 import edge_agent.one_thread  # noqa: F401 - as in the agent's process
 from benchmarks.keyboard import mixed
 from benchmarks.measuring import quantile, show, time_ms
-from benchmarks.setting import LANGUAGE, SEED, Setting, setting
+from benchmarks.setting import LANGUAGE, SEED, Setting, session_task, setting
 from edge_agent.core.own_history import Blended
 from edge_agent.core.training import TrainingStopped
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.session import SessionTask
 from edge_agent.shell.keyboard_model import read_lexicon_of
 from edge_agent.shell.trainer import TrainerProcess
 from models import corpora
-from models.source import Source
-from wire.messages import Assignment, CodecChoice, TrainingPlan
+from wire.messages import TrainingPlan
 
 TITLE = "key press to three suggestions, in the agent"
 MEMORY_BYTES = 1 << 30
@@ -55,7 +53,7 @@ def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
         rows.append(
             {
                 "model": name,
-                "parameters": at.layout.size,
+                "parameters": at.model.manifest.layout.size,
                 "training_beside": training,
                 "key_presses": len(times),
                 "p50_ms": median(times),
@@ -76,22 +74,7 @@ def training_beside(at: Setting) -> Iterator[None]:
     """
     texts = [message for messages in corpora.load("personas", SEED).users.values() for message in messages]
     plan = TrainingPlan(learning_rate=0.3, clip_norm=1.0, local_epochs=1000)
-    task = SessionTask(
-        assignment=Assignment(
-            task="benchmark",
-            round=1,
-            attempt=1,
-            version=at.model.manifest.version,
-            manifest=at.model.sha256,
-            codec=CodecChoice(name="topk-4", density=0.01),
-            plan=plan,
-            report_deadline_s=3600.0,
-        ),
-        model=at.model,
-        source=Source(texts),
-        residual=lambda: None,
-        seed=SEED,
-    )
+    task = session_task(at.model, plan, texts, SEED)
     end = threading.Event()
     outcome: list[object] = []
 

@@ -13,8 +13,8 @@ from coordinator.config import BrokerKind
 from coordinator.mqtt.broker import SERVICE_USER, choose
 from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
-from simulation.demo.preparation import PreparedRun, python_module
-from simulation.demo.processes import Service
+from simulation.demo.preparation import PreparedRun
+from simulation.demo.processes import Service, python_module
 from simulation.demo.reading import read_state
 from wire.errors import UnavailableError
 

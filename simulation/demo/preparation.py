@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,8 +246,3 @@ def _write_held_out(path: Path, phones: Sequence[Participant]) -> None:
     for number, phone in enumerate(phones):
         rows += [f"{phone_name(number)}\t{' '.join(message.split())}" for message in phone.held_out]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def python_module(*arguments: str) -> list[str]:
-    """The command that runs a module of this project with this interpreter."""
-    return [sys.executable, "-m", *arguments]

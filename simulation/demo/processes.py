@@ -13,6 +13,7 @@ import itertools
 import multiprocessing
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -104,6 +105,11 @@ class Service:
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
+
+
+def python_module(*arguments: str) -> list[str]:
+    """The command that runs a module of this project with this interpreter."""
+    return [sys.executable, "-m", *arguments]
 
 
 @contextlib.contextmanager

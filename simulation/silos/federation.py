@@ -22,8 +22,7 @@ from coordinator.enrolment.service_client import http_pool
 from coordinator.mqtt.free_ports import free_ports
 from models.manifest import Manifest
 from simulation.demo.configuration import write_toml
-from simulation.demo.preparation import python_module
-from simulation.demo.processes import Service
+from simulation.demo.processes import Service, python_module
 from simulation.demo.reading import State, state_from
 from simulation.silos.hosts import SiloHost
 from wire.errors import UnavailableError

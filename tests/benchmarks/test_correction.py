@@ -45,8 +45,7 @@ def test_changes_and_mends_are_counted():
     _try(keyboard, "hello ", "kate", "katw", right, outcome)
     _try(keyboard, "hello ", "Zorblax", "", right, outcome)  # a name
     _try(keyboard, "", "Zorblax", "", right, outcome)  # at the beginning nothing says so
-    assert outcome.row("ours") == {
-        "keyboard": "ours",
+    assert outcome.shares() == {
         "correct_changed_share": 1 / 3,
         "typos_mended_share": 0.5,
         "typos_among_three_share": 0.5,
