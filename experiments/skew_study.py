@@ -154,7 +154,7 @@ def _day_and_night(request: Request, seed: int) -> Row:
         # An hour has thirty minutes of rounds; the east's midnight is twelve hours later
         moment = [(number + 12 * (person % 2)) * 3600.0 for person in range(60)]
         windows = [free.next_window(person, at) for person, at in enumerate(moment)]
-        awake = [person for person, window in enumerate(windows) if window and window[0] <= moment[person] + 1800]
+        awake = [person for person, window in enumerate(windows) if window[0] <= moment[person] + 1800]
         east.append(float(np.mean([float(person % 2) for person in awake] or [0.5])))
         cohort: list[int] = rng.permutation(awake or range(60))[:COHORT].tolist()
         return cohort

@@ -95,9 +95,10 @@ class Broker:
 
     def connect(self, phone: Subscriber, will: tuple[str, bytes], wanted: Callable[[], bool], tries: int = 1) -> None:
         """Let a phone try to connect until it succeeds or ``wanted`` returns false."""
-        low_s, high_s = FIRST_RETRY_S
-        wait_s = min(MOST_RETRY_S, self._dice.between(low_s, high_s) * 2.0 ** min(tries - 1, 10))
-        self._timeline.after(wait_s, partial(self._try_connect, phone, will, wanted, tries))
+        self._timeline.after(self._retry_s(tries), partial(self._try_connect, phone, will, wanted, tries))
+
+    def _retry_s(self, tries: int) -> float:
+        return min(MOST_RETRY_S, self._dice.between(*FIRST_RETRY_S) * 2.0 ** min(tries - 1, 10))
 
     def _try_connect(self, phone: Subscriber, will: tuple[str, bytes], wanted: Callable[[], bool], tries: int) -> None:
         if not wanted():
@@ -148,9 +149,7 @@ class Broker:
 
     def connect_coordinator(self, deliver: Deliver, wanted: Callable[[], bool], tries: int = 1) -> None:
         """Like :meth:`connect`, for the coordinator; calls ``on_coordinator_link`` at each change."""
-        low_s, high_s = FIRST_RETRY_S
-        wait_s = min(MOST_RETRY_S / 2, self._dice.between(low_s, high_s) / 2 * 2.0 ** min(tries - 1, 10))
-        self._timeline.after(wait_s, partial(self._try_connect_coordinator, deliver, wanted, tries))
+        self._timeline.after(self._retry_s(tries) / 2, partial(self._try_connect_coordinator, deliver, wanted, tries))
 
     def _try_connect_coordinator(self, deliver: Deliver, wanted: Callable[[], bool], tries: int) -> None:
         if not wanted():
@@ -221,11 +220,6 @@ class Broker:
         self._waiting.pop(number, None)
 
     # The broker itself
-
-    @property
-    def up(self) -> bool:
-        """Whether the broker is running."""
-        return self._up
 
     def restart(self, down_s: float, *, forget: bool) -> None:
         """Kill the broker, and restart it after ``down_s``, with or without its sessions and retained messages."""

@@ -33,6 +33,7 @@ from host.retrying import STORE_AGAIN
 from models.manifest import Manifest
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
+from simulation.rounds.observer import Observer
 from simulation.rounds.ports import enrolled_key
 from simulation.rounds.storage import MemoryBlobs, MemoryRepository
 from simulation.rounds.timeline import Timeline
@@ -65,21 +66,6 @@ TOUCHES = 14
 """A kill while a message is handled happens within this many accesses to disk and network: about a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Callbacks of the observer.
-
-    Attributes:
-        averaged: called with each finished aggregation, before the driver gets it.
-        phase: called with each round that enters a phase.
-        over: called with each round that ended.
-    """
-
-    averaged: Callable[[AggregationJob, AggregationDone], None]
-    phase: Callable[[Round], None]
-    over: Callable[[Round], None]
-
-
 class CoordinatorHost:
     """A machine that runs a coordinator.
 
@@ -91,7 +77,7 @@ class CoordinatorHost:
         artifacts: blob store from which phones fetch.
         manifest: manifest of version 0, already among the artifacts.
         generator: generator for the jitter of retry windows.
-        watched: callbacks of the observer.
+        observer: is told of phases, aggregations and ends of rounds.
         steered: whether phones get the retry times of pace steering.
 
     Attributes:
@@ -108,7 +94,7 @@ class CoordinatorHost:
         artifacts: MemoryBlobs,
         manifest: Manifest,
         generator: np.random.Generator,
-        watched: Watched,
+        observer: Observer,
         *,
         steered: bool = True,
     ) -> None:
@@ -119,7 +105,7 @@ class CoordinatorHost:
         self._dice = dice
         self._artifacts = artifacts
         self._generator = generator
-        self._watched = watched
+        self._observer = observer
         self._fuse = Fuse()
         self._doomed = ""
         self._disk_full_until_s = -math.inf
@@ -251,7 +237,7 @@ class CoordinatorHost:
         for number in sorted({*self._open, *range(self._newest + 1, newest + 1)}):
             ended = view.round(number)
             if ended is not None and ended.phase in TERMINAL:
-                self._watched.over(ended)
+                self._observer.over(ended)
         before, self._newest = self._open, newest
         self._open = {state.number: state.phase for state in current}
         for state in current:
@@ -259,7 +245,7 @@ class CoordinatorHost:
                 self._enter(state)
 
     def _enter(self, state: Round) -> None:
-        self._watched.phase(state)
+        self._observer.entered(state)
         fault = self._dice.one_of(PHASE_FAULTS, state.phase.value)
         if fault is not None:
             delay_s = self._dice.between(0.0, LASTS_S[state.phase])
@@ -335,7 +321,7 @@ class CoordinatorHost:
         except NightjarError as error:
             result = failed(job, str(error))
         if isinstance(job, AggregationJob) and isinstance(result, AggregationDone):
-            self._watched.averaged(job, result)
+            self._observer.averaged(job, result)
         self.handle(JobEnded(result))
 
     def _touched(self) -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - the port says what its methods do
 """The journal of a simulated phone, which survives power cuts: in memory, and small enough for 100,000 phones.
 
 It does the same as :mod:`edge_agent.shell.database`, and can fail like a disk: it may be full, or lose power before or
@@ -53,15 +54,12 @@ class MemoryJournal:
         self._number = 0
 
     def load(self) -> Remembered:
-        """The state that the last process left."""
         return Remembered(self._state, self._parcel(), self._deaths, self._summing)
 
     def ledger(self) -> list[LedgerEntry]:
-        """What the phone has spent of its privacy, by task."""
         return list(self._ledger.values())
 
     def commit(self, change: Change) -> None:
-        """Write a change atomically."""
         self.touched()
         self._state = change.lifecycle
         if change.settlement is not None:
@@ -91,26 +89,18 @@ class MemoryJournal:
         self._residual = (report.layout, residual)
 
     def frame(self) -> bytes:
-        """The frame of the report in the outbox.
-
-        Raises:
-            LocalProtocolError: the outbox is empty.
-        """
         if self._report is None:
             msg = "the outbox is empty"
             raise LocalProtocolError(msg)
         return self._report.frame
 
     def residual(self, layout: str) -> Vector | None:
-        """The adopted residual for a parameter layout; None if there is none."""
         return self._residual[1] if self._residual is not None and self._residual[0] == layout else None
 
     def pending_dropouts(self) -> list[PendingDropout]:
-        """Dropouts still to be sent, oldest first."""
         return list(self._dropouts)
 
     def dropout_sent(self, number: int) -> None:
-        """Forget a dropout that was sent."""
         self._dropouts = tuple(pending for pending in self._dropouts if pending.number != number)
 
     @property

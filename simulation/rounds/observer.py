@@ -135,17 +135,13 @@ class Observer:
         """Note a message that the coordinator published."""
         if not topic.endswith(("/receipt", "/assignment")):
             return
-        match topics.parse(topic):
-            case topics.DownTopic(device=device, kind=kind):
-                match messages.decode(kind, payload):
-                    case Receipt() as receipt:
-                        self._note_receipt(device, receipt)
-                    case Assignment() as assignment:
-                        self._note_assignment(device, assignment)
-                    case _:
-                        pass
-            case _:
-                pass
+        place = topics.parse(topic)
+        if isinstance(place, topics.DownTopic):
+            message = messages.decode(place.kind, payload)
+            if isinstance(message, Receipt):
+                self._note_receipt(place.device, message)
+            elif isinstance(message, Assignment):
+                self._note_assignment(place.device, message)
 
     def _note_assignment(self, device: DeviceId, assignment: Assignment) -> None:
         self._assigned_s.setdefault((assignment.round, device, assignment.attempt), self._now_s())
@@ -235,15 +231,10 @@ class Observer:
         phases = {state.number: state.phase for state in self.rounds}
         newest = {task: number for number, task in sorted(self._of.items())}
         for number, accepted in sorted(self._accepted.items()):
-            match phases.get(number):
-                case Phase.COMMITTED:
-                    self.lost += sorted(accepted - self._counted.keys())
-                case Phase.ABANDONED:
-                    pass
-                case _ if number not in newest.values():  # its end was never seen
-                    self.lost += sorted(accepted)
-                case _:
-                    pass
+            if phases.get(number) is Phase.COMMITTED:
+                self.lost += sorted(accepted - self._counted.keys())
+            elif number not in phases and number not in newest.values():  # its end was never seen
+                self.lost += sorted(accepted)
 
     def _used_or_waiting(self) -> set[Key]:
         """The reports that were averaged, left with an abandoned round, or wait for a mean."""

@@ -21,7 +21,6 @@ import numpy as np
 from edge_agent.core import lifecycle
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
-from edge_agent.core.stored import NewReport
 from edge_agent.core.training import TrainingStopped
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
@@ -32,9 +31,11 @@ from edge_agent.shell.http import Patience
 from edge_agent.uplink import AgentIdentity
 from simulation.rounds.availability import Availability
 from simulation.rounds.broker import Broker
+from simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
 from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
 from simulation.rounds.journal import MemoryJournal
 from simulation.rounds.model import LAYOUT, RIGHT, RIGHT_IF_BAD, STEPS, WORDS, LeastSquares, Shelf, is_bad
+from simulation.rounds.observer import Observer
 from simulation.rounds.ports import (
     AnyCoordinator,
     FixedExamples,
@@ -51,7 +52,6 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Status
 from wire.parameters import Vector
-from wire.secure_sum.masks import Words
 
 PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
 """The agent's defaults."""
@@ -83,8 +83,6 @@ LASTS_S = {
 """A power cut that was drawn for a state happens within this time if the phone is still in the state."""
 TOUCHES = 4
 """A power cut between two writes happens within this many accesses to the journal."""
-EPOCH_S = 1.7e9
-"""Wall-clock time at the beginning, seconds since 1970."""
 
 _SOURCE = "simulated"
 _HOLDS: Readings = {
@@ -115,10 +113,8 @@ class Surroundings:
         availability: when phones are free.
         dice: draws the faults.
         shelf: the models.
-        coordinator_up: whether artifacts can be fetched now.
-        fetched: called with the size of each fetched artifact.
-        produced: called with each report that a phone stored, and the phone's name.
-        contributed: called with what a phone would give to a secure sum before it is masked.
+        coordinator: serves artifacts while it is up.
+        observer: is told of reports and of what is given to secure sums.
         free_changed: called with +1 when a phone becomes free to train, and with -1 when it no longer is.
         generator: generator of jitter and durations.
         population: population of the phones.
@@ -131,10 +127,8 @@ class Surroundings:
     availability: Availability
     dice: Dice
     shelf: Shelf
-    coordinator_up: Callable[[], bool]
-    fetched: Callable[[int], None]
-    produced: Callable[[DeviceId, NewReport], None]
-    contributed: Callable[[DeviceId, NewReport, Words], None]
+    coordinator: CoordinatorHost
+    observer: Observer
     free_changed: Callable[[int], None]
     generator: np.random.Generator
     population: Population
@@ -161,7 +155,7 @@ class Phone:
         self.device = DeviceId(f"phone-{number:06d}")
         self._around = around
         self._fuse: Fuse | None = None
-        self._journal = MemoryJournal(self._touched, partial(around.produced, self.device))
+        self._journal = MemoryJournal(self._touched, partial(around.observer.produced, self.device))
         self._driver: Driver | None = None
         self._life = 0
         self._off = True
@@ -191,10 +185,7 @@ class Phone:
         return self.number * 0.618 % 1.0 * span_s
 
     def _plan_window(self, after_s: float) -> None:
-        window = self._around.availability.next_window(self.number, after_s)
-        if window is None:
-            return
-        begin_s, end_s = window
+        begin_s, end_s = self._around.availability.next_window(self.number, after_s)
         if begin_s < after_s:  # only at midnight of the first day
             begin_s = after_s + self._share_of(min(FIRST_MINUTES_S, end_s - after_s))
         self._around.timeline.at(begin_s, partial(self._open_window, end_s))
@@ -414,7 +405,7 @@ class Phone:
 
     def _end_fetch(self, job: Job, life: int, tries: int) -> None:
         """End a download; it is retried like a real one while the coordinator is down."""
-        if self._around.coordinator_up() or tries >= PATIENCE.tries:
+        if self._around.coordinator.up or tries >= PATIENCE.tries:
             self._end_job(job, life)
         elif self._job is job:
             wait_s = PATIENCE.back_off.delay_s(tries, float(self._around.generator.random()))
@@ -439,12 +430,12 @@ class Phone:
         return self._steps_left < 0
 
     def _fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        if should_stop() or not self._around.coordinator_up():
+        if should_stop() or not self._around.coordinator.up:
             msg = "the coordinator cannot be reached"
             raise UnavailableError(msg)
         if self._model is None or self._model.sha256 != manifest:
             self._model = self._around.shelf.model(manifest)
-            self._around.fetched(self._model.manifest.weights.size_bytes)
+            self._around.coordinator.served(self._model.manifest.weights.size_bytes)
         return self._model
 
     def _load_program(self, model: Model) -> LeastSquares:
@@ -454,7 +445,7 @@ class Phone:
     def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
         done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
         if isinstance(done, Produced) and done.words is not None:
-            self._around.contributed(self.device, done.report, done.words)
+            self._around.observer.contributed(self.device, done.report, done.words)
         return done
 
     def optimum(self) -> Vector:

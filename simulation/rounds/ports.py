@@ -82,16 +82,8 @@ class SimulatedWorker:
 class SimulatedArtifacts:
     """Implements :class:`edge_agent.ports.Artifacts`."""
 
-    newest: Callable[[], Model | None]
-    bring: Callable[[Sha256, Callable[[], bool]], Model]
-
-    def current(self) -> Model | None:
-        """The newest model on the phone."""
-        return self.newest()
-
-    def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        """Download a model."""
-        return self.bring(manifest, should_stop)
+    current: Callable[[], Model | None]
+    fetch: Callable[[Sha256, Callable[[], bool]], Model]
 
 
 @functools.cache

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - the ports say what their methods do
 """The coordinator's database and blobs in memory, with transactions.
 
 Like a disk, they survive a simulated restart of the coordinator. A transaction writes in place and keeps an undo log,
@@ -52,18 +53,12 @@ class MemoryBlobs:
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        """Store data; returns its hash."""
         self.touched()
         name = hashlib.sha256(data).hexdigest()
         self._blobs[name] = data
         return name
 
     def get(self, sha256: str) -> bytes:
-        """Read a blob.
-
-        Raises:
-            IntegrityError: the blob does not exist.
-        """
         if sha256 not in self._blobs:
             msg = f"there is no blob {sha256}"
             raise IntegrityError(msg)
@@ -75,7 +70,7 @@ class MemoryBlobs:
 
 
 class MemoryView:
-    """The tables, with the methods of :class:`coordinator.ports.Transaction`.
+    """The tables, with the methods of :class:`coordinator.ports.Transaction` and of ``PrivateStore``.
 
     Args:
         touched: called before each write.
@@ -139,31 +134,24 @@ class MemoryView:
     # Rounds
 
     def tasks(self) -> list[TaskRecord]:
-        """All tasks, in order of creation."""
         return sorted(self._tasks.values(), key=lambda record: record.state.number)
 
     def task(self, name: str) -> TaskRecord | None:
-        """A task by name; None if there is none."""
         return self._tasks.get(name)
 
     def save_task(self, record: TaskRecord) -> None:
-        """Insert or replace a task."""
         self._put(self._tasks, record.name, record)
 
     def open_rounds(self) -> list[Round]:
-        """The open rounds, in ascending order."""
         return [self._open[number] for number in sorted(self._open)]
 
     def round(self, number: int) -> Round | None:
-        """A round, open or ended; None if there is none."""
         return self._rounds.get(number)
 
     def last_round_number(self) -> int:
-        """Number of the newest round; 0 before the first."""
         return self._last.get("round", 0)
 
     def save_round(self, state: Round) -> None:
-        """Insert or replace a round."""
         self._put(self._rounds, state.number, state)
         if state.phase in TERMINAL:
             self._remove(self._open, state.number)
@@ -175,26 +163,21 @@ class MemoryView:
     # Secure sums
 
     def sums(self) -> dict[int, StoredSum]:
-        """The secure sums of open rounds."""
         return dict(self._sums)
 
     def save_sum(self, round_number: int, held: StoredSum) -> None:
-        """Insert or replace a secure sum."""
         self._put(self._sums, round_number, held)
 
     def drop_sum(self, round_number: int) -> None:
-        """Delete a secure sum."""
         self._remove(self._sums, round_number)
 
     # Reports and chunks
 
     def reports(self, round_number: int) -> list[StoredReport]:
-        """Accepted reports of a round, in ascending order of devices."""
         found = self._reports.get(round_number, {})
         return [found[key] for key in sorted(found)]
 
     def add_report(self, report: StoredReport, frame: bytes) -> None:
-        """Insert an accepted report and its frame."""
         if report.round not in self._reports:
             self._put(self._reports, report.round, {})
             self._put(self._frames, report.round, {})
@@ -202,7 +185,6 @@ class MemoryView:
         self._insert(self._frames[report.round], (report.device, report.attempt), frame)
 
     def carry_reports(self, round_number: int, following: int, devices: Sequence[DeviceId]) -> None:
-        """Move reports, frames and chunks of these devices from one round to another."""
         held = self._reports.get(round_number, {})
         for key in [key for key in held if key[0] in devices]:
             report, frame = held[key], self._frames[round_number][key]
@@ -214,37 +196,27 @@ class MemoryView:
             self.add_chunk(replace(chunk, round=following), frame)
 
     def drop_frames(self, round_number: int) -> None:
-        """Delete the frames of a round; the reports stay."""
         self._remove(self._frames, round_number)
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
-        """Chunks of one report, in ascending order."""
         return [chunk for chunk, _ in self._chunks_of(round_number, device, attempt)]
 
     def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
-        """Frames of the chunks of one report, in ascending order."""
         return [frame for _, frame in self._chunks_of(round_number, device, attempt)]
 
     def _chunks_of(self, *report: object) -> list[tuple[StoredChunk, bytes]]:
         return [self._chunks[key] for key in sorted(self._chunks) if key[:3] == report]
 
     def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
-        """Insert a new chunk and its frame."""
         self._insert(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number), (chunk, frame))
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
-        """Delete the chunks of a round, or of one of its devices."""
         for key in [key for key in self._chunks if key[0] == round_number and device in {None, key[1]}]:
             self._remove(self._chunks, key)
 
-    # The worker's store; see coordinator.ports.PrivateStore
+    # The worker's store
 
     def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
-        """The frame of a report.
-
-        Raises:
-            IntegrityError: the frame does not exist.
-        """
         found = self._frames.get(round_number, {}).get((device, attempt))
         if found is None:
             msg = f"there is no report of {device} in round {round_number}, attempt {attempt}"
@@ -252,29 +224,21 @@ class MemoryView:
         return found
 
     def state(self, sha256: str) -> bytes:
-        """An optimizer state by its hash.
-
-        Raises:
-            IntegrityError: the state does not exist.
-        """
         if sha256 not in self._states_of_optimizers:
             msg = f"there is no state {sha256}"
             raise IntegrityError(msg)
         return self._states_of_optimizers[sha256]
 
     def keep_state(self, data: bytes) -> str:
-        """Store an optimizer state outside of any transaction; returns its hash."""
         self._touched()
         sha256 = hashlib.sha256(data).hexdigest()
         self._states_of_optimizers[sha256] = data
         return sha256
 
     def drop_state(self, sha256: str) -> None:
-        """Delete an optimizer state if it exists."""
         self._remove(self._states_of_optimizers, sha256)
 
     def sweep_states(self) -> None:
-        """Delete the optimizer states that no version uses."""
         needed = {record.optimizer_state for record in self._versions.values()}
         for sha256 in [sha256 for sha256 in self._states_of_optimizers if sha256 not in needed]:
             self.drop_state(sha256)
@@ -282,11 +246,9 @@ class MemoryView:
     # Devices
 
     def lease(self, device: DeviceId) -> Lease | None:
-        """The lease of a device; None if it is unknown."""
         return self._leases.get(device)
 
     def save_lease(self, lease: Lease) -> None:
-        """Insert or replace a device's lease."""
         before = self._leases.get(lease.device)
         self._put(self._leases, lease.device, lease)
         key = _state_of(lease)
@@ -296,37 +258,29 @@ class MemoryView:
                 self._put(self._states, _state_of(before), self._states[_state_of(before)] - 1)
 
     def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names sort after ``device``, in ascending order."""
         return [self._leases[name] for name in sorted(self._leases) if name > device][:limit]
 
     def labelling(self) -> Labelling:
-        """The rules for labels."""
         return self._labelling.get("labelling", Labelling())
 
     def save_labelling(self, labelling: Labelling) -> None:
-        """Replace the rules for labels."""
         self._put(self._labelling, "labelling", labelling)
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
-        """Number of devices by (lifecycle state, reason)."""
         return {pair: count for pair, count in self._states.items() if count}
 
     def devices_since(self, since_s: float) -> int:
-        """Number of devices seen since a time."""
         return sum(lease.last_seen_s >= since_s for lease in self._leases.values())
 
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
-        """A version by number; None if there is none."""
         return self._versions.get(number)
 
     def current_version(self, task: str | None = None) -> VersionRecord | None:
-        """The newest current version of a task, or of all tasks."""
         return self._newest(Stage.CURRENT, task)
 
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
-        """The newest canary version of a task, or of all tasks."""
         return self._newest(Stage.CANARY, task)
 
     def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
@@ -334,7 +288,6 @@ class MemoryView:
         return next((r for r in newest_first if r.rollout.stage is stage and task in {None, r.task}), None)
 
     def last_version_number(self) -> int:
-        """Number of the newest version at any stage; -1 before the first."""
         return self._last.get("version", -1)
 
     def measured_since(self) -> int:
@@ -342,62 +295,50 @@ class MemoryView:
         return -1
 
     def save_version(self, record: VersionRecord) -> None:
-        """Replace a version."""
         self._put(self._versions, record.version, record)
 
     def federated(self, version: int) -> Tally:
-        """The devices' metrics of a version."""
         return self._federated.get(version, Tally())
 
     def save_federated(self, version: int, tally: Tally) -> None:
-        """Replace the devices' metrics of a version."""
         self._put(self._federated, version, tally)
 
     def add_version(self, record: VersionRecord) -> None:
-        """Insert a version."""
         self._insert(self._versions, record.version, record)
         self._put(self._last, "version", max(record.version, self._last.get("version", -1)))
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; optionally only below ``before`` or of one task."""
         found = [self._versions[number] for number in _below(self._versions, before)]
         return [record for record in found if task in {None, record.task}][-limit:]
 
     # Effects and counters
 
     def add_effect(self, effect: PendingEffect) -> int:
-        """Insert an effect; returns its number."""
         number = self._last.get("effect", 0) + 1
         self._put(self._last, "effect", number)
         self._put(self._effects, number, effect)
         return number
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
-        """Pending effects in order, each with the number of process starts at which it was pending."""
         for number in self._effects:
             self._put(self._begun, number, self._begun.get(number, 0) + 1)
         return [(number, effect, self._begun[number]) for number, effect in sorted(self._effects.items())]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
-        """Remove effects that are done."""
         for number in numbers:
             self._remove(self._effects, number)
             self._remove(self._begun, number)
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter."""
         self._put(self._counters, name, self._counters.get(name, 0) + amount)
 
     def rhythm(self) -> Rhythm:
-        """When devices check in, and how long rounds take."""
         return self._rhythm.get("rhythm", Rhythm())
 
     def save_rhythm(self, rhythm: Rhythm) -> None:
-        """Replace the rhythm."""
         self._put(self._rhythm, "rhythm", rhythm)
 
     def draw_number(self, now_s: float) -> int:
-        """Draw the next sequence number of orders to devices."""
         number = max(self._number.get("order", 0) + 1, int(now_s * 1000))
         self._put(self._number, "order", number)
         return number
@@ -418,12 +359,10 @@ class MemoryView:
         return []
 
     def add_audit(self, entry: AuditEntry) -> None:
-        """Insert an audit entry."""
         number = len(self._audit) + 1
         self._put(self._audit, number, replace(entry, number=number))
 
     def counters(self) -> Mapping[str, int]:
-        """All counters by name."""
         return dict(self._counters)
 
 

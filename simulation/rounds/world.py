@@ -19,13 +19,12 @@ from coordinator.engine.aggregation import with_bases
 from coordinator.engine.inbox import Operated
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.rounds.admission import Variant
-from coordinator.rounds.round import Round
 from coordinator.tasks.operations import CreateTask, RollBack
 from coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
 from coordinator.versions.rollout import TrialPolicy
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
-from simulation.rounds.coordinator import CoordinatorHost, Watched
+from simulation.rounds.coordinator import CoordinatorHost
 from simulation.rounds.faults import Danger, Dice, Fault
 from simulation.rounds.logs import Errors, errors_counted
 from simulation.rounds.model import STEPS, Shelf, first_manifest
@@ -232,7 +231,7 @@ class World:
             self.artifacts,
             manifest,
             generator_for(seed, "coordinator"),
-            Watched(self.observer.averaged, self.observer.entered, self.observer.over),
+            self.observer,
             steered=settings.steered,
         )
         self.free = 0
@@ -244,10 +243,8 @@ class World:
             availability=_availability(settings),
             dice=self.dice,
             shelf=Shelf(self.artifacts, folder),
-            coordinator_up=lambda: self.coordinator.up,
-            fetched=self.coordinator.served,
-            produced=self.observer.produced,
-            contributed=self.observer.contributed,
+            coordinator=self.coordinator,
+            observer=self.observer,
             free_changed=self._free_changed,
             generator=generator_for(seed, "phones"),
             population=POPULATION,
@@ -339,11 +336,6 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
         wall_s=time.monotonic() - started,
         counters=dict(world.coordinator.repository.view.counters()),
     )
-
-
-def rounds_of(outcome: SimulationResult) -> list[Round]:
-    """The ended rounds, in order."""
-    return outcome.observer.rounds
 
 
 def _availability(settings: Settings) -> Availability:
