@@ -85,12 +85,7 @@ Keyboard = Callable[[str, str], tuple[str, Sequence[str]]]
 
 
 def slip(word: str, generator: np.random.Generator) -> str:
-    """The word with one typing error.
-
-    Args:
-        word: in lower case.
-        generator: chooses kind, place and key.
-    """
+    """The word in lower case with one typing error, of a kind, place and key that the generator chooses."""
     near = defaultdict(list)
     for a, b in sorted(neighbours(LANGUAGE)):
         near[a].append(b)
@@ -109,11 +104,7 @@ def slip(word: str, generator: np.random.Generator) -> str:
 
 
 class RightWords:
-    """The set of words that count as correct.
-
-    Args:
-        corpus: a word that two of its users typed is correct.
-    """
+    """The words that count as correct; those that two users of the corpus typed do."""
 
     def __init__(self, corpus: Corpus) -> None:
         seen: dict[str, str] = {}

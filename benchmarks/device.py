@@ -36,6 +36,7 @@ import click
 import msgspec
 import urllib3
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from benchmarks import service
 from benchmarks.measuring import print_json, show, time_ms
@@ -64,12 +65,7 @@ CONNECTS_WITHIN_S, SETTLES_S = 300.0, 5.0
 
 
 def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
-    """Results of each runtime, and the sizes of its packages.
-
-    Args:
-        runtimes: names of distributions.
-        rounds: number of timed steps.
-    """
+    """Results of each runtime, by names of distributions, with so many timed steps; and the sizes of its packages."""
     at = setting("gboard")
     tape = _tape_step()
     rows, packages = [], {}
@@ -209,13 +205,13 @@ def _one_thread() -> dict[str, str]:
 def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
     """MB on disk of each package of the requirements, with its dependencies and compiled files, largest first."""
     site = next(environment.glob("lib/python3*/site-packages"))
-    installed = {_plain(d.metadata["Name"]): d for d in importlib.metadata.distributions(path=[str(site)])}
+    installed = {canonicalize_name(d.metadata["Name"]): d for d in importlib.metadata.distributions(path=[str(site)])}
     lines = (line.partition("#")[0].strip() for line in requirements.read_text().splitlines())
     wanted = [Requirement(line) for line in lines if line]
     sizes: dict[str, float] = {}
     while wanted:
         requirement = wanted.pop()
-        name = _plain(requirement.name)
+        name = canonicalize_name(requirement.name)
         if name in sizes or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
         found = installed.get(name)
@@ -231,10 +227,6 @@ def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def _package_rows(packages: dict[str, dict[str, float]]) -> Iterator[dict[str, Any]]:

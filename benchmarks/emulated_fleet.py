@@ -44,10 +44,7 @@ OFFER = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=
 class Update:
     """The reports of the phones: payloads are shared, headers differ.
 
-    Attributes:
-        codec: wire id of the codec.
-        layout: fingerprint of the layout.
-        payloads: encoded updates; phone i sends number i modulo their count.
+    The layout is its fingerprint, the codec its wire id; phone i sends payload number i modulo their count.
     """
 
     codec: int
@@ -74,14 +71,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """Measurements of a burst.
+    """Measurements of a burst, from the first report to the last receipt.
 
-    Attributes:
-        begun_s: when the first report was sent.
-        ended_s: when the last receipt arrived.
-        waits_s: time from report to receipt of each phone.
-        verdicts: number of receipts by verdict.
-        resent: number of reports resent after a timeout.
+    ``waits_s`` has the time from report to receipt of each phone, ``resent`` the reports resent after a timeout.
     """
 
     begun_s: float
@@ -93,12 +85,9 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Measurements of check-ins at a fixed rate.
+    """Measurements of check-ins at a fixed rate, from the first check-in to the last.
 
-    Attributes:
-        sent: number of check-ins.
-        seconds: time from the first check-in to the last.
-        waits_s: time from each answered check-in to its rejection.
+    ``waits_s`` has the time from each answered check-in to its rejection.
     """
 
     sent: int
@@ -107,15 +96,10 @@ class Answered:
 
 
 class Fleet:
-    """A child process with many emulated phones.
+    """A child process with many emulated phones, which connect to a broker on loopback.
 
-    Args:
-        port: port of the broker on loopback.
-        names: device names of the phones.
-        update: the reports.
-        first: number of the first phone among all fleets.
-        credentials: folder with ``authorities.pem`` and ``NAME.pem``, key and certificate of each phone; None for plain
-            text.
+    ``first`` is the number of the first phone among all fleets. The folder of credentials has ``authorities.pem``, and
+    ``NAME.pem`` with key and certificate of each phone; None is for plain text.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ from models import corpora
 from models.configurations import configuration
 from models.initial import initial_weights
 from simulation.laboratory.clients import Device, Reported
-from simulation.laboratory.executor import InProcess, load
+from simulation.laboratory.executor import InProcess
 from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.training import PreparedTraining, prepare, run
 from simulation.warm_start import PROGRAMS
@@ -43,10 +43,7 @@ DEFAULT = Path(__file__).parents[1] / "experiments" / "default.toml"
 def measure(rounds: int, repeats: int, settings: Sequence[str] = ()) -> dict[str, Any]:
     """What the laboratory's rounds cost beside their training steps, and the speed of each engine that is installed.
 
-    Args:
-        rounds: how many rounds an engine trains at a time.
-        repeats: how often it is its turn, because a machine is not equally busy all the time; medians are given.
-        settings: of the experiment, such as ``split.held_out_people=0.2``.
+    It is the turn of each engine several times, because a machine is not equally busy all the time; medians are given.
 
     Returns:
         ``overhead`` (0.05 is 5 % of the steps' processor time), ``engines``, and the names of those ``missing``.
@@ -255,9 +252,7 @@ def _held(experiment: bytes) -> tuple[PreparedTraining, Device]:
 
 
 def _device(prepared: PreparedTraining) -> Device:
-    asked = prepared.experiment
-    plan, codec = asked.training_plan(), asked.codec.choice()
-    return load(prepared.program, prepared.layout, prepared.batches, plan, codec, prepared.seed, asked.personal)
+    return prepared.device_maker()(prepared.program)
 
 
 def _first_weights(prepared: PreparedTraining) -> Vector:
@@ -280,13 +275,9 @@ def _between(times: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine.
+    """An engine: the distribution that has its version, and the modules that must be installed.
 
-    Attributes:
-        name: of the engine.
-        distribution: that has its version.
-        modules: that must be installed.
-        rounds: trains so many rounds, and gives the wall seconds of each.
+    ``rounds`` trains so many rounds, and gives the wall seconds of each.
     """
 
     name: str

@@ -46,14 +46,9 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def fill(database: Database, size: Size, task: str, weights: str, now_s: float) -> None:
-    """Fill a database that holds version 0 and at most one open round.
+    """Fill the database of a coordinator that is not running; it holds version 0 and at most one open round.
 
-    Args:
-        database: database of a coordinator that is not running.
-        size: number of rows.
-        task: name of the task.
-        weights: hash of the weights of version 0; most devices hold them.
-        now_s: wall-clock time; all history is before it.
+    Most devices hold ``weights``, the hash of those of version 0. All history is before ``now_s``, wall-clock time.
     """
     with database.transaction() as tx:
         imported = tx.version(0)
@@ -89,11 +84,11 @@ def fill(database: Database, size: Size, task: str, weights: str, now_s: float) 
 
 
 class _History:
-    """Writes rounds with their reports and versions, in order."""
+    """Writes rounds with their reports and versions, in order; ``version`` is the newest."""
 
     def __init__(self, size: Size, names: list[DeviceId], task: str, manifest: str, now_s: float) -> None:
         self._size, self._names, self._task, self._manifest, self._now_s = size, names, task, manifest, now_s
-        self._version = 0
+        self.version = 0
         self._cohort = -(-size.reports // (size.rounds - size.rounds // ABANDONED_EACH))
         self._rules = rules_for(
             goal=self._cohort,
@@ -106,15 +101,10 @@ class _History:
         )
         self._left = size.reports
 
-    @property
-    def version(self) -> int:
-        """Number of the newest version."""
-        return self._version
-
     def add(self, tx: DatabaseView, number: int, offset: int) -> None:
         """Write a round, its reports and its version."""
         opened_s = self._now_s - (self._size.rounds - offset) * ROUND_EVERY_S
-        state = open_round(number, self._version, self._rules, 7, opened_s, task=self._task)
+        state = open_round(number, self.version, self._rules, 7, opened_s, task=self._task)
         if offset % ABANDONED_EACH == ABANDONED_EACH - 1:
             reason = "waiting: 3 of 10 phones eligible; 80,000 not charging"
             cause = AbandonCause.TOO_FEW_DEVICES
@@ -133,14 +123,14 @@ class _History:
                 tx.count("dropouts:unplugged")
         closed_s = opened_s + 400
         over = {"phase": Phase.COMMITTED, "started_at_s": opened_s + 60, "closed_at_s": closed_s}
-        tx.save_round(replace(state, **over, seats=seats, reported=len(chosen), version=self._version + 1))
+        tx.save_round(replace(state, **over, seats=seats, reported=len(chosen), version=self.version + 1))
         for device in chosen:
             tx.add_report(_report(number, device, closed_s - 60), b"")
-        self._version += 1
-        top1 = 0.1 + 0.15 * (1 - math.exp(-self._version / 200))
+        self.version += 1
+        top1 = 0.1 + 0.15 * (1 - math.exp(-self.version / 200))
         tx.add_version(
             VersionRecord(
-                version=self._version,
+                version=self.version,
                 task=self._task,
                 manifest=self._manifest,
                 round=number,

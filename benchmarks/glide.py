@@ -35,12 +35,9 @@ ERROR = 0.25
 
 
 def glide(word: str, error: str, generator: np.random.Generator) -> Floats:
-    """The line of a glide over a word, (n, 2) float32, in key widths.
+    """The line of a glide over a word, (n, 2) float32, in key widths; ``error`` is added to ``points`` or to ``keys``.
 
-    Args:
-        word: letters that have keys, at least two distinct ones.
-        error: what the error is added to: ``points`` or ``keys``.
-        generator: draws the errors.
+    The word's letters have keys, at least two distinct ones.
     """
     keys = key_centres(LANGUAGE)
     corners = np.array([keys[letter] for letter in fold(word)])
@@ -57,12 +54,7 @@ def glide(word: str, error: str, generator: np.random.Generator) -> Floats:
 
 
 def measure(words: int, seed: int) -> list[dict[str, Any]]:
-    """A row for each kind of error.
-
-    Args:
-        words: number of words, the most frequent ones, one glide each.
-        seed: seed of the errors.
-    """
+    """A row for each kind of error, from a glide for each of the most frequent words."""
     lexicon = read_lexicon(compiled(LANGUAGE))
     listed = lexicon.text.decode().split()
     keys = key_centres(LANGUAGE)

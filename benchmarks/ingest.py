@@ -47,16 +47,11 @@ AVERAGING_TIMEOUT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Measurements of one burst.
+    """Measurements of one burst, from the first report to the last receipt.
 
-    Attributes:
-        round: round number.
-        seconds: time from the first report to the last receipt.
-        waits_s: time from each report to its receipt.
-        accepted: number of receipts with the verdict accepted or duplicate.
-        resent: number of resends.
-        cpu_s: CPU time of the coordinator's main process.
-        averaged_throughout: whether another round was still being averaged when the last receipt arrived.
+    ``waits_s`` has the time from each report to its receipt; accepted receipts include duplicate ones; ``cpu_s`` is of
+    the coordinator's main process. ``averaged_throughout`` says whether another round was still being averaged at the
+    end.
     """
 
     round: int
@@ -99,15 +94,7 @@ def everybody(connections: int) -> dict[str, Any]:
 
 
 class Bursts:
-    """A running coordinator and its connected phones.
-
-    Args:
-        config: configuration of the coordinator.
-        serving: process of the coordinator.
-        fleets: all phones.
-        task: settings of the tasks to create.
-        within_s: time over which the reports are spread.
-    """
+    """A running coordinator and all phones, connected, which spread their reports over ``within_s``."""
 
     def __init__(
         self,
@@ -127,8 +114,7 @@ class Bursts:
     def burst(self, beside: Burst | None = None) -> Burst:
         """Wait until all phones are selected, then let them report.
 
-        Args:
-            beside: the burst whose round may be averaged at the same time.
+        The round of the burst ``beside`` may be averaged at the same time.
         """
         number = together(self._fleets, "check_in")[0]
         before_s = cpu_time_s(self._serving.pid)

@@ -92,12 +92,9 @@ class Counts:
 
 
 def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
-    """Type one message.
+    """Type one message, its words with single spaces between them; only those of the vocabulary count for recall.
 
-    Args:
-        suggest: text before the caret -> at most three words.
-        message: raw text; its words are typed with single spaces between them.
-        vocabulary: only its words count for recall.
+    ``suggest`` gives at most three words for the text before the caret.
     """
     counts, text = Counts(), ""
     for word in words(message):
@@ -207,8 +204,7 @@ def paired_gain(pairs: Sequence[tuple[Counts, Counts]]) -> tuple[float, float]:
     >>> f"{gain:.1f} {error:.1f}"
     '25.0 10.6'
 
-    Args:
-        pairs: two replays of each person.
+    Each pair is two replays of a person.
 
     Returns:
         The gain, and its standard error with people as the unit: a ratio estimator, as people type different amounts.
@@ -225,11 +221,6 @@ def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> C
 
 class OwnKeyboard:
     """The whole keyboard of one user, which has learned from past messages and learns from each sent message.
-
-    Args:
-        predictor: predictor that is blended with the user's history.
-        typed: past messages.
-        lexicon: reads the lexicon of a language.
 
     Attributes:
         suggester: makes the suggestions.
@@ -257,12 +248,7 @@ class OwnKeyboard:
 
 
 def blended(predictor: Predictor, phone: Participant) -> Counts:
-    """Replay through the whole keyboard, which learns from each sent message.
-
-    Args:
-        predictor: predictor that is blended with the user's history.
-        phone: the user.
-    """
+    """Replay a user's messages through the whole keyboard, which learns from each sent message."""
     keyboard, total = OwnKeyboard(predictor, phone.typed), Counts()
     for message in phone.held_out:
         total += replay(lambda text: keyboard.suggester.suggest(text).words, message, predictor.vocabulary)
@@ -271,14 +257,7 @@ def blended(predictor: Predictor, phone: Participant) -> Counts:
 
 
 def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
-    """The global model in its own folder, trained once and cached.
-
-    Args:
-        parts: corpus; the model is trained on its public text.
-        shape: configuration of the model.
-        passes: passes over that text.
-        seed: seed of weights and message order.
-    """
+    """The global model in its own folder, trained on the public text once and cached."""
     vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
     digest = hashlib.sha256(repr((shape, passes, seed, RATE, CLIP_NORM)).encode())
     for text in parts.public:
@@ -297,14 +276,9 @@ def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: i
 
 
 def federated_model(run: Path, phones: int, messages: int) -> tuple[Split, Model, Vocabulary]:
-    """The model of a run of the laboratory, with people who did not train it.
+    """The model of a run of the laboratory, with people who did not train it, and the last messages of each.
 
     The public text, from which the trigram and the n-gram model are made, is what the others trained on.
-
-    Args:
-        run: folder of the run.
-        phones: people whose messages are replayed.
-        messages: the last so many of each are used.
     """
     what = about(run)
     prepared = prepare(what.experiment, corpora.load(what.experiment.corpus, what.seed), what.seed, run, PROGRAMS)

@@ -75,12 +75,9 @@ def _text(value: str) -> bytes:
 
 
 class LoadClient(asyncio.Protocol):
-    """One client, which subscribes as soon as it is connected.
+    """One client, which subscribes as soon as it is connected; its name is client id and user name.
 
-    Args:
-        name: client id and user name.
-        topic_filter: topic filter of its subscription.
-        context: TLS context with the client certificate; None for plain text.
+    The TLS context has the client's certificate; None is for plain text.
 
     Attributes:
         ready: done when the client has subscribed; an exception if it could not.

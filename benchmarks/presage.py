@@ -31,16 +31,9 @@ def installed() -> bool:
 
 
 def train(texts: Sequence[str], folder: Path) -> Path:
-    """Count unigrams, bigrams and trigrams into a database for presage's predictor; cached for each text.
+    """Count unigrams, bigrams and trigrams of messages into a database for presage's predictor; cached for each text.
 
     ``text2ngram`` counts; its own SQLite output takes an hour for a million trigrams, so the database is written here.
-
-    Args:
-        texts: messages, words separated by spaces.
-        folder: folder of the databases; created if missing.
-
-    Returns:
-        The database.
     """
     lines = "\n".join(texts) + "\n"
     database = folder / f"{hashlib.sha256(lines.encode()).hexdigest()[:12]}.db"
@@ -77,11 +70,7 @@ def _counted(text: Path, order: int) -> Iterator[list[str]]:
 
 
 class Presage:
-    """The predictor of presage.
-
-    Args:
-        database: made by :func:`train`.
-    """
+    """The predictor of presage, with a database that :func:`train` has made."""
 
     def __init__(self, database: Path) -> None:
         self._library = ctypes.CDLL(_LIBRARY)

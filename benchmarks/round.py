@@ -62,13 +62,7 @@ def main(*, models: tuple[str, ...], phones: int, rounds: int, processes: int, a
 
 
 def measure(model: str, phones: int, rounds: int, processes: int) -> dict[str, Any]:
-    """Results for one model.
-
-    Args:
-        model: name of the configuration.
-        phones: number of phones, all in each round.
-        rounds: number of measured rounds.
-        processes: number of processes for the phones.
+    """Results for one model; all phones are in each round.
 
     Raises:
         UnavailableError: a round was not committed in time.

@@ -54,14 +54,7 @@ def main(*, cohort: int, values: tuple[int, ...], seed: int, as_json: bool) -> N
 
 
 def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[str, Any]:
-    """Results for one size and one share of dropouts.
-
-    Args:
-        cohort: number of devices.
-        values: length of an update.
-        dropout_share: share of the devices that drop out.
-        seed: of updates and dropouts.
-    """
+    """Results for one number of values in an update and one share of devices that drop out."""
     rng = np.random.default_rng([seed, values, round(100 * dropout_share)])
     terms = Terms(
         session=rng.bytes(32),

@@ -32,13 +32,9 @@ LANGUAGE = "en"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One model, ready to run.
+    """One model, ready to run, with a vocabulary of the maximum size and random weights, (n,) float32.
 
-    Attributes:
-        configuration: shape of the model.
-        vocabulary: vocabulary of the maximum size.
-        model: the model's files, as on a device.
-        weights: (n,) float32, random.
+    Its files are those on a device.
     """
 
     configuration: ModelConfiguration

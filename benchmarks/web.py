@@ -17,8 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +27,7 @@ import psutil
 import urllib3
 
 from benchmarks import service
-from benchmarks.emulated_fleet import Fleet
+from benchmarks.emulated_fleet import Fleet, together
 from benchmarks.filled_database import Size, fill
 from benchmarks.ingest import MODEL, everybody, updates
 from benchmarks.measuring import print_json, quantile, show
@@ -81,8 +80,8 @@ PAGES = (
 """Every page, and every API list with its default limit."""
 
 
-def ask(pipe: Connection, url: str, paths: Sequence[str], token: str, requests: int) -> None:
-    """Request all paths in turn at the fixed rate; sends path -> latencies in ms through the pipe."""
+def ask(url: str, paths: Sequence[str], token: str, requests: int) -> dict[str, list[float]]:
+    """Request all paths in turn at the fixed rate; returns path -> latencies in ms."""
     pool = urllib3.PoolManager(maxsize=32, headers={"Authorization": f"Bearer {token}"})
     times: dict[str, list[float]] = {path: [] for path in paths}
 
@@ -102,24 +101,13 @@ def ask(pipe: Connection, url: str, paths: Sequence[str], token: str, requests: 
             asked.append(threads.submit(one, paths[number % len(paths)]))
         for each in asked:
             each.result()
-    pipe.send(times)
-
-
-def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict[str, list[float]]:
-    """Run :func:`ask` in a child process; returns path -> latencies in ms."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=ask, args=(theirs, url, list(paths), token, requests), daemon=True)
-    child.start()
-    theirs.close()
-    try:
-        times: dict[str, list[float]] = ours.recv()
-    except EOFError:
-        msg = "a request failed; see the error above"
-        raise click.ClickException(msg) from None
-    finally:
-        child.join()
     return times
+
+
+def ask_aside(*arguments: Any) -> dict[str, list[float]]:
+    """Run :func:`ask` in a child process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+        return child.submit(ask, *arguments).result()
 
 
 @contextlib.contextmanager
@@ -130,18 +118,15 @@ def reports_coming_in(config: CoordinatorConfig, folder: Path, layout: Parameter
     fleet = Fleet(config.broker.port, names, updates(layout, REPORT_BYTES), 0, credentials=credentials)
     accepted, ended = [0], threading.Event()
 
-    def order(*what: Any) -> Any:
-        fleet.begin(*what)
-        return fleet.result()
-
     def run() -> None:
         while not ended.is_set():
             begun_s = time.monotonic()
-            order("check_in")
-            accepted[0] += order("fire").verdicts.get("accepted", 0)
+            together([fleet], "check_in")
+            (fired,) = together([fleet], "fire")
+            accepted[0] += fired.verdicts.get("accepted", 0)
             ended.wait(max(begun_s + BURST_EVERY_S - time.monotonic(), 0))
 
-    order("connect")
+    together([fleet], "connect")
     thread = threading.Thread(target=run)
     thread.start()
     try:

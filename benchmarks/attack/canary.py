@@ -32,14 +32,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def exposure(gains: Floats, secret: int) -> float:
-    """Exposure of the secret among all candidates, bits; ties rank half of them before it.
+    """Exposure of the secret among all candidates by their scores, bits; ties rank half of them before it.
 
     >>> exposure(np.array([0.0, 5.0, 1.0, 2.0]), 1), exposure(np.array([0.0, 5.0, 1.0, 2.0]), 2)
     (2.0, 0.4150374992788439)
-
-    Args:
-        gains: score of each candidate.
-        secret: index of the secret.
     """
     rank = 1 + int((gains > gains[secret]).sum()) + (int((gains == gains[secret]).sum()) - 1) / 2
     return math.log2(gains.size) - math.log2(rank)
@@ -48,13 +44,7 @@ def exposure(gains: Floats, secret: int) -> float:
 def log_probabilities(
     weights: Vector, layout: ParameterLayout, prefix: Sequence[int], choices: Sequence[int]
 ) -> Floats:
-    """Log-probability of each pair of choices after the prefix.
-
-    Args:
-        weights: (n,) float32.
-        layout: layout of the n parameters.
-        prefix: word ids.
-        choices: word ids, S of them.
+    """Log-probability of each pair of S choices after the prefix, all word ids.
 
     Returns:
         (S * S,) float64; the second word varies fastest.

@@ -50,12 +50,8 @@ UNCLIPPED, MOST_LEVELS = 1e9, 2**15
 class Defence:
     """One way to run a round.
 
-    Attributes:
-        name: its name in the output.
-        codec: how updates are encoded.
-        strategy: how they are combined.
-        clips: whether updates are clipped.
-        privacy: whether and how they are summed.
+    The codec encodes updates, the strategy combines them; ``clips`` says whether they are clipped, ``privacy`` whether
+    and how they are summed.
     """
 
     name: str
@@ -138,10 +134,7 @@ class Defence:
 class RoundState:
     """What a defence keeps from round to round.
 
-    Attributes:
-        clip_norm: None is learned from the cohort.
-        bases: of sums.
-        average: (n,) float32, of the sums so far.
+    A clip norm of None is learned from the cohort. Of sums, there are the bases, and the average so far, (n,) float32.
     """
 
     clip_norm: float | None
@@ -156,13 +149,9 @@ def _first_bases(layout: ParameterLayout) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SentUpdate:
-    """A report on its way.
+    """A report on its way: the update as it will be read, and the number of examples that the sender says.
 
-    Attributes:
-        device: its sender.
-        num_examples: as the sender says.
-        update: as it will be read.
-        honest: whether it clips its update.
+    An honest sender clips its update.
     """
 
     device: DeviceId
@@ -177,14 +166,10 @@ def sent(reported: Reported) -> SentUpdate:
 
 
 def defence(name: str, cohort: int) -> Defence:
-    """The defence of a name.
-
-    Args:
-        name: default, none, secure-sum, secure-dp, or AGGREGATION, or AGGREGATION@CODEC.
-        cohort: devices in a round.
+    """The defence of a name: default, none, secure-sum, secure-dp, AGGREGATION, or AGGREGATION@CODEC.
 
     Raises:
-        ConfigError: there is none, or the product refuses the combination.
+        ConfigError: there is none, or the product refuses the combination for a cohort of this size.
     """
     usual, dense, mean = CodecConfig(), CodecConfig(name="dense-f32"), StrategyConfig()
     if name in {"default", "none"}:

@@ -57,19 +57,14 @@ BACKDOORS = frozenset({Attack.MODEL_REPLACEMENT, Attack.REPEATED, Attack.STEALTH
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a malicious device knows.
-
-    Attributes:
-        honest_norm: of the update that its own text gives.
-        boost: N / m.
-    """
+    """What a malicious device knows: the norm of the update that its own text gives, and N / m as ``boost``."""
 
     honest_norm: float
     boost: float
 
 
 def forged(attack: Attack, update: Vector, situation: Situation, generator: np.random.Generator) -> Vector:
-    """What a malicious device sends.
+    """What a malicious device sends, (n,) float32.
 
     >>> there = Situation(honest_norm=1.0, boost=20.0)
     >>> forged(Attack.SIGN_FLIP, np.float32([3, 4]), there, np.random.default_rng(0)).tolist()
@@ -77,14 +72,8 @@ def forged(attack: Attack, update: Vector, situation: Situation, generator: np.r
     >>> forged(Attack.STEALTHY, np.float32([3, 4]), there, np.random.default_rng(0)).round(1).tolist()
     [0.6000000238418579, 0.800000011920929]
 
-    Args:
-        attack: the attack.
-        update: (n,) float32, trained on what :func:`shifted` or :func:`with_backdoor` gave, or on its own text.
-        situation: what it knows.
-        generator: of the random direction.
-
-    Returns:
-        (n,) float32.
+    The update, (n,) float32, was trained on what :func:`shifted` or :func:`with_backdoor` gave, or on the device's
+    text.
     """
     match attack:
         case Attack.SIGN_FLIP:

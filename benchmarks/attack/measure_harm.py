@@ -59,13 +59,7 @@ class Harm(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Battle:
-    """A federated training in which some seats of each cohort are malicious.
-
-    Attributes:
-        scene: the scene.
-        rounds: number of rounds.
-        cohort: devices in each.
-    """
+    """A federated training in which some seats of each cohort are malicious."""
 
     scene: Scene
     rounds: int

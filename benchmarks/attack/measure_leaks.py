@@ -72,11 +72,8 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 class LeakMeter:
     """An attacker who sees single reports or the versions before and after a round.
 
-    Attributes:
-        scene: the scene.
-        trained: reports by codec and person; filled as needed, and shared by defences.
-        losses: each person's loss before the round; filled as needed.
-        states: of the defences before the round, by name and cohort; filled as needed.
+    Filled as needed are the reports by codec and person, which defences share, each person's loss before the round, and
+    the states of the defences before the round, by name and cohort.
     """
 
     scene: Scene

@@ -31,15 +31,8 @@ class AttackFigures(msgspec.Struct, frozen=True):
 
 
 def plot(path: Path, runs: Iterable[AttackFigures]) -> None:
-    """Write the recall of typed words by cohort, and the success of backdoors by share, as SVG.
-
-    Args:
-        path: of the file.
-        runs: of several seeds or parts.
-    """
-    words: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    guesses: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    backdoors: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Write the recall of typed words by cohort, and the success of backdoors by share, as SVG."""
+    words, guesses, backdoors = (_no_points() for _ in range(3))
     for run in runs:
         for leak in run.confidentiality:
             if leak.attack == "words-two-versions" and isinstance(leak.recall, float):
@@ -68,6 +61,10 @@ def plot(path: Path, runs: Iterable[AttackFigures]) -> None:
         if part.lines:
             part.legend(fontsize="small")
     figure.savefig(path, metadata={"Date": None})
+
+
+def _no_points() -> dict[str, dict[float, list[float]]]:
+    return defaultdict(lambda: defaultdict(list))
 
 
 def _line(axes: Axes, points: Points, name: str, colour: str, style: str) -> None:

@@ -29,14 +29,9 @@ RIDGE, STEPS = 1.0, 15
 
 
 def features(rows: npt.NDArray[np.float32], log_frequency: Floats) -> Floats:
-    """The features of each word, each with mean 0 and deviation 1 over the words; a constant one is 0.
+    """The features of each word, (V, 4) float64, each with mean 0 and deviation 1 over the words; a constant one is 0.
 
-    Args:
-        rows: (V, D) float32, the observed change of the embedding.
-        log_frequency: (V,) of each word in public text.
-
-    Returns:
-        (V, 4) float64.
+    The rows, (V, D) float32, are the observed change of the embedding; frequencies, (V,), are those in public text.
     """
     seen = rows.astype(np.float64)
     norms = np.linalg.norm(seen, axis=1)
@@ -56,9 +51,7 @@ def features(rows: npt.NDArray[np.float32], log_frequency: Floats) -> Floats:
 class WordAttack:
     """A fitted attack: names the words whose score is at least the threshold.
 
-    Attributes:
-        weights: (F + 1,) float64, the last is the intercept.
-        threshold: of the score.
+    The weights are (F + 1,) float64, the last is the intercept.
     """
 
     weights: Floats
@@ -74,9 +67,7 @@ class WordAttack:
 def fit(found: Sequence[Floats], typed: Sequence[Flags]) -> WordAttack:
     """Fit the attack on shadows by Newton's method.
 
-    Args:
-        found: (V, F) features of each shadow cohort.
-        typed: (V,) whether each word was typed in it.
+    Of each shadow cohort, there are features (V, F), and whether each word was typed in it, (V,).
     """
     x, y = np.concatenate(found), np.concatenate(typed).astype(np.float64)
     x = np.column_stack([x, np.ones(len(x))])

@@ -41,16 +41,10 @@ WARM_UP_STEPS = {"tiny": 500, "gboard": 1_000}
 class Scene:
     """What all attacks share.
 
-    Attributes:
-        shape: configuration of the model.
-        vocabulary: of the public text, the commonest word first.
-        weights: (n,) float32, of the warmed-up model.
-        device: trains person ``i`` on ``device.batches[i]``: the members first, then outsiders, then shadows.
-        texts: the messages that each of them trains on.
-        group: number of people in each group.
-        measured: later messages of all of them, packed.
-        later: the same as words.
-        seed: root seed.
+    The vocabulary is of the public text, the commonest word first; the weights, (n,) float32, are of the warmed-up
+    model. ``device`` trains person ``i`` on ``device.batches[i]``, made of ``texts[i]``: the members first, then
+    outsiders, then shadows, as many in each group. ``measured`` has later messages of all of them, packed, and
+    ``later`` the same as words.
     """
 
     shape: ModelConfiguration
@@ -95,15 +89,10 @@ class Scene:
 
 
 def make_scene(corpus: str, model: str, group: int, seed: int, console: Console, steps: int | None = None) -> Scene:
-    """Divide a corpus, and warm a model up or read it from the build folder.
+    """Divide a corpus, and warm a model up or read it from the build folder; progress is printed.
 
-    Args:
-        corpus: ``personas``, ``pydoc``, or the path of a TSV file.
-        model: name of a model configuration.
-        group: number of people in each group; fewer if the corpus has fewer.
-        seed: root seed.
-        console: is told the progress.
-        steps: of the warm-up; None takes the model's default.
+    The corpus is ``personas``, ``pydoc``, or the path of a TSV file; if it has too few people, so have the groups. A
+    warm-up has the model's default of steps if ``steps`` is None.
 
     Raises:
         CorpusError: too few people have enough messages.
@@ -173,17 +162,10 @@ def _warmed_up(
 
 
 def disjoint(people: Sequence[int], size: int, most: int, seed: int, what: str) -> list[list[int]]:
-    """Disjoint cohorts drawn among people; one at least.
+    """Disjoint cohorts of a size, drawn among at least as many people; one at least and ``most`` at most.
 
     >>> disjoint(range(5), 2, 9, 1, "doc")
     [[0, 4], [1, 2]]
-
-    Args:
-        people: numbers of the people, as many as the size or more.
-        size: people per cohort.
-        most: cohorts wanted.
-        seed: root seed of the draw.
-        what: what the draw is for.
     """
     order = [people[i] for i in seeded(seed, what, size).permutation(len(people)).tolist()]
     count = min(most, len(order) // size)
