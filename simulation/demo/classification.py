@@ -14,8 +14,14 @@ from rich.console import Console
 from models.classification import Classification
 from models.folder import CLASSIFIERS
 from models.ngram import NgramRecall
-from simulation.demo.configuration import DemoSettings, coordinator_table, free_ports, phone_table, write_toml
-from simulation.demo.defaults import DEFAULTS
+from simulation.demo.configuration import (
+    DEFAULTS,
+    DemoSettings,
+    coordinator_table,
+    free_ports,
+    phone_table,
+    write_toml,
+)
 from simulation.demo.preparation import PreparedRun, configured, run_folder
 from simulation.demo.processes import outcome, quiet_child
 from wire.errors import ConfigError
@@ -44,20 +50,16 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
     if len(typed) < settings.phones:
         msg = f"--corpus {settings.corpus}: expected examples for {settings.phones} phones, got {len(x)}"
         raise ConfigError(msg)
-    defaults, ports, folder = (
-        DEFAULTS["tiny" if settings.model in ("logistic", "2nn") else "gboard"],
-        free_ports(settings.port),
-        run_folder(settings),
-    )
+    defaults = DEFAULTS["tiny" if settings.model in {"logistic", "2nn"} else "gboard"]
+    ports, folder = free_ports(settings.port), run_folder(settings)
     y = np.array(labels)
     np.savez(folder / HELD_OUT, x=x[held], y=y[held])
     with (
         console.status(f"exporting model {settings.model} to TFLite"),
         quiet_child(folder / "logs" / "preparation.log") as child,
     ):
-        outcome(
-            child.submit(_export, settings.model, Path(settings.corpus), folder / "model", settings.seed), "the export"
-        )
+        exporting = child.submit(export, settings.model, Path(settings.corpus), folder / "model", settings.seed)
+        outcome(exporting, "the export")
     commonest = [count / len(held) for _, count in Counter(y[held].tolist()).most_common(3)]
     baseline = NgramRecall(commonest[0], sum(commonest), len(held))
     coordinator = coordinator_table(settings, defaults, ports, baseline)
@@ -84,7 +86,8 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
     )
 
 
-def _export(model: str, examples: Path, out: Path, seed: int) -> None:
+def export(model: str, examples: Path, out: Path, seed: int) -> None:
+    """Write the folder of a model for some examples; to be called in a child process."""
     from models.classifiers import export_classifier  # loads TensorFlow
 
     export_classifier(model, examples, out, seed)

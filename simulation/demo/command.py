@@ -16,11 +16,10 @@ from edge_agent.keyboard.key import address
 from models.configurations import CONFIGURATIONS
 from models.folder import CLASSIFIERS
 from models.manifest import KEYBOARD
-from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.classification import TASK, prepare_classification
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import DemoFleet
-from simulation.demo.keyboards import KeyboardRecall, recall_by_version, spread
+from simulation.demo.keyboards import KeyboardRecall, recall_by_phone, recall_by_version, spread
 from simulation.demo.pictures import PICTURE, draw, recall_picture
 from simulation.demo.preparation import PreparedRun, prepare
 from simulation.demo.processes import outcome, quiet_child, stopping

@@ -1,4 +1,4 @@
-"""Configuration of the demo: settings from the command line, free ports, and a TOML table for each process."""
+"""Configuration of the demo: settings, defaults of each model, free ports, and a TOML table for each process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tomli_w
 
 from coordinator.mqtt import free_ports as anywhere
 from coordinator.mqtt.broker import SERVICE_USER
+from models.configurations import CONFIGURATIONS
 from models.ngram import NgramRecall
-from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -46,6 +46,35 @@ class DemoSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Defaults:
+    """Settings of one model configuration.
+
+    The first version is trained on public text, as by ``models export``, and phones train as the product's default task
+    says (docs/adr/0006-demo-settings.md). What differs is that everything is small and quick.
+
+    Attributes:
+        messages: maximum number of messages per phone, held-out ones included.
+        public_messages: maximum number of public messages that the first version is trained on.
+        report_deadline_s: real seconds for training and reporting.
+        round_limit_s: real seconds per round after which the demo gives up.
+        day_s: real seconds of a phone's day.
+    """
+
+    messages: int
+    public_messages: int
+    report_deadline_s: float
+    round_limit_s: float
+    day_s: float
+
+
+DEFAULTS = {
+    "tiny": Defaults(2_000, 20_000, report_deadline_s=60.0, round_limit_s=90.0, day_s=60.0),
+    "gboard": Defaults(1_000, 8_000, report_deadline_s=240.0, round_limit_s=400.0, day_s=300.0),
+}
+DEFAULTS |= {shape.name: DEFAULTS[shape.family] for shape in CONFIGURATIONS.values()}
+
+
+@dataclass(frozen=True, slots=True)
 class DemoPorts:
     """Ports on loopback: the page, the phones' HTTPS, the first phone's keyboard, and the broker.
 
@@ -60,10 +89,7 @@ class DemoPorts:
 
 
 def free_ports(page: int) -> DemoPorts:
-    """Find free ports, the usual ones if possible.
-
-    Args:
-        page: port of the page; 0 takes any.
+    """Find free ports, the usual ones if possible; ``page`` is that of the page, or 0 for any.
 
     Raises:
         ConfigError: the requested port is taken.

@@ -29,10 +29,6 @@ MOST_RESTARTS = 5
 class DemoFleet:
     """Starts the processes in order, and restarts those that are killed.
 
-    Args:
-        prepared: the prepared run.
-        broker: ``auto``, ``mosquitto`` or ``embedded``.
-
     Raises:
         ConfigError: mosquitto was requested but is not installed.
 
@@ -87,10 +83,7 @@ class DemoFleet:
             phone.start()
 
     def check(self, say: Callable[[str], object]) -> None:
-        """Restart processes that were killed.
-
-        Args:
-            say: called with a line for each restart.
+        """Restart processes that were killed, and say so in a line for each.
 
         Raises:
             UnavailableError: a process exited by itself, or was killed too often; the message has the end of its log.

@@ -1,12 +1,13 @@
-"""Recall by version on the phones' held-out messages: of the fleet's model, and of the keyboard as its user has it.
+"""Recall on the phones' held-out messages, by version and by phone: of the fleet's model and of whole keyboards.
 
 The keyboard mixes the model with the n-gram model of public text and with the user's history; it is also measured
 without the fleet's model. The messages are typed again word by word, and the keyboards learn from each that is sent.
-Personal models are left out. Runs without TensorFlow, in a child process, because it takes seconds.
+Personal models are left out. All this runs without TensorFlow, in a child process, because it takes seconds.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,7 +21,10 @@ from edge_agent.core.prediction import weights_of
 from edge_agent.keyboard.reader import Reader
 from edge_agent.ports import Floats, Learner, Predictor
 from edge_agent.shell.keyboard_model import KeyboardModel
+from edge_agent.shell.model_files import exported_model
+from edge_agent.shell.tflite import TfliteProgram, load_program
 from models import corpora
+from models.batches import Batches, pack
 from models.compact_ngram import CompactNgram, read_ngram
 from models.folder import NGRAM, VOCABULARY
 from models.manifest import Manifest
@@ -28,7 +32,7 @@ from models.ngram import TrigramScores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
 from simulation.demo.reading import artifact
-from wire.parameters import weights_from_bytes
+from wire.parameters import Vector, weights_from_bytes
 
 MOST_VERSIONS, MOST_PHONES, MOST_WORDS = 11, 8, 150
 """At most so many versions (the first, the last, and others between), phones, and words of a phone are measured: a few
@@ -43,14 +47,9 @@ class Recall(msgspec.Struct, frozen=True):
 
 
 class KeyboardRecall(msgspec.Struct, frozen=True):
-    """Recall by version, all on the same words.
+    """Recall by version, all on the same words: of each model alone, and of the keyboard with each.
 
-    Attributes:
-        versions: numbers of the versions.
-        model: of each version alone.
-        keyboard: of the keyboard with each version.
-        trigram_history: of the keyboard without any.
-        words: number of the words.
+    ``trigram_history`` is that of the keyboard without any model of the fleet; ``words`` is the number of the words.
     """
 
     versions: list[int]
@@ -96,12 +95,7 @@ def spread(items: Sequence[T], most: int = MOST_VERSIONS) -> list[T]:
 
 
 def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> KeyboardRecall:
-    """Measure versions of a run.
-
-    Args:
-        folder: folder of the run.
-        url: URL of the coordinator.
-        manifests: version -> sha256 of its manifest.
+    """Measure versions of a run, given the sha256 of their manifests by version.
 
     Raises:
         UnavailableError: a version cannot be fetched.
@@ -156,3 +150,38 @@ def _counts(predictor: Predictor, messages: Sequence[str]) -> tuple[int, int, in
 def _mean(counts: Sequence[tuple[int, int, int]]) -> Recall:
     counted, top1, top3 = (sum(column) for column in zip(*counts, strict=True))
     return Recall(top1 / max(1, counted), top3 / max(1, counted))
+
+
+def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[float, float]]:
+    """Top-1 recall of the first and of a later version on each phone's held-out messages, as the program counts it.
+
+    By phone, because one can dominate a mean over all words.
+
+    Returns:
+        phone -> recall (before, after), 0 to 1; phones without a counted target are skipped.
+
+    Raises:
+        UnavailableError: the later version cannot be fetched.
+    """
+    first = exported_model(folder / "model")
+    later = Manifest.decode(artifact(url, manifest))
+    weights = weights_from_bytes(artifact(url, later.weights.sha256), later.layout)
+    vocabulary = Vocabulary.from_bytes(first.vocabulary.read_bytes())
+    held_out: dict[str, Batches] = {}
+    for phone, messages in corpora.load(str(folder / HELD_OUT), 0).users.items():
+        ids = [vocabulary.encode(words(message)) for message in messages]
+        batches = pack(ids, later.batch_rows, later.sequence_length)
+        if batches.counted_targets:
+            held_out[phone] = batches
+    program = load_program(first)
+    found: dict[str, list[float]] = defaultdict(list)
+    for version in (program.save(), weights):
+        for phone, batches in held_out.items():
+            found[phone].append(_top1(program, version, batches))
+    return {phone: (before, after) for phone, (before, after) in found.items()}
+
+
+def _top1(program: TfliteProgram, weights: Vector, batches: Batches) -> float:
+    program.restore(weights)
+    scores = [program.evaluate(x, y) for x, y in batches]
+    return sum(s.top1 for s in scores) / sum(s.counted for s in scores)

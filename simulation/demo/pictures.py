@@ -28,12 +28,7 @@ _MARKS = ((KEYBOARD, "◆", "green"), (MODEL, "●", "cyan"), (WITHOUT, "│", "
 
 
 def honest(rounds: int, phones: int, figure: str) -> str:
-    """The sentence that says what a short run can and cannot show.
-
-    Args:
-        rounds: number of committed rounds.
-        phones: number of phones.
-        figure: what the task type calls its first figure.
+    """The sentence that says what a short run can and cannot show; ``figure`` is the task type's first one.
 
     >>> honest(1, 2, "accuracy")[:50]
     '1 round of 2 phones shows that the system works: v'
@@ -68,14 +63,7 @@ def recall_picture(recall: KeyboardRecall) -> RenderableType:
 
 
 def draw(path: Path, recall: KeyboardRecall, sentence: str, run: LongRun | None) -> None:
-    """Write the picture as SVG.
-
-    Args:
-        path: the file.
-        recall: recall by version.
-        sentence: stands below the picture.
-        run: the long run, which gets a panel of its own: other people, another text.
-    """
+    """Write the picture as SVG, with a sentence below, and a panel for the long run: other people, another text."""
     from matplotlib.figure import Figure  # takes a second to import
 
     figure = Figure(figsize=(7 if run is None else 12, 4.5), layout="constrained")

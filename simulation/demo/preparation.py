@@ -28,8 +28,10 @@ from models.vocabulary import Vocabulary, words
 from models.warm_start import PASSES, warm_start
 from models.word_lists import compiled
 from simulation.demo.configuration import (
+    DEFAULTS,
     HELD_OUT,
     LOOPBACK,
+    Defaults,
     DemoPorts,
     DemoSettings,
     coordinator_table,
@@ -38,7 +40,6 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.defaults import DEFAULTS, Defaults
 from simulation.demo.processes import outcome, quiet_child
 from simulation.demo.trust import enrol_phones
 from wire.errors import ConfigError
@@ -60,19 +61,10 @@ PERSONA_MESSAGES = 400
 class PreparedRun:
     """A run that is ready to start.
 
-    Attributes:
-        settings: settings from the command line.
-        folder: folder of configurations, data and logs of this run.
-        corpus_name: name of the corpus, for display.
-        coordinator_config: TOML file of the coordinator.
-        phone_configs: TOML file of each phone.
-        url: URL of the coordinator's page.
-        keyboard_url: URL of the first phone's keyboard; empty if there is none.
-        broker_port: the broker's port for phones.
-        service_port: the broker's port for the coordinator; only with certificates.
-        tls: folder of the servers' certificates; None for plain text.
-        trigram: recall of the trigram on the held-out text; of a classification, share of the commonest classes.
-        limit_s: time after which an unfinished run is given up.
+    The broker listens on one port for phones, and with certificates, whose folder is ``tls``, on another for the
+    coordinator. ``keyboard_url`` is of the first phone; empty if there is none. ``trigram`` is the recall on the
+    held-out text; of a classification, the share of the commonest classes. After ``limit_s``, an unfinished run is
+    given up.
     """
 
     settings: DemoSettings
@@ -172,20 +164,7 @@ def configured(
     baseline: NgramRecall,
     keyboard_url: str = "",
 ) -> PreparedRun:
-    """Write the coordinator's configuration, enrol the phones, and describe the run.
-
-    Args:
-        settings: what was asked for.
-        console: shows progress.
-        folder: of the run.
-        coordinator: table of the coordinator's configuration.
-        phone_configs: the phones' configuration files.
-        ports: of the run.
-        defaults: of the model.
-        corpus_name: for people.
-        baseline: what the model is compared with.
-        keyboard_url: of the first phone; empty without a keyboard.
-    """
+    """Write the coordinator's configuration, enrol the phones, and describe the run."""
     coordinator_config = write_toml(folder / "coordinator.toml", coordinator)
     if not settings.plain:
         with console.status("making certificates"):

@@ -30,11 +30,7 @@ T = TypeVar("T")
 class Service:
     """One child process that can be restarted.
 
-    Attributes:
-        name: name of the process, for messages.
-        command: argument vector.
-        log: file for its output; each start appends to it.
-        environment: environment variables in addition to ours.
+    Each start appends to the log; ``environment`` has variables in addition to ours.
     """
 
     name: str
@@ -137,11 +133,7 @@ def quiet_child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
 
 
 def outcome(future: concurrent.futures.Future[T], what: str) -> T:
-    """Wait for the result of a child's work.
-
-    Args:
-        future: future from :func:`quiet_child`.
-        what: name of the work, for the error message.
+    """Wait for the result of what :func:`quiet_child` does.
 
     Raises:
         UnavailableError: the child was killed.

@@ -36,13 +36,9 @@ def read_state(url: str) -> State | None:
 
 
 def state_from(fetch: Callable[[str], bytes | None]) -> State | None:
-    """The state of a coordinator's first task, read with ``fetch``.
+    """The state of a coordinator's first task; None if a request failed.
 
-    Args:
-        fetch: path -> body; None for an error.
-
-    Returns:
-        The state; None if a request failed.
+    ``fetch`` gives the body for a path, and None for an error.
     """
     try:
         task = _read(fetch, "/tasks")["items"][0]

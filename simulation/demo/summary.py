@@ -29,15 +29,10 @@ def result_of(
     *,
     seconds: float,
 ) -> Result:
-    """The result of a run.
+    """The result of a run, from the coordinator's last state.
 
-    Args:
-        state: the coordinator's last state.
-        prepared: the prepared run.
-        by_phone: phone -> top-1 recall (before, after).
-        keyboards: recall by version, of the keyboard too; None without keyboards.
-        long_run: the recorded run that was shown beside it.
-        seconds: wall time since the start of the command, preparation included.
+    ``by_phone`` has each phone's top-1 recall (before, after); ``seconds`` are wall time since the start of the
+    command, preparation included.
     """
     counters, task = state["counters"], state["task"]
     versions = sorted(state["versions"], key=lambda v: int(v["version"]))

@@ -29,11 +29,9 @@ CLAIM_LIFE_S = 3600.0
 
 
 def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
-    """Make a certificate authority, and enrol each phone.
+    """Make the certificate authority of a coordinator that is not running yet, and enrol each phone.
 
-    Args:
-        coordinator_toml: configuration of the coordinator, which is not running yet.
-        data_dirs: device name -> data folder of the phone, which does not exist yet.
+    ``data_dirs`` has the data folder of each device, which does not exist yet.
 
     Raises:
         UnavailableError: a certificate could not be issued.

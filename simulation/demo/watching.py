@@ -5,6 +5,7 @@ It reads only the coordinator's API (:mod:`simulation.demo.reading`).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -32,18 +33,10 @@ def watch(
     tick: Callable[[], None],
     long_run: LongRun | None = None,
 ) -> State:
-    """Show the run until its task is done.
+    """Show the run until its task is done or the time is over; returns the last state.
 
-    Args:
-        url: URL of the coordinator.
-        broker: name of the broker, which the coordinator does not know.
-        console: console for the display.
-        limit_s: time after which to give up.
-        tick: called about twice a second; may raise to end the run.
-        long_run: a recorded run that is played beside it, its rounds in step with this run's.
-
-    Returns:
-        The last state.
+    ``broker`` is its name, which the coordinator does not know. ``tick`` is called about twice a second, and may raise
+    to end the run. The long run is played beside it, its rounds in step with this run's.
 
     Raises:
         UnavailableError: the coordinator never answered.
@@ -51,10 +44,8 @@ def watch(
     deadline = time.monotonic() + limit_s
     state: State | None = None
     story = Story(long_run)
-    live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
-    if live is not None:
-        live.start()
-    try:
+    display = Live(console=console, refresh_per_second=4) if console.is_terminal else contextlib.nullcontext()
+    with display as live:
         while time.monotonic() < deadline:
             tick()
             state = read_state(url) or state
@@ -68,9 +59,6 @@ def watch(
                 if state["task"]["state"] == "finished":
                     break
             time.sleep(POLL_S)
-    finally:
-        if live is not None:
-            live.stop()
     if state is None:
         msg = f"the coordinator at {url} did not answer within {limit_s:.0f} s; see its log"
         raise UnavailableError(msg)
@@ -78,11 +66,7 @@ def watch(
 
 
 class Story:
-    """Turns states into lines, one for each event.
-
-    Args:
-        long_run: a recorded run; what it reached is told when a round was committed.
-    """
+    """Turns states into lines, one for each event, and for what the long run has reached when a round is committed."""
 
     def __init__(self, long_run: LongRun | None = None) -> None:
         self._long_run = long_run

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -124,20 +125,16 @@ def result_of(runs: Sequence[StudyRun], images: int) -> dict[str, Any]:
 
 def _of_model(runs: Sequence[StudyRun]) -> dict[str, Any]:
     halves, labels = ([run for run in runs if run.split == split] for split in (HALVES, LABELS))
-    traffic = {name: _mean([getattr(run, name) for run in halves]) for name in ("rounds", "bytes_up", "bytes_down")}
+    traffic = {name: fmean([getattr(run, name) for run in halves]) for name in ("rounds", "bytes_up", "bytes_down")}
     return {**_arms(halves), **traffic, "by_label": _arms(labels)}
 
 
 def _arms(runs: Sequence[StudyRun]) -> dict[str, Any]:
     return {
-        "alone": [_mean([run.alone[silo] for run in runs]) for silo in range(2)],
-        "pooled": _mean([run.pooled for run in runs]),
-        "federated": _mean([run.federated for run in runs]),
+        "alone": [fmean([run.alone[silo] for run in runs]) for silo in range(2)],
+        "pooled": fmean([run.pooled for run in runs]),
+        "federated": fmean([run.federated for run in runs]),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
 
 
 def table_of(runs: Sequence[StudyRun]) -> Table:
@@ -147,11 +144,11 @@ def table_of(runs: Sequence[StudyRun]) -> Table:
         of = [run for run in runs if (run.model, run.split) == (model, split)]
         arms = [[run.alone[0], run.alone[1], run.pooled, run.federated] for run in of]
         cells = [
-            f"{100 * _mean(arm):.2f}" + (f" ({100 * min(arm):.2f}-{100 * max(arm):.2f})" if len(arm) > 1 else "")
+            f"{100 * fmean(arm):.2f}" + (f" ({100 * min(arm):.2f}-{100 * max(arm):.2f})" if len(arm) > 1 else "")
             for arm in zip(*arms, strict=True)
         ]
-        traffic = [f"{_mean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
-        table.add_row(model, split, *cells, f"{_mean([run.rounds for run in of]):.0f}", *traffic)
+        traffic = [f"{fmean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
+        table.add_row(model, split, *cells, f"{fmean([run.rounds for run in of]):.0f}", *traffic)
     return table
 
 
@@ -167,12 +164,7 @@ def _percentages(run: StudyRun) -> str:
 
 
 def kept_run(folder: Path, make: Callable[[Path], StudyRun]) -> StudyRun:
-    """The run that ended in a folder; if none did, one that is made there anew.
-
-    Args:
-        folder: of the run.
-        make: makes the run in the folder, which does not exist.
-    """
+    """The run that ended in a folder; if none did, one that is made there anew."""
     outcome = folder / OUTCOME
     if outcome.exists():
         return msgspec.json.decode(outcome.read_bytes(), type=StudyRun)

@@ -45,14 +45,9 @@ LIMITS = {"cohort": 2, "density": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class FederatedPlan:
-    """What the silos do.
+    """What the silos do: steps are those of a silo in a round, ``strategy`` is ``[task.strategy]``.
 
-    Attributes:
-        rounds: rounds to commit.
-        steps: training steps of a silo in a round.
-        learning_rate: of the silos.
-        clip_norm: of a batch's gradient.
-        strategy: ``[task.strategy]``.
+    Each batch's gradient is clipped.
     """
 
     rounds: int
@@ -63,15 +58,9 @@ class FederatedPlan:
 
 
 class Federation:
-    """The processes of a federation, and the files that they work on.
+    """The processes of a federation, and the files that they work on, in a new folder.
 
-    Args:
-        folder: for all files; new.
-        model: folder of the first version.
-        silos: name -> folder or file with its examples.
-        plan: what they do.
-        hosts: of the coordinator, then of each silo.
-        seed: of the silos' training.
+    ``silos`` has the file or folder of each one's examples; ``hosts`` are of the coordinator, then of each silo.
 
     Attributes:
         coordinator: the coordinator, which starts the broker.
@@ -120,30 +109,14 @@ class Federation:
             time.sleep(POLL_S)
         for number, silo in enumerate(self.silos, 1):
             claim = self._folder / f"{silo.name}.claim.json"
-            create = [
-                "enrol-token",
-                "create",
-                silo.name,
-                "--device",
-                silo.name,
-                "--url",
-                self._read.url,
-                "--out",
-                str(claim),
-            ]
-            _done(self._hosts[0], COORDINATOR, "coordinator", *create, "--config", str(self._config))
+            create = ["create", silo.name, "--device", silo.name, "--url", self._read.url, "--out", str(claim)]
+            _done(self._hosts[0], COORDINATOR, "coordinator", "enrol-token", *create, "--config", str(self._config))
             enrol = ["enrol", "--config", str(self._folder / f"{silo.name}.toml"), "--claim", str(claim)]
             _done(self._hosts[number], silo.name, "edge_agent", *enrol)
             silo.start()
 
     def train(self, watch: Callable[[State], None]) -> State:
-        """Wait until all rounds are committed.
-
-        Args:
-            watch: called with the counters whenever the coordinator answers.
-
-        Returns:
-            The last state.
+        """Wait until all rounds are committed; returns the last state, and shows ``watch`` each state before.
 
         Raises:
             UnavailableError: a process ended by itself, or nothing was committed for long.

@@ -33,13 +33,6 @@ def train_here(
 ) -> Vector:
     """The weights after all rounds, (n,) float32.
 
-    Args:
-        model: the first version.
-        silos: name -> examples.
-        plan: what they do.
-        seed: of the silos' training.
-        say: called with what is done now.
-
     Raises:
         UnavailableError: a training diverged.
     """

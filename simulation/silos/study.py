@@ -18,6 +18,7 @@ from edge_agent.shell.tflite import load_program
 from models.batches import Batches
 from models.classification import Classification
 from models.folder import VOCABULARY
+from simulation.demo.classification import export
 from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.reading import State
 from simulation.silos.federation import FederatedPlan, Federation
@@ -107,15 +108,10 @@ class StudyRun:
 
 
 def parts_of(split: str, y: npt.NDArray[np.int64], rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
-    """The indices of each silo's examples.
+    """The indices of each silo's examples: random halves, or digits 0 to 4 beside 5 to 9.
 
     >>> [part.tolist() for part in parts_of(LABELS, np.array([7, 0, 4, 5]), np.random.default_rng(0))]
     [[1, 2], [0, 3]]
-
-    Args:
-        split: random halves, or digits 0 to 4 beside 5 to 9.
-        y: (n,) labels.
-        rng: divides the halves.
     """
     if split == LABELS:
         return [np.flatnonzero(y < CLASSES // 2), np.flatnonzero(y >= CLASSES // 2)]
@@ -135,16 +131,9 @@ def run_seed(
 ) -> StudyRun:
     """Train a model in all arms with one seed.
 
-    Args:
-        images: of both silos together.
-        recipe: how.
-        split: how they are divided.
-        seed: of weights, split and training.
-        folder: for files; new.
-        hosts: of the coordinator and of the two silos; none trains the federated arm in this process.
-        say: called with what is done now.
-        made: called with the federation before it starts.
-        pooled: accuracy of the pooled images if the seed's other split has found it; it is the same.
+    ``hosts`` are of the coordinator and of the two silos; without any, the federated arm is trained in this process.
+    ``made`` is called with the federation before it starts. ``pooled`` is the accuracy of the pooled images if the
+    seed's other split has found it; it is the same.
 
     Raises:
         UnavailableError: a process died, or a training diverged.
@@ -200,13 +189,6 @@ def run_seed(
         seconds=round(time.monotonic() - began_s, 1),
         **traffic,
     )
-
-
-def export(model: str, examples: Path, out: Path, seed: int) -> None:
-    """Write the folder of a model for some examples; to be called in a child process."""
-    from models.classifiers import export_classifier  # loads TensorFlow
-
-    export_classifier(model, examples, out, seed)
 
 
 def _rows(model: Model, path: Path) -> Batches:

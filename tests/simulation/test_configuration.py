@@ -9,6 +9,7 @@ from coordinator.config_file import load_config
 from edge_agent.config import load
 from models.ngram import NgramRecall
 from simulation.demo.configuration import (
+    DEFAULTS,
     DemoPorts,
     DemoSettings,
     coordinator_table,
@@ -16,7 +17,6 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.defaults import DEFAULTS
 from simulation.demo.preparation import prepare
 from wire.errors import ConfigError
 
