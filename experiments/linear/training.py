@@ -12,7 +12,7 @@ from coordinator.learning.fedavg import Aggregate, Combined, Contribution
 from experiments.linear.contract import Compressor, State
 from experiments.linear.variants import COHORT, CompressorVariant
 from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.executor import InProcess, load
+from simulation.laboratory.executor import InProcess
 from simulation.laboratory.training import PreparedTraining, run
 from simulation.warm_start import seeded
 from wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
@@ -100,14 +100,4 @@ def trained(prepared: PreparedTraining, variant: CompressorVariant) -> tuple[lis
 
 def executor_of(prepared: PreparedTraining) -> InProcess:
     """Trains the devices of a run in this process."""
-    experiment = prepared.experiment
-    device = load(
-        prepared.program,
-        prepared.layout,
-        prepared.batches,
-        experiment.training_plan(),
-        experiment.codec.choice(),
-        prepared.seed,
-        experiment.personal,
-    )
-    return InProcess(device, prepared.folder)
+    return InProcess(prepared.device_maker()(prepared.program), prepared.folder)

@@ -28,17 +28,7 @@ from wire.parameters import ParameterLayout, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Device:
-    """What all devices of an executor's process share.
-
-    Attributes:
-        program: the device program.
-        layout: layout of the n parameters.
-        batches: the examples of each person.
-        plan: the training plan.
-        codec: how updates are encoded.
-        seed: root seed of the run.
-        personal: what each person's device learns for its owner alone.
-    """
+    """What all devices of an executor's process share; ``batches`` are the examples of each person."""
 
     program: Program
     layout: ParameterLayout
@@ -63,14 +53,10 @@ class DeviceMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reported:
-    """What a device reports.
+    """What a person's device reports: the update as the coordinator reads it, (n,) float32 if it has every entry.
 
-    Attributes:
-        person: number of the person.
-        num_examples: number of targets trained on in one pass.
-        loss: mean training loss per target, nats.
-        update: as the coordinator reads it; (n,) float32 if it has every entry.
-        payload: the encoded update; None in a round that is not measured.
+    The examples are the targets trained on in one pass, the loss is the mean training loss per target in nats, and the
+    payload is the encoded update; None in a round that is not measured.
     """
 
     person: int
@@ -83,18 +69,10 @@ class Reported:
 def train_client(
     device: Device, person: int, round_number: int, weights: Vector, before: DeviceMemory, *, measured: bool
 ) -> tuple[Reported, DeviceMemory]:
-    """Train one person's device in a round.
-
-    Args:
-        device: runs the program.
-        person: number of the person.
-        round_number: number of the round.
-        weights: (n,) float32, of the version before.
-        before: what the device kept so far.
-        measured: whether the payload is wanted.
+    """Train one person's device in a round, from the weights (n,) float32 of the version before.
 
     Returns:
-        The report, and what the device keeps now.
+        The report, with the payload if the round is measured, and what the device keeps now.
 
     Raises:
         UnavailableError: the training came to nothing, for instance because it diverged.
@@ -108,7 +86,7 @@ def train_client(
         raise could_not_train(person, round_number, trained.detail)
     delta, own = trained.delta, before.own
     if fedper:
-        private = _private(device.layout)
+        private = private_part(device.layout)
         own, delta = start[private] + delta[private], delta.copy()
         delta[private] = 0.0  # it never leaves the device
     elif device.personal.method == "ditto":
@@ -163,11 +141,12 @@ def own_weights(layout: ParameterLayout, weights: Vector, own: Vector | None) ->
     if own is None or own.size == layout.size:
         return weights if own is None else own
     mixed = weights.copy()
-    mixed[_private(layout)] = own
+    mixed[private_part(layout)] = own
     return mixed
 
 
-def _private(layout: ParameterLayout) -> slice:
+def private_part(layout: ParameterLayout) -> slice:
+    """Where the parameter is that FedPer keeps on the devices."""
     return next(slice(start, stop) for spec, start, stop in layout.spans() if spec.name == PRIVATE)
 
 

@@ -21,12 +21,7 @@ from simulation.warm_start import seeded
 
 @dataclass(frozen=True, slots=True)
 class PlannedWork:
-    """The work of a person's device whose report counts.
-
-    Attributes:
-        person: number of the person.
-        base: number of the version whose weights it was trained from.
-    """
+    """The work of a person's device whose report counts, trained from the weights of version ``base``."""
 
     person: int
     base: int
@@ -52,19 +47,11 @@ class PlannedVersion:
 
 
 def seconds_of_work(time: TimeSettings, people: int, seed: int) -> Wide:
-    """What each person's device needs to fetch a version, train it and report, seconds.
+    """What each person's device needs to fetch a version, train it and report, seconds: (people,) float64.
 
     >>> slow = TimeSettings(training_s=60.0, transfer_s=10.0, spread=0.0, slow_share=0.25, slow_factor=10.0)
     >>> sorted(seconds_of_work(slow, 4, seed=1).tolist())
     [70.0, 70.0, 70.0, 610.0]
-
-    Args:
-        time: the settings.
-        people: number of people.
-        seed: root seed of the run.
-
-    Returns:
-        (people,) float64.
     """
     factors = np.exp(time.spread * seeded(seed, "speed").standard_normal(people))
     slow = seeded(seed, "slow").permutation(people)[: round(time.slow_share * people)]
@@ -81,12 +68,8 @@ def first_to_report(
     >>> [each.person for each in planned.work], planned.hours, planned.wasted_seconds
     ([1, 2], 0.5, 3600.0)
 
-    Args:
-        cohort: the selected people.
-        seconds: (people,) of each person's work.
-        size: number of reports that count.
-        number: of the round.
-        selection_s: time until the cohort has checked in; its devices do not work meanwhile.
+    ``seconds`` is (people,), each person's work; devices do not work in the ``selection_s`` until the cohort has
+    checked in.
     """
     order = sorted(cohort, key=lambda person: (seconds[person], person))
     counted, late = order[:size], order[size:]
@@ -102,12 +85,8 @@ def first_to_report(
 def buffered_versions(experiment: Experiment, seconds: Wide, seed: int) -> Iterator[PlannedVersion]:
     """Versions of buffered asynchronous aggregation: each device that reports makes room for another.
 
-    The next device is drawn uniformly from the people who neither work nor are in the buffer.
-
-    Args:
-        experiment: its buffer, concurrency and largest staleness.
-        seconds: (people,) of each person's work; more people than concurrency and buffer together.
-        seed: root seed of the run.
+    The next device is drawn uniformly from the people who neither work nor are in the buffer. ``seconds`` is (people,),
+    each person's work; there must be more people than concurrency and buffer together.
     """
     generator = seeded(seed, "arrivals")
     working: list[tuple[float, int, int, int]] = []  # heap of (finish, sequence, person, base)

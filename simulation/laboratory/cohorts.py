@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -20,41 +20,29 @@ from wire.identifiers import DeviceId
 _PERSON = "person-"
 _MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
 
+CohortPlan = Callable[[int, Wide], PlannedVersion]
+"""Whose reports make a version, from its number and the newest training loss of each person.
 
-class CohortPlan(Protocol):
-    """Says whose reports make each version."""
-
-    def version(self, number: int, losses: Wide) -> PlannedVersion:
-        """The reports that make a version.
-
-        Args:
-            number: of the version, from 1; asked for in ascending order.
-            losses: (people,) newest training loss of each person, nats; NaN if unknown.
-
-        Raises:
-            UnavailableError: nobody is free for a day.
-        """
+Numbers ascend from 1; losses are (people,) in nats, NaN if unknown. Raises UnavailableError if nobody is free for a
+day.
+"""
 
 
 def plan_of(experiment: Experiment, people: int, seed: int) -> CohortPlan:
-    """The plan of an experiment.
-
-    Args:
-        experiment: the experiment.
-        people: number of people who train.
-        seed: root seed of the run.
-    """
+    """The plan of an experiment in which so many people train; ``seed`` is that of the run."""
     seconds = seconds_of_work(experiment.time, people, seed) if experiment.time.training_s else None
     if experiment.mode == "buffered":
         assert seconds is not None, "the experiment was checked"
-        return _Buffers(experiment, seconds, seed)
+        versions = enumerate(buffered_versions(experiment, seconds, seed), 1)
+        # Who reports follows from time alone; a run that goes on skips the versions that it has.
+        return lambda number, _losses: next(planned for planned_number, planned in versions if planned_number == number)
     settings = experiment.cohort
     availability: Availability | None = None
     if settings.availability == "generated":
         availability = GeneratedAvailability(seed)
     elif settings.availability:
         availability = TracedAvailability(Path(settings.availability), people, seeded(seed, "availability"))
-    return _Rounds(settings, seed, people, availability, seconds, experiment.time.selection_s)
+    return _Rounds(settings, seed, people, availability, seconds, experiment.time.selection_s).version
 
 
 def device_of(person: int) -> DeviceId:
@@ -62,19 +50,9 @@ def device_of(person: int) -> DeviceId:
     return DeviceId(f"{_PERSON}{person:06d}")
 
 
-class _Buffers:
-    """Implements :class:`CohortPlan` with buffers that fill as devices report."""
-
-    def __init__(self, experiment: Experiment, seconds: Wide, seed: int) -> None:
-        self._versions = enumerate(buffered_versions(experiment, seconds, seed), 1)
-
-    def version(self, number: int, losses: Wide) -> PlannedVersion:  # noqa: ARG002 - who reports follows from time alone
-        return next(planned for planned_number, planned in self._versions if planned_number == number)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rounds:
-    """Implements :class:`CohortPlan` with a cohort for each round; ``seconds`` is None if nothing takes time."""
+    """A cohort for each round; ``seconds`` is None if nothing takes time."""
 
     settings: CohortSettings
     seed: int
@@ -113,7 +91,4 @@ class _Rounds:
         return [int(name.removeprefix(_PERSON)) for name in drawn]
 
     def _is_free(self, person: int, now_s: float) -> bool:
-        if self.availability is None:
-            return True
-        window = self.availability.next_window(person, now_s)
-        return window is not None and window[0] <= now_s
+        return self.availability is None or self.availability.next_window(person, now_s)[0] <= now_s

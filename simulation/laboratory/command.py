@@ -24,10 +24,11 @@ from models.configurations import configuration
 from simulation.laboratory import references
 from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.event_files import event_files
-from simulation.laboratory.executor import Executor, InProcess, Processes, load
+from simulation.laboratory.executor import Executor, InProcess, Processes
 from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.optional_jax import needing_jax
 from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
+from simulation.laboratory.personalisation import personalise
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import PreparedTraining, Trainer, prepare, run
@@ -67,19 +68,10 @@ class _On:
         return "ray" if self.ray else "processes" if self.workers > 1 else "in-process"
 
     def executor(self, prepared: PreparedTraining) -> Executor:
-        experiment = prepared.experiment
-        make = partial(
-            load,
-            layout=prepared.layout,
-            batches=prepared.batches,
-            plan=experiment.training_plan(),
-            codec=experiment.sent_as(),
-            seed=prepared.seed,
-            personal=experiment.personal,
-        )
+        make = prepared.device_maker()
         if self.jax:
             cohort = needing_jax(IN_JAX).JaxCohort(
-                make(prepared.program), configuration(experiment.model), prepared.folder
+                make(prepared.program), configuration(prepared.experiment.model), prepared.folder
             )
             return cast(Executor, cohort)
         if self.ray:
@@ -173,7 +165,7 @@ def _run_all(
     console: Console,
 ) -> tuple[Outcome, list[list[Point]]]:
     begun_s = time.monotonic()
-    curves, trigrams, centrals, personalised = [], [], [], []
+    curves, trigrams, centrals, personal = [], [], [], []
     parameters = 0
     for seed in seeds:
         corpus = corpora.load(experiment.corpus, seed)
@@ -192,7 +184,7 @@ def _run_all(
         if beyond.central:
             centrals.append(references.central(prepared, beyond.central, on.trainer(prepared)))
         if beyond.personalise:
-            personalised.append(references.personalised(prepared, beyond.personalise))
+            personal.append(personalise(prepared, beyond.personalise))
     ends = [curve[-1] for curve in curves]
     measured = [point for curve in curves for point in curve if point.report_bytes is not None]
     outcome = Outcome(
@@ -202,20 +194,20 @@ def _run_all(
         rounds=experiment.rounds,
         seeds=list(seeds),
         part=experiment.evaluation.part,
-        top1_start=_mean(curve[0].top1 for curve in curves),
-        top1=_mean(end.top1 for end in ends),
-        top3=_mean(end.top3 for end in ends),
+        top1_start=statistics.fmean(curve[0].top1 for curve in curves),
+        top1=statistics.fmean(end.top1 for end in ends),
+        top3=statistics.fmean(end.top3 for end in ends),
         top1_spread=max(end.top1 for end in ends) - min(end.top1 for end in ends),
         held_out_top1=_mean_or_none(end.held_out_top1 for end in ends),
         held_out_top3=_mean_or_none(end.held_out_top3 for end in ends),
-        perplexity=math.exp(_mean(end.loss for end in ends)),
+        perplexity=math.exp(statistics.fmean(end.loss for end in ends)),
         trigram_top1=_mean_or_none(known.top1 for known, _ in trigrams),
         trigram_top3=_mean_or_none(known.top3 for known, _ in trigrams),
         trigram_held_out_top1=_mean_or_none(others and others.top1 for _, others in trigrams),
         central_top1=_mean_or_none(found.top1 for found in centrals),
         central_top3=_mean_or_none(found.top3 for found in centrals),
         central_held_out_top1=_mean_or_none(found.held_out_top1 for found in centrals),
-        personalisation=personalised,
+        personalisation=personal,
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
         executor=on.name,
@@ -262,10 +254,6 @@ def _numbers(seeds: str) -> list[int]:
         msg = f"--seeds: expected different numbers from 0, such as 1,2,3, got {seeds!r}"
         raise ConfigError(msg)
     return found
-
-
-def _mean(values: Iterator[float]) -> float:
-    return statistics.fmean(values)
 
 
 def _mean_or_none(values: Iterator[float | None]) -> float | None:

@@ -22,10 +22,7 @@ FILES = "events.out.tfevents.*"
 def event_files(folder: Path) -> Iterator[Callable[[Sequence[Point]], None]]:
     """Write the points of a curve as they come: one tag for each figure, with the round as the step.
 
-    Files of an earlier, interrupted run are replaced.
-
-    Args:
-        folder: of the run.
+    Files of an earlier, interrupted run in the folder are replaced.
 
     Yields:
         A function to call with the curve so far, as often as wanted; points that it has seen are not written again.

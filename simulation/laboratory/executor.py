@@ -54,9 +54,7 @@ def load(
 class InProcess:
     """Implements :class:`Executor` in the calling process.
 
-    Args:
-        device: the device.
-        folder: of the run; what devices keep is there after each measured round, before the checkpoint is.
+    What devices keep is in the folder of the run after each measured round, before the checkpoint is.
     """
 
     def __init__(self, device: Device, folder: Path) -> None:
@@ -92,12 +90,9 @@ class InProcess:
 
 
 class Processes:
-    """Implements :class:`Executor` with several processes, each with a device of its own.
+    """Implements :class:`Executor` with several processes, each with a device of its own, which ``make`` makes there.
 
-    Args:
-        make: makes the device of a process; called in each.
-        workers: number of processes.
-        folder: of the run; what devices keep is there, and the weights of a round are handed over there.
+    The folder of the run has what devices keep, and hands over the weights of a round.
     """
 
     def __init__(self, make: partial[Device], workers: int, folder: Path) -> None:

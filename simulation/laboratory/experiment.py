@@ -198,11 +198,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
-    """Read an experiment file.
-
-    Args:
-        path: TOML file.
-        settings: overrides such as ``strategy.server_learning_rate=0.01``.
+    """Read an experiment file, with overrides such as ``strategy.server_learning_rate=0.01``.
 
     Raises:
         ConfigError: the file cannot be read or used; the message lists all faults.

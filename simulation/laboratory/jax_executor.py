@@ -36,10 +36,7 @@ AT_ONCE = 32
 class JaxCohort:
     """Implements :class:`simulation.laboratory.executor.Executor` with all devices side by side on one GPU or CPU.
 
-    Args:
-        device: the device; its program is not used.
-        shape: of the model.
-        folder: of the run; what devices keep is there.
+    The device's program is not used. The folder of the run has what devices keep.
 
     Raises:
         ConfigError: the experiment needs what these steps cannot do.
@@ -112,12 +109,7 @@ class JaxCohort:
 
 
 class JaxTrainer:
-    """Implements :class:`simulation.laboratory.training.Trainer`; the weights stay on the GPU between steps.
-
-    Args:
-        layout: layout of the n parameters.
-        shape: of the model.
-    """
+    """Implements :class:`simulation.laboratory.training.Trainer`; the weights stay on the GPU between steps."""
 
     def __init__(self, layout: ParameterLayout, shape: ModelConfiguration) -> None:
         self._train = jax_steps.compiled(layout, shape.cell)

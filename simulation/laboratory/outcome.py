@@ -67,11 +67,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def time_taken(curves: Sequence[Sequence[Point]], first: Sequence[Sequence[Point]]) -> TimeTaken | None:
-    """The time that a variant took; None if nothing takes time.
+    """The time that a variant took, from the curves of its seeds; None if nothing takes time.
 
-    Args:
-        curves: of the variant's seeds.
-        first: of the first variant's, with the same seeds.
+    ``first`` are the curves of the first variant, with the same seeds.
     """
     ends = [_time(curve[-1]) for curve in curves]
     if not all(curve[-1].hours for curve in curves):

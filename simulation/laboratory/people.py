@@ -34,17 +34,10 @@ class People:
 
 
 def divide(corpus: Corpus, split: SplitSettings, evaluation: EvaluationSettings, seed: int, cohort: int) -> People:
-    """Divide a corpus.
-
-    Args:
-        corpus: people and their messages, oldest first; messages without a word are left out.
-        split: the shares.
-        evaluation: which part is measured, and how much of it.
-        seed: root seed.
-        cohort: people who must be left to train.
+    """Divide a corpus, whose messages are oldest first; those without a word are left out.
 
     Raises:
-        CorpusError: too few people have enough messages.
+        CorpusError: too few people have enough messages; a cohort must be left to train.
     """
     spoken = {user: [m for m in messages if words(m)] for user, messages in corpus.users.items()}
     able = [messages for messages in spoken.values() if len(messages) >= split.minimum_messages]

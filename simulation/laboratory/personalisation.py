@@ -39,13 +39,13 @@ from edge_agent.ports import Program
 from models.batches import Batches
 from models.configurations import configuration
 from models.keyboard import batches_of, held_out
-from simulation.laboratory.clients import kept, own_weights
-from simulation.laboratory.experiment import PRIVATE
+from simulation.laboratory.checkpoint import restored_weights
+from simulation.laboratory.clients import kept, own_weights, private_part
 from simulation.laboratory.training import PreparedTraining
 from simulation.warm_start import seeded
 from wire.errors import CorpusError
 from wire.messages import TrainingPlan
-from wire.parameters import ParameterLayout, Vector
+from wire.parameters import Vector
 
 HELD_BACK = 0.2
 """Share of a person's messages that decide and are not trained on."""
@@ -57,16 +57,13 @@ WORSE = 0.01
 class Method:
     """A way to personalise.
 
-    Attributes:
-        name: name of the method.
-        plan: changes the experiment's plan.
-        private: name of the only parameter that changes; None if all do.
-        decides: whether held-back messages decide what is kept.
+    ``plan`` changes the experiment's plan. If the method is private, only the parameter ``PRIVATE`` changes.
+    ``decides`` says whether held-back messages decide what is kept.
     """
 
     name: str
     plan: Callable[[TrainingPlan], TrainingPlan] = lambda plan: plan
-    private: str | None = None
+    private: bool = False
     decides: bool = True
 
 
@@ -74,7 +71,7 @@ METHODS = (
     Method("fine-tuning"),
     Method("fine-tuning, kept", decides=False),
     Method("ditto", lambda plan: msgspec.structs.replace(plan, proximal=0.1, local_epochs=3)),
-    Method("private projection", lambda plan: msgspec.structs.replace(plan, local_epochs=3), PRIVATE),
+    Method("private projection", lambda plan: msgspec.structs.replace(plan, local_epochs=3), private=True),
 )
 
 
@@ -116,18 +113,14 @@ class _Person:
     later: Batches
 
 
-def personalise(prepared: PreparedTraining, device: Program, weights: Vector, most: int) -> list[Personalised]:
-    """Try every method on people who took part.
-
-    Args:
-        prepared: the run.
-        device: a device program.
-        weights: (n,) float32, the fleet's.
-        most: number of people, drawn by the seed among those with enough words.
+def personalise(prepared: PreparedTraining, most: int) -> list[Personalised]:
+    """Try every method on the finished model and so many people, drawn by the seed among those with enough words.
 
     Raises:
         CorpusError: nobody has enough words.
+        UnavailableError: the run has not ended a round.
     """
+    device, weights = prepared.load_program(), restored_weights(prepared.folder)
     people = _people(prepared, device, weights, most)
     if not people:
         msg = f"nobody has {ENOUGH_WORDS} held-back and {ENOUGH_WORDS} later words: give a corpus with longer histories"
@@ -200,7 +193,11 @@ def _chosen(
     done = train(device, person.trained, plan, shuffle, lambda: False, lambda: 0.0)
     if isinstance(done, TrainingStopped):
         return None
-    change = done.delta if method.private is None else _only(done.delta, method.private, prepared.layout)
+    change = done.delta
+    if method.private:
+        part = private_part(prepared.layout)
+        change = np.zeros_like(done.delta)
+        change[part] = done.delta[part]
 
     def with_share(share: float) -> Vector:
         return weights + np.float32(share) * change
@@ -218,15 +215,6 @@ def _learned(prepared: PreparedTraining, weights: Vector, person: _Person) -> Ve
     """The weights that a person's device has from the rounds; None if it took part in none."""
     own = kept(prepared.folder, person.number, prepared.experiment.rounds + 1).own
     return None if own is None else own_weights(prepared.layout, weights, own)
-
-
-def _only(change: Vector, name: str, layout: ParameterLayout) -> Vector:
-    """A change of one parameter alone; the others stay."""
-    part = np.zeros_like(change)
-    for spec, start, stop in layout.spans():
-        if spec.name == name:
-            part[start:stop] = change[start:stop]
-    return part
 
 
 def _figures(device: Program, weights: Vector, batches: Batches) -> Evaluation:

@@ -14,10 +14,8 @@ from simulation.laboratory.checkpoint import Point
 def plot(path: Path, curves: Mapping[str, Sequence[Sequence[Point]]], references: Mapping[str, float]) -> None:
     """Write top-1 recall by rounds as SVG and PNG; by hours if each curve has them.
 
-    Args:
-        path: of the files, without suffix.
-        curves: name -> the curves of its seeds, measured in the same rounds.
-        references: name -> top-1 recall, 0 to 1, drawn as a line across.
+    ``path`` has no suffix. Curves have a name and one line for each seed, measured in the same rounds; each reference
+    is a top-1 recall from 0 to 1, drawn as a line across.
     """
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()

@@ -27,12 +27,8 @@ from wire.parameters import Vector
 class RayWorkers:
     """Implements :class:`simulation.laboratory.executor.Executor` with the workers of a Ray cluster.
 
-    Args:
-        make: makes a worker's device from the path of the program; called in each.
-        program: path of the device program on this machine.
-        workers: number of workers; each takes one processor.
-        folder: of the run; residuals are kept there.
-        address: of the cluster: ``auto`` for one that this machine belongs to, ``HOST:PORT``, or ``ray://HOST:PORT``.
+    Each takes a processor. ``make`` makes a worker's device there, from the path of the program. The address is
+    ``auto`` for a cluster that this machine belongs to, ``HOST:PORT``, or ``ray://HOST:PORT``.
 
     Raises:
         ConfigError: Ray is not installed, the cluster is too small, or a machine has other software than this one.

@@ -1,17 +1,13 @@
-"""What a federated training is compared with: the same model trained in one place, a trigram, personal models."""
+"""What a federated training is compared with: the same model trained in one place, and a trigram."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from edge_agent.shell.tflite import TfliteProgram
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import words
 from models.warm_start import RATE
-from simulation.laboratory.checkpoint import Point, restored_weights
-from simulation.laboratory.personalisation import Personalised, personalise
+from simulation.laboratory.checkpoint import Point
 from simulation.laboratory.training import PreparedTraining, Trainer, measure, start_weights, train_in_one_place
 
 
@@ -30,23 +26,10 @@ def trigram(prepared: PreparedTraining) -> tuple[NgramRecall, NgramRecall | None
 def central(prepared: PreparedTraining, passes: float, trainer: Trainer | None = None) -> Point:
     """The model trained in one place on everybody's training text, from the same start.
 
-    Args:
-        prepared: the run.
-        passes: over the text.
-        trainer: does the steps; None takes the device program.
+    ``trainer`` does the steps; None takes the device program.
     """
-    device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
+    device = prepared.load_program()
     messages = [message for messages in prepared.people.train for message in messages]
     start = start_weights(prepared, device)
     weights = train_in_one_place(prepared, trainer or device, start, messages, passes, RATE)
     return measure(prepared, device, weights)
-
-
-def personalised(prepared: PreparedTraining, people: int) -> list[Personalised]:
-    """What so many people gain by training the finished model for themselves.
-
-    Raises:
-        CorpusError: nobody has enough words.
-    """
-    device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
-    return personalise(prepared, device, restored_weights(prepared.folder), people)

@@ -47,10 +47,10 @@ from models.keyboard import batches_of, held_out
 from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
 from simulation.laboratory.checkpoint import Point, State, opened, restored, store
-from simulation.laboratory.clients import Reported, as_read, remove_old
+from simulation.laboratory.clients import Device, Reported, as_read, remove_old
 from simulation.laboratory.clock import PlannedVersion
 from simulation.laboratory.cohorts import device_of, plan_of
-from simulation.laboratory.executor import Executor
+from simulation.laboratory.executor import Executor, load
 from simulation.laboratory.experiment import Experiment
 from simulation.laboratory.people import People, divide
 from simulation.warm_start import evaluate, seeded
@@ -70,17 +70,8 @@ from wire.secure_sum.terms import Terms
 class PreparedTraining:
     """What a run needs before its first round.
 
-    Attributes:
-        experiment: the experiment.
-        seed: root seed of the run.
-        folder: of the run.
-        people: the split of the corpus.
-        vocabulary: of the training text.
-        layout: of n parameters.
-        program: path of the device program.
-        batches: the examples of each person who trains.
-        measured: the measured messages, packed.
-        others: the messages of the people held out, packed.
+    ``batches`` are the examples of each person who trains, ``measured`` the measured messages, ``others`` those of the
+    people held out; ``program`` is the path of the device program.
     """
 
     experiment: Experiment
@@ -94,16 +85,26 @@ class PreparedTraining:
     measured: Batches
     others: Batches
 
+    def device_maker(self) -> partial[Device]:
+        """Makes a device from the path of the program, for instance in another process or on another machine."""
+        experiment = self.experiment
+        return partial(
+            load,
+            layout=self.layout,
+            batches=self.batches,
+            plan=experiment.training_plan(),
+            codec=experiment.sent_as(),
+            seed=self.seed,
+            personal=experiment.personal,
+        )
+
+    def load_program(self) -> TfliteProgram:
+        """The device program, with weights that are zero."""
+        return TfliteProgram(self.program, np.zeros(self.layout.size, np.float32), self.layout)
+
 
 def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> PreparedTraining:
-    """Split the corpus, and make the program.
-
-    Args:
-        experiment: the experiment.
-        corpus: its corpus.
-        seed: root seed of the run.
-        folder: of the run; made if missing. A folder of another experiment is refused.
-        programs: cache of programs.
+    """Split the corpus, and make the program, from the cache ``programs`` if it is there.
 
     Raises:
         CorpusError: too few people have enough messages.
@@ -115,14 +116,17 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
     vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
     rows, length = shape.batch_rows, shape.sequence_length
     share = experiment.plan.evaluation_share  # what devices hold back for their own figures, they do not train on
+    folder = opened(folder, experiment, seed)
+    program = folder / "program.tflite"
+    replace_file(program, export_program(shape, vocabulary.size, programs))
     return PreparedTraining(
         experiment,
         seed,
-        opened(folder, experiment, seed),
+        folder,
         people,
         vocabulary,
         shape.layout(vocabulary.size),
-        _program(experiment.model, vocabulary.size, programs, folder),
+        program,
         tuple(batches_of(held_out(messages, share)[0], vocabulary, rows, length) for messages in people.train),
         batches_of(people.measured, vocabulary, rows, length),
         batches_of(people.held_out, vocabulary, rows, length),
@@ -136,17 +140,11 @@ def run(
     measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
     aggregate: Callable[[int], Aggregate] | None = None,
 ) -> list[Point]:
-    """Train, from the last checkpoint on if there is one.
+    """Train, from the last checkpoint on if there is one; returns the whole curve.
 
-    Args:
-        prepared: the run.
-        executor: trains the devices.
-        progress: is told after each round its number and the newest point of the curve.
-        measured_so_far: is given the curve at the beginning and after each measurement.
-        aggregate: round number -> how its updates are combined; None takes the strategy's way.
-
-    Returns:
-        The whole curve.
+    ``progress`` is told after each round its number and the newest point, ``measured_so_far`` the curve at the
+    beginning and after each measurement. ``aggregate`` gives for a round's number how its updates are combined; None
+    takes the strategy's way.
 
     Raises:
         UnavailableError: a device could not train, or the model is not finite any more; what was reached is kept.
@@ -155,7 +153,7 @@ def run(
     choice, layout = experiment.strategy.choice(), prepared.layout
     private, summed = experiment.privacy.noised, experiment.privacy.summed
     timed, staleness = experiment.time.training_s > 0, parse_staleness(experiment.staleness)
-    referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
+    referee = prepared.load_program()
     state = restored(folder)
     if state is None:
         start = start_weights(prepared, referee)
@@ -181,7 +179,7 @@ def run(
     took_part: set[int] = set()
     hours, worked_s, wasted_s = (value or 0.0 for value in state.curve[-1].time_spent())
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
-        planned = plan.version(number, state.losses)
+        planned = plan(number, state.losses)
         hours += planned.hours
         worked_s, wasted_s = worked_s + planned.device_seconds, wasted_s + planned.wasted_seconds
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
@@ -191,11 +189,15 @@ def run(
         if summed:
             averaged, state = _from_sum(prepared, state, reports, number)
         else:
+            sent = {device_of(each.person).encode(): each.update for each in reports}
             averaged = federated_average(
                 state.weights,
                 state.optimizer,
                 _updates(reports, planned, number, staleness),
-                as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
+                as_read(
+                    {device_of(each.person).encode(): each.update for each in reports},
+                    codec_for(experiment.codec.choice()),
+                ),
                 layout,
                 optimizer_for(choice, number - 1),
                 state.clip_norm,
@@ -265,9 +267,8 @@ def _updates(
     reports: Sequence[Reported], planned: PlannedVersion, number: int, staleness: Staleness
 ) -> list[ClientUpdate]:
     factors = {each.person: staleness.weight(number - 1 - each.base) for each in planned.work}
-    return [
-        ClientUpdate(device_of(each.person), each.num_examples, _key(each), factors[each.person]) for each in reports
-    ]
+    named = [(device_of(each.person), each) for each in reports]
+    return [ClientUpdate(name, each.num_examples, name.encode, factors[each.person]) for name, each in named]
 
 
 def _from_sum(
@@ -353,11 +354,7 @@ def train_in_one_place(
     passes: float,
     learning_rate: float,
 ) -> Vector:
-    """SGD over the messages; the rate falls to a tenth in the second half.
-
-    Returns:
-        (n,) float32.
-    """
+    """SGD over the messages; the rate falls to a tenth in the second half. Returns the weights, (n,) float32."""
     if not passes:
         return weights
     shape, vocabulary = configuration(prepared.experiment.model), prepared.vocabulary
@@ -371,10 +368,6 @@ def train_in_one_place(
                 break
             device.train(x, y, falling_rate(learning_rate, done), prepared.experiment.plan.clip_norm)
     return device.save()
-
-
-def _key(report: Reported) -> Callable[[], bytes]:
-    return device_of(report.person).encode
 
 
 def measure(prepared: PreparedTraining, device: Program, weights: Vector) -> Point:
@@ -412,9 +405,3 @@ def _frame_bytes(prepared: PreparedTraining, each: Reported, number: int) -> int
         payload=payload,
     )
     return len(encode_report(sent))
-
-
-def _program(model: str, vocabulary_size: int, programs: Path, folder: Path) -> Path:
-    path = folder / "program.tflite"
-    replace_file(path, export_program(configuration(model), vocabulary_size, programs))
-    return path

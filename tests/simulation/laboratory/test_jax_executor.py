@@ -19,7 +19,7 @@ from simulation.laboratory.experiment import PersonalSettings
 from simulation.laboratory.references import central
 from simulation.laboratory.training import prepare
 from tests.lazily import Lazy
-from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
+from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, trained
 from tests.skips import NO_GPU
 from wire.errors import ConfigError, UnavailableError
 
@@ -39,12 +39,12 @@ def programs(tmp_path_factory):
 
 
 def jax_cohort(prepared):
-    return jax_executor.JaxCohort(device(prepared)(prepared.program), TINY, prepared.folder)
+    return jax_executor.JaxCohort(prepared.device_maker()(prepared.program), TINY, prepared.folder)
 
 
 def assert_reports_are_those_of_the_device_program(on, programs, folder, **plan):
     prepared = prepare(DENSE, CORPUS, 1, folder, programs)
-    theirs = device(prepared)(prepared.program)
+    theirs = prepared.device_maker()(prepared.program)
     theirs = replace(theirs, plan=msgspec.structs.replace(theirs.plan, **plan))
     weights = initial_weights(TINY, prepared.vocabulary.size, 1)
     with jax.default_device(jax.devices(on)[0]):

@@ -15,7 +15,7 @@ from simulation.laboratory.command import learn
 from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import prepare
 from tests.ray_clusters import MARKS, two_nodes, with_ray
-from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, device, trained
+from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, trained
 from wire.errors import ConfigError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, *MARKS]
@@ -38,7 +38,7 @@ def cluster():
 
 
 def on(address, workers=2):
-    return lambda prepared: RayWorkers(device(prepared), prepared.program, workers, prepared.folder, address)
+    return lambda prepared: RayWorkers(prepared.device_maker(), prepared.program, workers, prepared.folder, address)
 
 
 def test_two_nodes_give_the_same_curve_even_after_a_kill(cluster, curve, programs, tmp_path):

@@ -20,7 +20,7 @@ from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
 from simulation.laboratory.clients import kept
 from simulation.laboratory.cohorts import plan_of
 from simulation.laboratory.command import learn
-from simulation.laboratory.executor import InProcess, Processes, load
+from simulation.laboratory.executor import InProcess, Processes
 from simulation.laboratory.experiment import (
     PRIVATE,
     CohortSettings,
@@ -29,8 +29,7 @@ from simulation.laboratory.experiment import (
     PersonalSettings,
     TimeSettings,
 )
-from simulation.laboratory.personalisation import METHODS
-from simulation.laboratory.references import personalised
+from simulation.laboratory.personalisation import METHODS, personalise
 from simulation.laboratory.training import prepare, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
@@ -62,21 +61,12 @@ def programs(tmp_path_factory):
     return tmp_path_factory.mktemp("programs")
 
 
-def device(prepared):
-    experiment = prepared.experiment
-    plan, codec = experiment.training_plan(), experiment.sent_as()
-    personal = experiment.personal
-    return partial(
-        load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1, personal=personal
-    )
-
-
 def in_process(prepared):
-    return InProcess(device(prepared)(prepared.program), prepared.folder)
+    return InProcess(prepared.device_maker()(prepared.program), prepared.folder)
 
 
 def two_processes(prepared):
-    return Processes(partial(device(prepared), prepared.program), 2, prepared.folder)
+    return Processes(partial(prepared.device_maker(), prepared.program), 2, prepared.folder)
 
 
 def trained(experiment, folder, programs, executor=in_process, progress=lambda *_: None):
@@ -259,11 +249,11 @@ def test_each_device_trains_the_weights_that_it_fetched(programs, tmp_path):
             seen.append((round_number, weights.tobytes()))
             return super().train(people, round_number, weights, measured=measured)
 
-    trained(BUFFERED, tmp_path, programs, lambda each: Watched(device(each)(each.program), each.folder))
+    trained(BUFFERED, tmp_path, programs, lambda each: Watched(each.device_maker()(each.program), each.folder))
     people = len(prepare(BUFFERED, CORPUS, 1, tmp_path, programs).batches)
     plan = plan_of(BUFFERED, people, 1)
     for number in range(1, BUFFERED.rounds + 1):
-        work = plan.version(number, np.empty(0)).work
+        work = plan(number, np.empty(0)).work
         bases += [(number, base) for base in sorted({each.base for each in work})]
     assert [number for number, _ in seen] == [number for number, _ in bases]
     of_base = {base: weights for (_, base), (_, weights) in zip(bases, seen, strict=True)}
@@ -286,7 +276,7 @@ def test_nobody_takes_part_outside_a_window(programs, tmp_path):
             return super().train(people, round_number, weights, measured=measured)
 
     traced = msgspec.structs.replace(EXPERIMENT, cohort=hourly)
-    trained(traced, tmp_path / "run", programs, lambda each: Watched(device(each)(each.program), each.folder))
+    trained(traced, tmp_path / "run", programs, lambda each: Watched(each.device_maker()(each.program), each.folder))
     assert seen == [[1], [2], [3], [4]], "one person is free in each hour"
 
 
@@ -315,7 +305,10 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
         trained(
-            EXPERIMENT, tmp_path, programs, lambda prepared: Wild(device(prepared)(prepared.program), prepared.folder)
+            EXPERIMENT,
+            tmp_path,
+            programs,
+            lambda prepared: Wild(prepared.device_maker()(prepared.program), prepared.folder),
         )
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
 
@@ -324,7 +317,7 @@ def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
     experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
     prepared = prepare(experiment, TALKATIVE, 1, tmp_path, programs)
     run(prepared, in_process(prepared))
-    found = personalised(prepared, 4)
+    found = personalise(prepared, 4)
     assert [each.method for each in found] == [method.name for method in METHODS]
     plain, unconditional, *_ = found
     assert 0 < plain.people <= 4
@@ -337,7 +330,7 @@ def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
 def test_under_fedper_the_projection_stays_on_the_devices_and_is_measured_there(programs, tmp_path):
     experiment = with_personal("fedper", CodecConfig(name="dense-f32", error_feedback=False))
     prepared = prepare(experiment, TALKATIVE, 1, tmp_path, programs)
-    start = start_weights(prepared, device(prepared)(prepared.program).program)
+    start = start_weights(prepared, prepared.device_maker()(prepared.program).program)
     (private,) = (slice(a, b) for spec, a, b in prepared.layout.spans() if spec.name == PRIVATE)
     run(prepared, in_process(prepared))
     fleets = restored_weights(tmp_path)
@@ -347,7 +340,7 @@ def test_under_fedper_the_projection_stays_on_the_devices_and_is_measured_there(
     took_part = [own for own in owns if own is not None]
     assert 3 <= len(took_part) <= 6
     assert all(own.size == private.stop - private.start and (own != start[private]).any() for own in took_part)
-    *_, last = personalised(prepared, 10)
+    *_, last = personalise(prepared, 10)
     assert last.method == "fedper, in its rounds"
     assert 0 < last.kept_share <= 1
 
@@ -383,7 +376,7 @@ def test_without_enough_words_nobody_is_personalised(programs, tmp_path):
     prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
     run(prepared, in_process(prepared))
     with pytest.raises(CorpusError, match="50 held-back"):
-        personalised(prepared, 4)
+        personalise(prepared, 4)
 
 
 def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
