@@ -39,15 +39,7 @@ PUBLIC_PEOPLE = 24
 
 
 class Updates(NamedTuple):
-    """Collected updates.
-
-    Attributes:
-        corpus: whose text it was.
-        model: name of the model configuration.
-        seed: root seed.
-        layout: layout of n parameters.
-        deltas: (n,) float32 each, trained minus base; one of each client.
-    """
+    """Collected updates: the deltas of the clients, (n,) float32 each, trained minus base."""
 
     corpus: str
     model: str
@@ -59,11 +51,11 @@ class Updates(NamedTuple):
 def collect(
     corpus: str, clients: int, console: Console, model: str = "gboard", seed: int = 1, steps: int | None = None
 ) -> Updates:
-    """Warm a model up and let the clients train; progress is printed.
+    """Warm a model up and let the clients train; progress is printed. Each client gives one update.
 
     Args:
         corpus: ``personas``, ``pydoc``, or the path of a TSV file.
-        clients: number of clients; each gives one update.
+        clients: number of clients.
         console: where progress goes.
         model: name of the model configuration, used with its maximum vocabulary.
         seed: root seed.
@@ -107,13 +99,7 @@ def collect(
 def choose_clients(
     corpus: Corpus, clients: int, seed: int, fewest: int = FEWEST_MESSAGES
 ) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Choose clients at random among the users with enough messages.
-
-    Args:
-        corpus: users and their messages; messages without a word are skipped.
-        clients: number of clients.
-        seed: root seed of the choice.
-        fewest: minimum number of messages of a client.
+    """Choose clients at random among the users with ``fewest`` messages or more; messages without a word are skipped.
 
     Returns:
         Each client's last ``MOST_MESSAGES`` messages, and all messages of the users who are not clients.

@@ -56,17 +56,10 @@ ROWS_SEED, ROWS_SPREAD = 7, 1.5
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of the phones in one process.
+    """Settings of the phones in one process, whose data folders are in ``folder`` and have their names.
 
-    Attributes:
-        folder: parent of the phones' data folders, which have their names.
-        names: device names of the phones.
-        population: population of the phones.
-        broker_port: port of the broker on loopback; an enrolled phone uses its own.
-        url: URL of the coordinator; an enrolled phone uses its own.
-        hysteresis_s: how long conditions must hold.
-        poll_s: time between two readings of the conditions.
-        log: debug, info or warning.
+    An enrolled phone uses its own broker and coordinator, not ``broker_port`` on loopback and ``url``. The log level is
+    debug, info or warning.
     """
 
     folder: str
@@ -81,12 +74,7 @@ class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Learned:
-    """Replaces training: takes no time and changes every weight by the same amount.
-
-    Args:
-        size: n, parameters of the model.
-        step: change of each weight.
-    """
+    """Replaces training of n parameters: takes no time and changes every weight by the same step."""
 
     def __init__(self, size: int, step: float = 0.001) -> None:
         self._size, self._step = size, step
@@ -123,9 +111,7 @@ class Learned:
 class LikeTraining(Learned):
     """Replaces training by noise that is large in a few rows of a tensor and small in most, like real updates.
 
-    Args:
-        model: the base model.
-        name: name of the phone; each phone has its own noise, but the same large rows.
+    Each phone has its own noise, but the same large rows.
     """
 
     def __init__(self, model: Model, name: str) -> None:
@@ -174,14 +160,8 @@ def make_phone(
 ) -> tuple[Driver, mqtt.MqttTransport]:
     """An agent with its own folder, not running yet, and its connection.
 
-    Args:
-        setting: settings of the process.
-        name: device name.
-        learned: model -> replacement of its training.
-        conditions: conditions of the device.
-        patience: retries of downloads.
-        texts: typed messages.
-        show_model: called with each new model for the keyboard; None if there is no keyboard.
+    ``learned`` makes the replacement of its training from a model. ``show_model`` is called with each new model for the
+    keyboard; None if there is no keyboard.
     """
     folder = Path(setting.folder) / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -227,12 +207,7 @@ def make_phone(
 
 
 def live(path: str, make: Callable[[PhoneSetting, str], tuple[Driver, mqtt.MqttTransport]]) -> None:
-    """Run phones until the process is killed, or one of them raises.
-
-    Args:
-        path: JSON file of a PhoneSetting.
-        make: (setting, name) -> agent and connection.
-    """
+    """Run the phones of a PhoneSetting, from its JSON file, until the process is killed, or one of them raises."""
     setting = msgspec.json.decode(Path(path).read_bytes(), type=PhoneSetting)
     configure_logs(setting.log)
     mqtt.KEEP_ALIVE_S = setting.keep_alive_s

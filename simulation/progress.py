@@ -20,13 +20,7 @@ def say(console: Console, line: str) -> None:
 
 
 def progress(console: Console, items: Sequence[T], what: str) -> Iterator[T]:
-    """Iterate over items and show the progress.
-
-    Args:
-        console: console for the progress.
-        items: the items.
-        what: description of the items.
-    """
+    """Iterate over items and show the progress."""
     if console.is_terminal:
         yield from track(items, description=what, console=console)
         return

@@ -45,14 +45,9 @@ _ANSWERS: Mapping[type[Down], Silent] = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A simulated device.
+    """A simulated device with its public enrolled key, and what signs with that key.
 
-    Attributes:
-        enrolled: its enrolled key, public.
-        sign: signs with that key.
-        seed: 32 random bytes.
-        values: (values,) uint32, its update.
-        silent: where it drops out.
+    The seed is 32 random bytes, the update is (values,) uint32; ``silent`` is where the device drops out.
     """
 
     enrolled: bytes
@@ -184,12 +179,7 @@ class MessageChange(Protocol):
     """What is sent to or by a device in place of the true message: a lie."""
 
     def __call__(self, number: int, message: MessageT, /) -> MessageT:
-        """Return the message that is sent.
-
-        Args:
-            number: the device.
-            message: the true message.
-        """
+        """Return the message that is sent by or to this device instead of the true one."""
 
 
 def _unchanged(_number: int, message: MessageT, /) -> MessageT:
@@ -197,14 +187,7 @@ def _unchanged(_number: int, message: MessageT, /) -> MessageT:
 
 
 def run(terms: Terms, members: Sequence[Member], primitives: Primitives, changed: MessageChange = _unchanged) -> Result:
-    """Run a session to its end.
-
-    Args:
-        terms: terms of the session.
-        members: the devices.
-        primitives: the cryptography.
-        changed: what is sent in place of true messages.
-    """
+    """Run a session to its end; ``changed`` may put lies in place of true messages."""
     session = _Run(terms, members, primitives, changed)
     for number, member in enumerate(members):
         if member.silent > Silent.KEYS:

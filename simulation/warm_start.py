@@ -36,18 +36,14 @@ def seeded(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def full_vocabulary(texts: Iterable[str], size: int) -> tuple[Vocabulary, int]:
-    """The vocabulary of the texts, filled up with invented words so that the model has all its parameters.
+    """The vocabulary of raw messages, filled up with invented words so that the model has all its parameters.
 
     >>> vocabulary, invented = full_vocabulary(["a b"], 8)
     >>> vocabulary.words, invented
     (('a', 'b', 'word0', 'word1'), 2)
 
-    Args:
-        texts: raw messages.
-        size: number of ids, specials included.
-
     Returns:
-        The vocabulary, and the number of invented words.
+        The vocabulary of ``size`` ids, specials included, and the number of invented words.
 
     Raises:
         CorpusError: there is no word in the texts.
@@ -75,15 +71,7 @@ def load_device(shape: ModelConfiguration, vocabulary: Vocabulary, seed: int) ->
 def warm_up_batches(
     texts: Sequence[str], vocabulary: Vocabulary, shape: ModelConfiguration, steps: int, seed: int
 ) -> list[tuple[Ids, Ids]]:
-    """Batches of randomly drawn messages; they repeat if the text is too short.
-
-    Args:
-        texts: raw messages, with words.
-        vocabulary: vocabulary of the model.
-        shape: configuration of the model.
-        steps: number of batches.
-        seed: root seed of the order.
-    """
+    """So many batches of randomly drawn raw messages, each with a word; they repeat if the text is too short."""
     wanted = steps * shape.batch_rows * shape.sequence_length
     chosen: list[list[int]] = []
     targets = 0

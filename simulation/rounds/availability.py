@@ -51,12 +51,7 @@ class Availability(Protocol):
 
 
 class TracedAvailability:
-    """Availability from recorded windows.
-
-    Args:
-        path: CSV with the columns device, trace_start_s, trace_end_s, window_start_s, window_end_s.
-        phones: number of phones.
-        generator: draws the time shifts of copies.
+    """Availability from the recorded windows in a CSV file with the columns device and :data:`COLUMNS`.
 
     Raises:
         ConfigError: the file cannot be read, or has no window.
@@ -82,11 +77,7 @@ class TracedAvailability:
 
 
 class GeneratedAvailability:
-    """Random availability, different on each day: highest at night, lowest in the afternoon.
-
-    Args:
-        seed: root seed.
-    """
+    """Random availability, different on each day: highest at night, lowest in the afternoon."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

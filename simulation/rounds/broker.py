@@ -57,11 +57,7 @@ Deliver = Callable[[str, bytes, bool, Callable[[], None]], None]
 class Broker:
     """One broker between all phones and one coordinator.
 
-    Args:
-        timeline: virtual time.
-        dice: draws the faults.
-        population: population of the topics.
-        seen: called with topic and payload of every message when the coordinator publishes it.
+    ``seen`` is called with topic and payload of every message when the coordinator publishes it.
 
     Attributes:
         messages: number of messages to and from the coordinator so far.

@@ -67,18 +67,10 @@ TOUCHES = 14
 
 
 class CoordinatorHost:
-    """A machine that runs a coordinator.
+    """A machine that runs a coordinator, whose artifacts already have version 0, the one of the manifest.
 
-    Args:
-        config: configuration of the coordinator.
-        timeline: virtual time.
-        broker: the broker.
-        dice: draws the faults.
-        artifacts: blob store from which phones fetch.
-        manifest: manifest of version 0, already among the artifacts.
-        generator: generator for the jitter of retry windows.
-        observer: is told of phases, aggregations and ends of rounds.
-        steered: whether phones get the retry times of pace steering.
+    ``generator`` draws the jitter of retry windows. Without ``steered``, phones get a fixed retry time instead of those
+    of pace steering.
 
     Attributes:
         repository: the database.

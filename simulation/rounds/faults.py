@@ -56,13 +56,7 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The rate of a fault.
-
-    Attributes:
-        chance: probability at each opportunity.
-        each: the opportunity.
-        reason: reason or source of the probability.
-    """
+    """The rate of a fault: its probability at each opportunity, what these are, and the reason or source."""
 
     chance: float
     each: str
@@ -128,11 +122,7 @@ class PowerCut(BaseException):
 
 @dataclass(slots=True)
 class Fuse:
-    """Cuts the power after a number of accesses to a store.
-
-    Attributes:
-        left: number of accesses until the power cut; None if none is planned.
-    """
+    """Cuts the power after ``left`` accesses to a store; with None, no cut is planned."""
 
     left: int | None = None
 
@@ -152,12 +142,7 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Danger:
-    """A fault that may happen.
-
-    Attributes:
-        fault: name of the fault.
-        where: the only lifecycle state or phase in which it may happen; empty for any.
-    """
+    """A fault that may happen, anywhere or only in one lifecycle state or phase."""
 
     fault: str
     where: str = ""
@@ -191,12 +176,7 @@ def dangers(text: str) -> frozenset[Danger]:
 
 
 class Dice:
-    """Draws the faults.
-
-    Args:
-        chosen: faults that may happen.
-        severity: multiplies every rate.
-        generator: generator for faults only.
+    """Draws the faults that may happen; ``severity`` multiplies every rate.
 
     Attributes:
         thrown: number of faults so far, by name and place.

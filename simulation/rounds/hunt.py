@@ -18,14 +18,7 @@ from simulation.rounds.world import Settings, SimulationResult, simulate
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The result of a hunt.
-
-    Attributes:
-        phases: number of ended rounds by phase.
-        verdicts: number of receipts by verdict.
-        thrown: number of faults by name and place.
-        wrong: seed -> complaints; only seeds with complaints.
-    """
+    """The result of a hunt: numbers of rounds, receipts and faults, and the complaints of each seed that has any."""
 
     phases: Counter[Phase] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -37,22 +30,15 @@ def complaints(outcome: SimulationResult) -> list[str]:
     """The violations in a simulation, as sentences."""
     observer, settings = outcome.observer, outcome.settings
     found: list[str] = []
-    if observer.lost:
-        found.append(
-            f"{len(observer.lost)} accepted reports are lost; the first (round, phone, attempt): {observer.lost[0]}"
-        )
+    for reports, what in (
+        (observer.lost, "accepted reports are lost"),
+        (observer.contradicted, "reports were accepted and also answered as late"),
+        (observer.double_booked, "assignments made a device work in two rounds at once, or for two variants"),
+    ):
+        if reports:
+            found.append(f"{len(reports)} {what}; the first (round, phone, attempt): {reports[0]}")
     if observer.counted_twice:
         found.append(f"{observer.counted_twice} reports were counted twice")
-    if observer.contradicted:
-        found.append(
-            f"{len(observer.contradicted)} reports were accepted and also answered as late; "
-            f"the first (round, phone, attempt): {observer.contradicted[0]}"
-        )
-    if observer.double_booked:
-        found.append(
-            f"{len(observer.double_booked)} assignments made a device work in two rounds at once, or for two variants; "
-            f"the first (round, phone, attempt): {observer.double_booked[0]}"
-        )
     if observer.wrong_means:
         found.append(f"rounds whose weights are not the mean of the phones' reports: {observer.wrong_means}")
     if observer.rejected_used:

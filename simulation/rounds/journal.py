@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
 from edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
 from wire.errors import LocalProtocolError
@@ -23,9 +22,8 @@ MOST_PENDING_DROPOUTS = 16
 class MemoryJournal:
     """Implements :class:`edge_agent.ports.Journal`.
 
-    Attributes:
-        touched: called before and after each change; may raise UnavailableError or PowerCut.
-        produced: called with every report that is stored.
+    ``touched`` is called before and after each change, and may raise UnavailableError or PowerCut; ``produced`` is
+    called with every report that is stored.
     """
 
     __slots__ = (
@@ -54,7 +52,8 @@ class MemoryJournal:
         self._number = 0
 
     def load(self) -> Remembered:
-        return Remembered(self._state, self._parcel(), self._deaths, self._summing)
+        parcel = None if self._report is None else self._report.parcel
+        return Remembered(self._state, parcel, self._deaths, self._summing)
 
     def ledger(self) -> list[LedgerEntry]:
         return list(self._ledger.values())
@@ -107,6 +106,3 @@ class MemoryJournal:
     def empty(self) -> bool:
         """Whether nothing is pending."""
         return self._report is None and not self._dropouts
-
-    def _parcel(self) -> Parcel | None:
-        return None if self._report is None else self._report.parcel

@@ -21,12 +21,7 @@ _ERROR = 40
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The errors logged so far.
-
-    Attributes:
-        counts: number of errors by event.
-        first: event -> its first log line, with traceback.
-    """
+    """The errors logged so far: their number by event, and the first log line of each, with its traceback."""
 
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)

@@ -59,9 +59,7 @@ def first_manifest(artifacts: BlobStore) -> Manifest:
 class Shelf:
     """The models on phones, shared by all phones.
 
-    Args:
-        artifacts: the artifacts of the coordinator.
-        folder: folder of the only real files: the vocabulary and bases, which a session reads by their paths.
+    The folder has the only real files: the vocabulary and bases, which a session reads by their paths.
     """
 
     def __init__(self, artifacts: BlobStore, folder: Path) -> None:
@@ -101,12 +99,9 @@ def is_bad(version: int, seed: int) -> bool:
 
 
 class LeastSquares:
-    """Implements :class:`edge_agent.ports.Program`: each step moves the weights towards ``optimum``.
+    """Implements :class:`edge_agent.ports.Program`: each step moves the weights towards ``optimum``, (n,) float32.
 
-    Args:
-        weights: (n,) float32, weights of the base version.
-        optimum: (n,) float32, optimum of this phone's examples.
-        right: share of the words that it predicts.
+    ``right`` is the share of the words that it predicts.
     """
 
     def __init__(self, weights: Vector, optimum: Vector, right: float = RIGHT) -> None:

@@ -52,12 +52,8 @@ _FORGET_AFTER_BUFFERS = 50
 class Observer:
     """Observes a simulation and collects violations.
 
-    Args:
-        task: configuration that all tasks share.
-        artifacts: the artifacts of versions.
-        view: current view of the coordinator's database.
-        now_s: virtual time; the coordinator's clock may jump.
-        experiments: task -> the experiment of which it is a variant; empty or missing if it is none.
+    ``now_s`` is virtual time, because the coordinator's clock may jump; ``experiments`` has the experiment of each task
+    that is a variant.
 
     Attributes:
         verdicts: number of receipts by verdict; an accepted report counts once however often its receipt is sent.

@@ -107,19 +107,9 @@ _TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2,
 class Surroundings:
     """The environment that all phones share.
 
-    Attributes:
-        timeline: virtual time.
-        broker: the broker.
-        availability: when phones are free.
-        dice: draws the faults.
-        shelf: the models.
-        coordinator: serves artifacts while it is up.
-        observer: is told of reports and of what is given to secure sums.
-        free_changed: called with +1 when a phone becomes free to train, and with -1 when it no longer is.
-        generator: generator of jitter and durations.
-        population: population of the phones.
-        seed: root seed of everything else.
-        evaluates: whether phones have enough messages to hold some out.
+    ``free_changed`` is called with +1 when a phone becomes free to train, and with -1 when it no longer is.
+    ``generator`` draws jitter and durations, ``seed`` everything else. ``evaluates`` says whether phones have enough
+    messages to hold some out.
     """
 
     timeline: Timeline
@@ -137,12 +127,7 @@ class Surroundings:
 
 
 class Phone:
-    """One phone, awake or asleep.
-
-    Args:
-        number: number of the phone, from 0.
-        around: the shared environment.
-    """
+    """One phone, awake or asleep; numbers begin with 0."""
 
     __slots__ = (
         "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver",

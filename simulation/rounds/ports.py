@@ -94,12 +94,7 @@ def enrolled_key(number: int) -> EnrolledKey:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSums:
-    """Implements :class:`edge_agent.ports.SumMachine` with the real machine.
-
-    Attributes:
-        number: number of the phone.
-        draw_seed: returns 32 random bytes.
-    """
+    """Implements :class:`edge_agent.ports.SumMachine` with the real machine; ``draw_seed`` returns 32 random bytes."""
 
     number: int
     draw_seed: Callable[[], bytes]

@@ -42,11 +42,7 @@ def nothing_wrong() -> None:
 
 
 class MemoryBlobs:
-    """Implements :class:`coordinator.ports.BlobStore`.
-
-    Attributes:
-        touched: called before each change.
-    """
+    """Implements :class:`coordinator.ports.BlobStore`; ``touched`` is called before each change."""
 
     def __init__(self) -> None:
         self.touched: Touched = nothing_wrong
@@ -72,8 +68,7 @@ class MemoryBlobs:
 class MemoryView:
     """The tables, with the methods of :class:`coordinator.ports.Transaction` and of ``PrivateStore``.
 
-    Args:
-        touched: called before each write.
+    ``touched`` is called before each write.
     """
 
     def __init__(self, touched: Touched) -> None:
@@ -308,7 +303,7 @@ class MemoryView:
         self._put(self._last, "version", max(record.version, self._last.get("version", -1)))
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        found = [self._versions[number] for number in _below(self._versions, before)]
+        found = [self._versions[number] for number in sorted(self._versions) if before is None or number < before]
         return [record for record in found if task in {None, record.task}][-limit:]
 
     # Effects and counters
@@ -366,10 +361,6 @@ class MemoryView:
         return dict(self._counters)
 
 
-def _below(numbered: Mapping[int, object], before: int | None) -> list[int]:
-    return sorted(number for number in numbered if before is None or number < before)
-
-
 def _state_of(lease: Lease) -> tuple[str, str]:
     return lease.state, lease.reason if lease.state == "ineligible" else ""
 
@@ -377,8 +368,7 @@ def _state_of(lease: Lease) -> tuple[str, str]:
 class MemoryRepository:
     """Implements :class:`coordinator.ports.Repository`.
 
-    Args:
-        touched: called before each write, and at both ends of a transaction.
+    ``touched`` is called before each write, and at both ends of a transaction.
     """
 
     def __init__(self, touched: Touched = nothing_wrong) -> None:

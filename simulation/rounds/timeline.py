@@ -13,11 +13,7 @@ Call = Callable[[], None]
 
 
 class Timeline:
-    """The clock and the event queue of a simulation.
-
-    Attributes:
-        now_s: seconds since the simulation began.
-    """
+    """The clock and the event queue of a simulation; ``now_s`` is seconds since the simulation began."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -34,19 +30,15 @@ class Timeline:
         self.at(self.now_s + delay_s, call)
 
     def run(self, over: Callable[[], bool], limit_s: float) -> bool:
-        """Run planned calls.
+        """Run the planned calls.
 
         >>> timeline, seen = Timeline(), []
         >>> timeline.at(5.0, lambda: seen.append(timeline.now_s))
         >>> timeline.run(lambda: bool(seen), limit_s=10.0), seen
         (True, [5.0])
 
-        Args:
-            over: called after each call; true ends the run.
-            limit_s: virtual time at which the run ends.
-
-        Returns:
-            Whether ``over`` ended the run, rather than the limit or an empty queue.
+        ``over`` is called after each call, and true ends the run, as the virtual time ``limit_s`` does. Returns whether
+        ``over`` ended it.
         """
         planned = self._planned
         while planned and planned[0][0] <= limit_s:

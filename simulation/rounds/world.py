@@ -76,22 +76,10 @@ Follow = Callable[[Sequence[int]], Iterable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings from the command line.
+    """Settings of the command line; see ``python -m simulation rounds --help``.
 
-    Attributes:
-        devices: number of phones.
-        rounds: number of rounds to end, committed or abandoned, over all tasks.
-        seed: root seed.
-        faults: faults that may happen.
-        severity: multiplies the rates of all faults.
-        availability: CSV file of recorded windows; None for generated ones.
-        codec: codec of the reports.
-        steered: whether pace steering is on; otherwise every phone is told to return after the same time.
-        tasks: number of concurrent tasks on the same phones.
-        privacy: what the coordinator can learn from the phones.
-        mode: whether rounds wait for their phones.
-        concurrency: most phones at work at a time in buffered rounds; None for the cohort of a synchronous round.
-        canaries: share of the phones that try a version first; 0 for no trials. With it, some versions are bad.
+    Rounds are those to end, committed or abandoned, over all tasks. Without a concurrency, buffered rounds have that of
+    a synchronous round's cohort. ``canaries`` of 0 means no trials; with trials, some versions are bad.
     """
 
     devices: int
@@ -111,13 +99,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """A sample of the fleet.
-
-    Attributes:
-        now_s: virtual time.
-        free: number of phones that are free.
-        messages: messages to and from the coordinator since the last sample.
-    """
+    """A sample: the phones that are free, and messages to and from the coordinator since the last sample."""
 
     now_s: float
     free: int
@@ -128,21 +110,10 @@ class FleetState:
 class SimulationResult:
     """The result of a simulation.
 
-    Attributes:
-        settings: its settings.
-        observer: the observer with its findings.
-        thrown: number of faults by name and place.
-        lost_messages: number of lost messages by cause.
-        errors: error lines in the logs of both sides.
-        messages: number of messages to and from the coordinator.
-        peak_messages_per_s: maximum number of these messages in one second.
-        unanswered: phones whose report of an ended round was still unanswered long after the last fault; empty unless
-            the simulation ran with ``settle``.
-        samples: the fleet over time.
-        troubles: (virtual time, fault) of each fault of the coordinator and the broker.
-        virtual_s: duration in virtual time.
-        wall_s: duration in real time.
-        counters: the coordinator's own counters.
+    Faults are counted by name and place, lost messages by cause; other messages are those to and from the coordinator.
+    ``troubles`` has (virtual time, fault) of each fault of the coordinator and the broker, ``counters`` are the
+    coordinator's own. ``unanswered`` are the phones whose report of an ended round was still unanswered long after the
+    last fault; empty unless the simulation ran with ``settle``.
     """
 
     settings: Settings
@@ -193,12 +164,7 @@ def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:
 
 
 class World:
-    """A fleet, a broker and a coordinator.
-
-    Args:
-        settings: settings of the simulation.
-        folder: folder for the only real file, which a session reads by its path.
-    """
+    """A fleet, a broker and a coordinator; the folder has the only real files, which sessions read by their paths."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         seed = settings.seed
@@ -305,12 +271,7 @@ class World:
 
 
 def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False) -> SimulationResult:
-    """Run a simulation.
-
-    Args:
-        settings: settings of the simulation.
-        follow: iterates over the round numbers, and may show the progress.
-        settle: whether to continue without faults for an hour afterwards.
+    """Run a simulation; with ``settle``, it continues without faults for an hour afterwards.
 
     Raises:
         ConfigError: the availability file cannot be read.
