@@ -194,10 +194,7 @@ def run(
                 state.weights,
                 state.optimizer,
                 _updates(reports, planned, number, staleness),
-                as_read(
-                    {device_of(each.person).encode(): each.update for each in reports},
-                    codec_for(experiment.codec.choice()),
-                ),
+                as_read(sent, codec_for(experiment.codec.choice())),
                 layout,
                 optimizer_for(choice, number - 1),
                 state.clip_norm,

@@ -108,17 +108,15 @@ def rounds(
     """Simulate rounds of a fleet under a virtual clock, with the real coordinator and agents and seeded faults."""
     if plot is not None:
         _expect_writable(plot, seeds)
-    private, buffered = Privacy(privacy) is not Privacy.NONE, Mode(mode) is Mode.BUFFERED
-    for conflict, msg in (
-        (
-            buffered and private,
-            "--mode buffered is for --privacy none: with privacy the phones of a round start together",
-        ),
-        (concurrency and not buffered, "--concurrency is for --mode buffered: a synchronous round selects its cohort"),
-        (canaries and private, "--canaries is for --privacy none: a trial reads the report of each phone"),
-    ):
-        if conflict:
-            raise ConfigError(msg)
+    if Mode(mode) is Mode.BUFFERED and Privacy(privacy) is not Privacy.NONE:
+        msg = "--mode buffered is for --privacy none: with privacy the phones of a round start together"
+        raise ConfigError(msg)
+    if Mode(mode) is Mode.SYNCHRONOUS and concurrency is not None:
+        msg = "--concurrency is for --mode buffered: a synchronous round selects its cohort"
+        raise ConfigError(msg)
+    if canaries and Privacy(privacy) is not Privacy.NONE:
+        msg = "--canaries is for --privacy none: a trial reads the report of each phone"
+        raise ConfigError(msg)
     settings = Settings(
         devices,
         rounds,
