@@ -53,23 +53,14 @@ _LETTERS = re.compile(r"[^\W\d_]+\Z")
 
 @dataclass(slots=True)
 class CorrectionTally:
-    """Counts of words and typos.
+    """Counts of words and typos."""
 
-    Attributes:
-        right: number of correct words that were typed.
-        changed: correct words that space changed, as "typed -> changed".
-        typos: number of typos.
-        mended: number of typos that space corrected.
-        among: number of typos whose word was among the suggestions before the space.
-        times_s: latencies from key press to suggestions.
-    """
-
-    right: int = 0
-    changed: list[str] = field(default_factory=list)
+    right: int = 0  # correct words that were typed
+    changed: list[str] = field(default_factory=list)  # correct words that space changed, as "typed -> changed"
     typos: int = 0
-    mended: int = 0
-    among: int = 0
-    times_s: list[float] = field(default_factory=list)
+    mended: int = 0  # typos that space corrected
+    among: int = 0  # typos whose word was among the suggestions before the space
+    times_s: list[float] = field(default_factory=list)  # latencies from key press to suggestions
 
     def shares(self) -> dict[str, float]:
         """Shares from 0 to 1, by name."""
@@ -127,17 +118,7 @@ def typed_words(message: str) -> Iterator[tuple[str, str]]:
 
 
 def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str) -> dict[str, Any]:
-    """Results of the keyboard and of its peers.
-
-    Args:
-        corpus: name or TSV file.
-        model: name of the model configuration.
-        phones: number of users who type, half of them in each part.
-        messages: maximum number of messages per user, the last ones; a fifth of them is typed.
-        passes: passes over the public text in training the model.
-        seed: seed of corpus, split, weights and typos.
-        part: ``test`` or ``validation``.
-    """
+    """Results of the keyboard and of its peers; the help of the options explains the arguments."""
     text = corpora.load(corpus, seed)
     right = RightWords(text)
     parts = corpora.split(text, phones, seed, messages)

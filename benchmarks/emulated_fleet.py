@@ -42,14 +42,11 @@ OFFER = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The reports of the phones: payloads are shared, headers differ.
+    """The reports of the phones: payloads are shared, headers differ."""
 
-    The layout is its fingerprint, the codec its wire id; phone i sends payload number i modulo their count.
-    """
-
-    codec: int
-    layout: str
-    payloads: tuple[bytes, ...]
+    codec: int  # wire id
+    layout: str  # fingerprint
+    payloads: tuple[bytes, ...]  # phone i sends number i modulo their count
 
     def frame(self, phone: int, round_number: int, attempt: int, version: int) -> bytes:
         """The report of one phone; all reports of a round differ."""
@@ -71,28 +68,22 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """Measurements of a burst, from the first report to the last receipt.
+    """Measurements of a burst."""
 
-    ``waits_s`` has the time from report to receipt of each phone, ``resent`` the reports resent after a timeout.
-    """
-
-    begun_s: float
-    ended_s: float
-    waits_s: list[float] = field(default_factory=list)
-    verdicts: dict[str, int] = field(default_factory=dict)
-    resent: int = 0
+    begun_s: float  # when the first report was sent
+    ended_s: float  # when the last receipt arrived
+    waits_s: list[float] = field(default_factory=list)  # from report to receipt of each phone
+    verdicts: dict[str, int] = field(default_factory=dict)  # number of receipts by verdict
+    resent: int = 0  # number of reports resent after a timeout
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Measurements of check-ins at a fixed rate, from the first check-in to the last.
+    """Measurements of check-ins at a fixed rate."""
 
-    ``waits_s`` has the time from each answered check-in to its rejection.
-    """
-
-    sent: int
-    seconds: float
-    waits_s: list[float]
+    sent: int  # number of check-ins
+    seconds: float  # from the first check-in to the last
+    waits_s: list[float]  # from each answered check-in to its rejection
 
 
 class Fleet:

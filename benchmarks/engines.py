@@ -275,15 +275,12 @@ def _between(times: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine: the distribution that has its version, and the modules that must be installed.
-
-    ``rounds`` trains so many rounds, and gives the wall seconds of each.
-    """
+    """An engine."""
 
     name: str
-    distribution: str
-    modules: tuple[str, ...]
-    rounds: Callable[[PreparedTraining, int], list[float]]
+    distribution: str  # that has its version
+    modules: tuple[str, ...]  # that must be installed
+    rounds: Callable[[PreparedTraining, int], list[float]]  # trains so many rounds; wall seconds of each
 
 
 OURS = Engine("Nightjar", "nightjar-federated", (), lambda prepared, rounds: laboratory(prepared, rounds)[1])

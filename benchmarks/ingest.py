@@ -47,20 +47,15 @@ AVERAGING_TIMEOUT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Measurements of one burst, from the first report to the last receipt.
-
-    ``waits_s`` has the time from each report to its receipt; accepted receipts include duplicate ones; ``cpu_s`` is of
-    the coordinator's main process. ``averaged_throughout`` says whether another round was still being averaged at the
-    end.
-    """
+    """Measurements of one burst."""
 
     round: int
-    seconds: float
-    waits_s: list[float]
-    accepted: int
+    seconds: float  # from the first report to the last receipt
+    waits_s: list[float]  # from each report to its receipt
+    accepted: int  # receipts with the verdict accepted or duplicate
     resent: int
-    cpu_s: float
-    averaged_throughout: bool
+    cpu_s: float  # of the coordinator's main process
+    averaged_throughout: bool  # whether another round was still being averaged at the last receipt
 
 
 def updates(layout: ParameterLayout, report_bytes: int) -> Update:

@@ -130,17 +130,9 @@ def measure(
     ngram_corpus: str = "",
     run: Path | None = None,
 ) -> dict[str, Any]:
-    """Results of every predictor.
+    """Results of every predictor; the help of the options explains the arguments.
 
-    Args:
-        corpus: name or TSV file.
-        model: name of the model configuration.
-        phones: number of users whose messages are replayed.
-        messages: maximum number of messages per user, the last ones; a fifth of them is replayed.
-        passes: passes over the public text in training the global model.
-        seed: seed of corpus, split, weights and sessions.
-        ngram_corpus: name or TSV file of the text for the n-gram model of ``mixed``; empty for the public text.
-        run: folder of a run of the laboratory; its corpus, model and people replace those above.
+    Corpus, model and people of a run of the laboratory replace those of the other arguments.
     """
     if run is None:
         parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)

@@ -32,15 +32,12 @@ LANGUAGE = "en"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One model, ready to run, with a vocabulary of the maximum size and random weights, (n,) float32.
-
-    Its files are those on a device.
-    """
+    """One model, ready to run."""
 
     configuration: ModelConfiguration
-    vocabulary: Vocabulary
-    model: Model
-    weights: Vector
+    vocabulary: Vocabulary  # of the maximum size
+    model: Model  # its files, as on a device
+    weights: Vector  # (n,) float32, random
 
 
 @functools.cache

@@ -39,27 +39,22 @@ PUBLIC_PEOPLE = 24
 
 
 class Updates(NamedTuple):
-    """Collected updates: the deltas of the clients, (n,) float32 each, trained minus base."""
+    """Collected updates."""
 
-    corpus: str
+    corpus: str  # whose text it was
     model: str
     seed: int
     layout: ParameterLayout
-    deltas: list[Vector]
+    deltas: list[Vector]  # (n,) float32 each, trained minus base; one of each client
 
 
 def collect(
     corpus: str, clients: int, console: Console, model: str = "gboard", seed: int = 1, steps: int | None = None
 ) -> Updates:
-    """Warm a model up and let the clients train; progress is printed. Each client gives one update.
+    """Warm a model of the maximum vocabulary up and let the clients train, each for one update; progress is printed.
 
-    Args:
-        corpus: ``personas``, ``pydoc``, or the path of a TSV file.
-        clients: number of clients.
-        console: where progress goes.
-        model: name of the model configuration, used with its maximum vocabulary.
-        seed: root seed.
-        steps: central steps on other users' text before the clients train; None takes the model's default.
+    The corpus is ``personas``, ``pydoc``, or the path of a TSV file. ``steps`` are those of the warm-up, on other
+    users' text; None takes the model's default.
 
     Raises:
         ConfigError: the model, the corpus or the number of clients cannot be used.

@@ -56,21 +56,17 @@ ROWS_SEED, ROWS_SPREAD = 7, 1.5
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of the phones in one process, whose data folders are in ``folder`` and have their names.
+    """Settings of the phones in one process."""
 
-    An enrolled phone uses its own broker and coordinator, not ``broker_port`` on loopback and ``url``. The log level is
-    debug, info or warning.
-    """
-
-    folder: str
+    folder: str  # parent of the phones' data folders, which have their names
     names: tuple[str, ...]
     population: str
-    broker_port: int = 0
-    url: str = ""
-    hysteresis_s: float = 0.0
+    broker_port: int = 0  # on loopback; an enrolled phone uses its own
+    url: str = ""  # of the coordinator; an enrolled phone uses its own
+    hysteresis_s: float = 0.0  # how long conditions must hold
     poll_s: float = 0.5
     keep_alive_s: int = mqtt.KEEP_ALIVE_S
-    log: str = "warning"
+    log: str = "warning"  # debug, info or warning
 
 
 class Learned:

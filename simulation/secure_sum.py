@@ -45,43 +45,28 @@ _ANSWERS: Mapping[type[Down], Silent] = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A simulated device with its public enrolled key, and what signs with that key.
+    """A simulated device."""
 
-    The seed is 32 random bytes, the update is (values,) uint32; ``silent`` is where the device drops out.
-    """
-
-    enrolled: bytes
-    sign: Callable[[bytes], bytes]
-    seed: bytes
-    values: masks.Words
-    silent: Silent = Silent.NEVER
+    enrolled: bytes  # its public key
+    sign: Callable[[bytes], bytes]  # with that key
+    seed: bytes  # 32 random bytes
+    values: masks.Words  # (values,) uint32, its update
+    silent: Silent = Silent.NEVER  # where it drops out
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a session.
+    """What came of a session."""
 
-    Attributes:
-        session: the coordinator's last state.
-        total: (values,) uint32, the sum; None if the session was abandoned.
-        included: the devices in the sum.
-        states: last state of each device.
-        up: what each device sent.
-        down: what each device was sent.
-        refused: why the coordinator refused messages.
-        device_s: processor time of each device.
-        coordinator_s: processor time of the coordinator.
-    """
-
-    session: SumSession
-    total: masks.Words | None = None
-    included: tuple[int, ...] = ()
-    states: dict[int, device_side.State] = field(default_factory=dict)
-    up: dict[int, list[Up]] = field(default_factory=dict)
-    down: dict[int, list[Down]] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
-    device_s: dict[int, float] = field(default_factory=dict)
-    coordinator_s: float = 0.0
+    session: SumSession  # the coordinator's last state
+    total: masks.Words | None = None  # (values,) uint32, the sum; None if the session was abandoned
+    included: tuple[int, ...] = ()  # the devices in the sum
+    states: dict[int, device_side.State] = field(default_factory=dict)  # last state of each device
+    up: dict[int, list[Up]] = field(default_factory=dict)  # what each device sent
+    down: dict[int, list[Down]] = field(default_factory=dict)  # what each device was sent
+    refused: list[str] = field(default_factory=list)  # why the coordinator refused messages
+    device_s: dict[int, float] = field(default_factory=dict)  # processor time of each device
+    coordinator_s: float = 0.0  # processor time of the coordinator
 
     def up_bytes(self, number: int) -> int:
         """What a device sent beside the values of its update."""

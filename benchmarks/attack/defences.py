@@ -48,17 +48,13 @@ UNCLIPPED, MOST_LEVELS = 1e9, 2**15
 
 @dataclass(frozen=True, slots=True)
 class Defence:
-    """One way to run a round.
-
-    The codec encodes updates, the strategy combines them; ``clips`` says whether they are clipped, ``privacy`` whether
-    and how they are summed.
-    """
+    """One way to run a round."""
 
     name: str
-    codec: CodecChoice
-    strategy: StrategyConfig
-    clips: bool = True
-    privacy: Privacy = Privacy.NONE
+    codec: CodecChoice  # how updates are encoded
+    strategy: StrategyConfig  # how they are combined
+    clips: bool = True  # whether they are clipped
+    privacy: Privacy = Privacy.NONE  # whether and how they are summed
 
     def first_state(self, layout: ParameterLayout) -> RoundState:
         """The state before the first round."""
@@ -132,14 +128,11 @@ class Defence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundState:
-    """What a defence keeps from round to round.
+    """What a defence keeps from round to round."""
 
-    A clip norm of None is learned from the cohort. Of sums, there are the bases, and the average so far, (n,) float32.
-    """
-
-    clip_norm: float | None
-    bases: bytes = b""
-    average: Vector = field(default_factory=lambda: np.zeros(0, np.float32))
+    clip_norm: float | None  # None is learned from the cohort
+    bases: bytes = b""  # of sums
+    average: Vector = field(default_factory=lambda: np.zeros(0, np.float32))  # (n,) float32, of the sums so far
 
 
 @lru_cache(1)
@@ -149,15 +142,12 @@ def _first_bases(layout: ParameterLayout) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SentUpdate:
-    """A report on its way: the update as it will be read, and the number of examples that the sender says.
-
-    An honest sender clips its update.
-    """
+    """A report on its way."""
 
     device: DeviceId
-    num_examples: int
-    update: Sparse | Vector
-    honest: bool = True
+    num_examples: int  # as the sender says
+    update: Sparse | Vector  # as it will be read
+    honest: bool = True  # whether the sender clips it
 
 
 def sent(reported: Reported) -> SentUpdate:

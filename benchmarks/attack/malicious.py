@@ -57,10 +57,10 @@ BACKDOORS = frozenset({Attack.MODEL_REPLACEMENT, Attack.REPEATED, Attack.STEALTH
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a malicious device knows: the norm of the update that its own text gives, and N / m as ``boost``."""
+    """What a malicious device knows."""
 
-    honest_norm: float
-    boost: float
+    honest_norm: float  # of the update that its own text gives
+    boost: float  # N / m
 
 
 def forged(attack: Attack, update: Vector, situation: Situation, generator: np.random.Generator) -> Vector:

@@ -34,27 +34,16 @@ TRIGGERED = 160
 
 
 class Harm(msgspec.Struct, frozen=True, kw_only=True):
-    """The model after the last round of a run; shares from 0 to 1.
-
-    Attributes:
-        attack: name of the attack.
-        share: of malicious devices in a cohort.
-        defence: name of the defence.
-        top1: recall on later messages of the people who train.
-        backdoor_success: share of the triggered sentences with the attacker's word among the three suggestions.
-        honest_refused: share of the honest devices' updates that the aggregation left out.
-        rounds: number of rounds.
-        cohort: devices in each.
-    """
+    """The model after the last round of a run; shares from 0 to 1."""
 
     attack: str
-    share: float
+    share: float  # of malicious devices in a cohort
     defence: str
-    top1: float
-    backdoor_success: float
-    honest_refused: float
+    top1: float  # recall on later messages of the people who train
+    backdoor_success: float  # share of the triggered sentences with the attacker's word among the three suggestions
+    honest_refused: float  # share of the honest devices' updates that the aggregation left out
     rounds: int
-    cohort: int
+    cohort: int  # devices in each round
 
 
 @dataclass(frozen=True, slots=True, eq=False)

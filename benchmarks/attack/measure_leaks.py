@@ -45,41 +45,29 @@ TRIED_BATCHES = 3
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attack got. Precision, recall and AUC from 0 to 1, exposure in bits; those of other attacks are missing.
-
-    Attributes:
-        attack: name of the attack.
-        defence: name of the defence.
-        cohort: devices whose updates were averaged; 1 for a single report.
-        precision: share of the named words that were typed.
-        recall: share of the typed words that were named.
-        auc: probability that a member looks more like one than an outsider.
-        exposure: of a canary.
-        guess_recall: recall of naming equally many of the commonest words; None for other attacks.
-    """
+    """What one attack got: shares and AUC from 0 to 1, exposure in bits; those of other attacks are missing."""
 
     attack: str
     defence: str
-    cohort: int
-    precision: float | UnsetType = UNSET
-    recall: float | UnsetType = UNSET
-    auc: float | UnsetType = UNSET
-    exposure: float | UnsetType = UNSET
-    guess_recall: float | None = None
+    cohort: int  # devices whose updates were averaged; 1 for a single report
+    precision: float | UnsetType = UNSET  # share of the named words that were typed
+    recall: float | UnsetType = UNSET  # share of the typed words that were named
+    auc: float | UnsetType = UNSET  # probability that a member looks more like one than an outsider
+    exposure: float | UnsetType = UNSET  # of a canary
+    guess_recall: float | None = None  # recall of naming equally many of the commonest words; None for other attacks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeakMeter:
     """An attacker who sees single reports or the versions before and after a round.
 
-    Filled as needed are the reports by codec and person, which defences share, each person's loss before the round, and
-    the states of the defences before the round, by name and cohort.
+    The tables are filled as needed.
     """
 
     scene: Scene
-    trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)
-    losses: dict[int, float] = field(default_factory=dict)
-    states: dict[tuple[str, int], RoundState] = field(default_factory=dict)
+    trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)  # shared by defences
+    losses: dict[int, float] = field(default_factory=dict)  # each person's before the round
+    states: dict[tuple[str, int], RoundState] = field(default_factory=dict)  # before the round, by defence and cohort
 
     def leaks(self, defence: Defence, got: Callable[[Leak], None]) -> list[Leak]:
         """All attacks on one defence; ``got`` is told each as it ends."""

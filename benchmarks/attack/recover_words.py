@@ -49,12 +49,9 @@ def features(rows: npt.NDArray[np.float32], log_frequency: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordAttack:
-    """A fitted attack: names the words whose score is at least the threshold.
+    """A fitted attack: names the words whose score is at least the threshold."""
 
-    The weights are (F + 1,) float64, the last is the intercept.
-    """
-
-    weights: Floats
+    weights: Floats  # (F + 1,) float64, the last is the intercept
     threshold: float
 
     def named(self, found: Floats) -> Flags:

@@ -39,22 +39,16 @@ WARM_UP_STEPS = {"tiny": 500, "gboard": 1_000}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """What all attacks share.
-
-    The vocabulary is of the public text, the commonest word first; the weights, (n,) float32, are of the warmed-up
-    model. ``device`` trains person ``i`` on ``device.batches[i]``, made of ``texts[i]``: the members first, then
-    outsiders, then shadows, as many in each group. ``measured`` has later messages of all of them, packed, and
-    ``later`` the same as words.
-    """
+    """What all attacks share."""
 
     shape: ModelConfiguration
-    vocabulary: Vocabulary
-    weights: Vector
-    device: Device
-    texts: tuple[tuple[str, ...], ...]
-    group: int
-    measured: Batches
-    later: tuple[tuple[str, ...], ...]
+    vocabulary: Vocabulary  # of the public text, the commonest word first
+    weights: Vector  # (n,) float32, of the warmed-up model
+    device: Device  # batches of the members first, then of outsiders, then of shadows
+    texts: tuple[tuple[str, ...], ...]  # the messages that each of them trains on
+    group: int  # number of people in each of the three
+    measured: Batches  # later messages of all of them
+    later: tuple[tuple[str, ...], ...]  # the same as words
     seed: int
 
     @property

@@ -51,20 +51,13 @@ class Defaults:
 
     The first version is trained on public text, as by ``models export``, and phones train as the product's default task
     says (docs/adr/0006-demo-settings.md). What differs is that everything is small and quick.
-
-    Attributes:
-        messages: maximum number of messages per phone, held-out ones included.
-        public_messages: maximum number of public messages that the first version is trained on.
-        report_deadline_s: real seconds for training and reporting.
-        round_limit_s: real seconds per round after which the demo gives up.
-        day_s: real seconds of a phone's day.
     """
 
-    messages: int
-    public_messages: int
-    report_deadline_s: float
-    round_limit_s: float
-    day_s: float
+    messages: int  # maximum number of messages per phone, held-out ones included
+    public_messages: int  # maximum number of public messages that the first version is trained on
+    report_deadline_s: float  # real seconds for training and reporting
+    round_limit_s: float  # real seconds per round after which the demo gives up
+    day_s: float  # real seconds of a phone's day
 
 
 DEFAULTS = {

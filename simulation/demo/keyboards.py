@@ -47,16 +47,13 @@ class Recall(msgspec.Struct, frozen=True):
 
 
 class KeyboardRecall(msgspec.Struct, frozen=True):
-    """Recall by version, all on the same words: of each model alone, and of the keyboard with each.
-
-    ``trigram_history`` is that of the keyboard without any model of the fleet; ``words`` is the number of the words.
-    """
+    """Recall by version, all on the same words."""
 
     versions: list[int]
-    model: list[Recall]
-    keyboard: list[Recall]
-    trigram_history: Recall
-    words: int
+    model: list[Recall]  # of each version alone
+    keyboard: list[Recall]  # of the keyboard with each version
+    trigram_history: Recall  # of the keyboard without any
+    words: int  # number of the words
 
 
 class NgramPredictor:

@@ -59,26 +59,20 @@ PERSONA_MESSAGES = 400
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to start.
-
-    The broker listens on one port for phones, and with certificates, whose folder is ``tls``, on another for the
-    coordinator. ``keyboard_url`` is of the first phone; empty if there is none. ``trigram`` is the recall on the
-    held-out text; of a classification, the share of the commonest classes. After ``limit_s``, an unfinished run is
-    given up.
-    """
+    """A run that is ready to start."""
 
     settings: DemoSettings
     folder: Path
-    corpus_name: str
+    corpus_name: str  # for display
     coordinator_config: Path
     phone_configs: tuple[Path, ...]
     url: str
-    keyboard_url: str
-    broker_port: int
-    trigram: NgramRecall
-    limit_s: float
-    service_port: int = 0
-    tls: Path | None = None
+    keyboard_url: str  # of the first phone's keyboard; empty if there is none
+    broker_port: int  # for phones
+    trigram: NgramRecall  # on the held-out text; of a classification, shares of the commonest classes
+    limit_s: float  # after this, an unfinished run is given up
+    service_port: int = 0  # the broker's for the coordinator; only with certificates
+    tls: Path | None = None  # folder of the servers' certificates; None for plain text
 
 
 def prepare(settings: DemoSettings, console: Console) -> PreparedRun:

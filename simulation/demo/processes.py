@@ -28,15 +28,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Service:
-    """One child process that can be restarted.
-
-    Each start appends to the log; ``environment`` has variables in addition to ours.
-    """
+    """One child process that can be restarted."""
 
     name: str
     command: Sequence[str]
-    log: Path
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    log: Path  # each start appends to it
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # in addition to ours
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:

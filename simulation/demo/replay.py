@@ -21,15 +21,10 @@ class Reached(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LongRun(msgspec.Struct, frozen=True):
-    """A recorded run.
-
-    Attributes:
-        name: what was run.
-        curve: recall by rounds, from the start.
-    """
+    """A recorded run."""
 
     name: str
-    curve: list[Reached] = []
+    curve: list[Reached] = []  # recall by rounds, from the start
 
     @property
     def rounds(self) -> int:

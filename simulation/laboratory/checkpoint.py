@@ -22,35 +22,20 @@ _OLDER = "version-"
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The model after a round.
+    """The model after a round."""
 
-    Attributes:
-        round: number of the round; 0 is the start.
-        loss: mean cross-entropy per target, nats.
-        top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three, 0 to 1.
-        held_out_top1: the same on people who never train; None if nobody is held out.
-        held_out_top3: the same.
-        train_loss: mean over the round's devices, nats; None at the start.
-        report_bytes: median length of the round's reports; None at the start.
-        bytes_down: what a device that holds the weights before the round downloads to have those after it.
-        hours: from the start; None, as the next two, if nothing takes time.
-        device_seconds: time that devices have worked until then, seconds.
-        wasted_seconds: of these, the time of work whose report did not count.
-    """
-
-    round: int
-    loss: float
-    top1: float
-    top3: float
-    held_out_top1: float | None = None
-    held_out_top3: float | None = None
-    train_loss: float | None = None
-    report_bytes: int | None = None
-    bytes_down: int | None = None
-    hours: float | None = None
-    device_seconds: float | None = None
-    wasted_seconds: float | None = None
+    round: int  # number of the round; 0 is the start
+    loss: float  # mean cross-entropy per target, nats
+    top1: float  # recall of the best suggestion, 0 to 1
+    top3: float  # recall of the best three, 0 to 1
+    held_out_top1: float | None = None  # the same on people who never train; None if nobody is held out
+    held_out_top3: float | None = None  # the same
+    train_loss: float | None = None  # mean over the round's devices, nats; None at the start
+    report_bytes: int | None = None  # median length of the round's reports; None at the start
+    bytes_down: int | None = None  # what a device with the weights before the round downloads
+    hours: float | None = None  # from the start; None, as the next two, if nothing takes time
+    device_seconds: float | None = None  # time that devices have worked until then, seconds
+    wasted_seconds: float | None = None  # of these, the time of work whose report did not count
 
     def time_spent(self) -> tuple[float | None, float | None, float | None]:
         """Hours, device seconds and wasted seconds."""

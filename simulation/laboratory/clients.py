@@ -28,15 +28,15 @@ from wire.parameters import ParameterLayout, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Device:
-    """What all devices of an executor's process share; ``batches`` are the examples of each person."""
+    """What all devices of an executor's process share."""
 
     program: Program
     layout: ParameterLayout
-    batches: tuple[Batches, ...]
+    batches: tuple[Batches, ...]  # the examples of each person
     plan: TrainingPlan
     codec: CodecChoice
     seed: int
-    personal: PersonalSettings
+    personal: PersonalSettings  # what each person's device learns for its owner alone
 
 
 class DeviceMemory(NamedTuple):
@@ -53,17 +53,13 @@ class DeviceMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reported:
-    """What a person's device reports: the update as the coordinator reads it, (n,) float32 if it has every entry.
-
-    The examples are the targets trained on in one pass, the loss is the mean training loss per target in nats, and the
-    payload is the encoded update; None in a round that is not measured.
-    """
+    """What a device reports."""
 
     person: int
-    num_examples: int
-    loss: float
-    update: Sparse | Vector
-    payload: bytes | None
+    num_examples: int  # targets trained on in one pass
+    loss: float  # mean training loss per target, nats
+    update: Sparse | Vector  # as the coordinator reads it; (n,) float32 if it has every entry
+    payload: bytes | None  # the encoded update; None in a round that is not measured
 
 
 def train_client(

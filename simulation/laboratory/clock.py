@@ -29,21 +29,13 @@ class PlannedWork:
 
 @dataclass(frozen=True, slots=True)
 class PlannedVersion:
-    """A version before it is learned.
+    """A version before it is learned."""
 
-    Attributes:
-        work: whose reports make it, each person once.
-        hours: from the version before to this one.
-        device_seconds: time that devices worked meanwhile, seconds; of a round, also what they work after its end.
-        wasted_seconds: of these, the time of work whose report does not count.
-        in_use: older versions that devices still work from.
-    """
-
-    work: tuple[PlannedWork, ...]
-    hours: float = 0.0
-    device_seconds: float = 0.0
-    wasted_seconds: float = 0.0
-    in_use: frozenset[int] = frozenset()
+    work: tuple[PlannedWork, ...]  # whose reports make it, each person once
+    hours: float = 0.0  # from the version before to this one
+    device_seconds: float = 0.0  # time that devices worked, seconds; of a round, also after its end
+    wasted_seconds: float = 0.0  # of these, the time of work whose report does not count
+    in_use: frozenset[int] = frozenset()  # older versions that devices still work from
 
 
 def seconds_of_work(time: TimeSettings, people: int, seed: int) -> Wide:

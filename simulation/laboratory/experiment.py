@@ -109,19 +109,12 @@ class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[evaluation]``: on what the model is measured, and how often.
+    """``[evaluation]``: on what the model is measured, and how often."""
 
-    Attributes:
-        every: rounds from one measurement to the next; the last round is always measured.
-        part: validation, to choose settings; test, to report once.
-        messages: most messages of the part, drawn by the seed.
-        average_rounds: the average of the weights of so many last rounds is measured, instead of the last weights.
-    """
-
-    every: Count = 10
-    part: Literal["validation", "test"] = "validation"
-    messages: Count = 2_500
-    average_rounds: Count = 1
+    every: Count = 10  # rounds from one measurement to the next; the last round is always measured
+    part: Literal["validation", "test"] = "validation"  # validation, to choose settings; test, to report once
+    messages: Count = 2_500  # most messages of the part, drawn by the seed
+    average_rounds: Count = 1  # the average of the weights of so many last rounds is measured
 
 
 PRIVATE = "projection"

@@ -40,19 +40,12 @@ class Hyperparameters(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What P devices did in at most S steps each.
+    """What P devices did in at most S steps each."""
 
-    Attributes:
-        delta: (P, n) float32, trained weights minus the weights before.
-        loss: (P, S) float32, mean per target before each step, nats.
-        targets: (P, S) float32.
-        gradient_norm: (P, S) float32, before clipping.
-    """
-
-    delta: jax.Array
-    loss: jax.Array
-    targets: jax.Array
-    gradient_norm: jax.Array
+    delta: jax.Array  # (P, n) float32, trained weights minus the weights before
+    loss: jax.Array  # (P, S) float32, mean per target before each step, nats
+    targets: jax.Array  # (P, S) float32
+    gradient_norm: jax.Array  # (P, S) float32, before clipping
 
 
 class _Loop(NamedTuple):

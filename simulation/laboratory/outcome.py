@@ -14,21 +14,13 @@ from simulation.laboratory.personalisation import Personalised
 
 
 class TimeTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """The simulated time of an experiment: means over its seeds.
+    """The simulated time of an experiment: means over its seeds."""
 
-    Attributes:
-        hours: of the whole run.
-        device_seconds: time that devices worked, seconds.
-        wasted_seconds: of these, the time of work whose report did not count.
-        hours_to_first: until top-1 recall first was that of the first variant's end; None if a seed never came so far.
-        device_seconds_to_first: time that devices had worked by then, seconds.
-    """
-
-    hours: float
-    device_seconds: float
-    wasted_seconds: float
-    hours_to_first: float | None
-    device_seconds_to_first: float | None
+    hours: float  # of the whole run
+    device_seconds: float  # time that devices worked, seconds
+    wasted_seconds: float  # of these, the time of work whose report did not count
+    hours_to_first: float | None  # until top-1 first was that of the first variant's end; None if a seed's never was
+    device_seconds_to_first: float | None  # time that devices had worked by then, seconds
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,23 +14,14 @@ from wire.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The people of one run. Nobody and no message is in two parts.
+    """The people of one run. Nobody and no message is in two parts."""
 
-    Attributes:
-        public: messages of the people whose text is public.
-        train: messages of each person who trains, oldest first.
-        later: later messages of each of them, in the same order: of the validation part, or of the test.
-        measured: those of all of them that the model is measured on.
-        outside: messages of each person who never trains.
-        held_out: those of all of them that the model is measured on.
-    """
-
-    public: tuple[str, ...]
-    train: tuple[tuple[str, ...], ...]
-    later: tuple[tuple[str, ...], ...]
-    measured: tuple[str, ...]
-    outside: tuple[tuple[str, ...], ...]
-    held_out: tuple[str, ...]
+    public: tuple[str, ...]  # messages of the people whose text is public
+    train: tuple[tuple[str, ...], ...]  # messages of each person who trains, oldest first
+    later: tuple[tuple[str, ...], ...]  # later messages of each of them: of the validation part, or of the test
+    measured: tuple[str, ...]  # those of all of them that the model is measured on
+    outside: tuple[tuple[str, ...], ...]  # messages of each person who never trains
+    held_out: tuple[str, ...]  # those of all of them that the model is measured on
 
 
 def divide(corpus: Corpus, split: SplitSettings, evaluation: EvaluationSettings, seed: int, cohort: int) -> People:

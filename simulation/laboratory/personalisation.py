@@ -55,16 +55,12 @@ WORSE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to personalise.
-
-    ``plan`` changes the experiment's plan. If the method is private, only the parameter ``PRIVATE`` changes.
-    ``decides`` says whether held-back messages decide what is kept.
-    """
+    """A way to personalise."""
 
     name: str
-    plan: Callable[[TrainingPlan], TrainingPlan] = lambda plan: plan
-    private: bool = False
-    decides: bool = True
+    plan: Callable[[TrainingPlan], TrainingPlan] = lambda plan: plan  # changes the experiment's plan
+    private: bool = False  # whether only the parameter PRIVATE changes
+    decides: bool = True  # whether held-back messages decide what is kept
 
 
 METHODS = (
@@ -76,33 +72,19 @@ METHODS = (
 
 
 class Personalised(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a method; recall from 0 to 1 on later messages.
-
-    Attributes:
-        method: name of the method.
-        people: people with enough held-back and later words.
-        words: their later words.
-        top1_before: recall of the fleet's model.
-        top1: recall of what each person kept.
-        top3_before: the same for the best three.
-        top3: the same.
-        mean_gain: mean over people of the gain in top-1 recall.
-        gain_error: standard error of that mean.
-        worse_share: share of the people who lost more than a point.
-        kept_share: share of the people who kept a change.
-    """
+    """Outcome of a method; recall from 0 to 1 on later messages."""
 
     method: str
-    people: int
-    words: int
-    top1_before: float
-    top1: float
-    top3_before: float
-    top3: float
-    mean_gain: float
-    gain_error: float
-    worse_share: float
-    kept_share: float
+    people: int  # people with enough held-back and later words
+    words: int  # their later words
+    top1_before: float  # recall of the fleet's model
+    top1: float  # recall of what each person kept
+    top3_before: float  # the same for the best three
+    top3: float  # the same
+    mean_gain: float  # mean over people of the gain in top-1 recall
+    gain_error: float  # standard error of that mean
+    worse_share: float  # share of the people who lost more than a point
+    kept_share: float  # share of the people who kept a change
 
 
 @dataclass(frozen=True, slots=True, eq=False)

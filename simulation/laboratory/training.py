@@ -68,22 +68,18 @@ from wire.secure_sum.terms import Terms
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTraining:
-    """What a run needs before its first round.
-
-    ``batches`` are the examples of each person who trains, ``measured`` the measured messages, ``others`` those of the
-    people held out; ``program`` is the path of the device program.
-    """
+    """What a run needs before its first round."""
 
     experiment: Experiment
     seed: int
     folder: Path
     people: People
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of the training text
     layout: ParameterLayout
-    program: Path
-    batches: tuple[Batches, ...]
-    measured: Batches
-    others: Batches
+    program: Path  # path of the device program
+    batches: tuple[Batches, ...]  # the examples of each person who trains
+    measured: Batches  # the measured messages
+    others: Batches  # the messages of the people held out
 
     def device_maker(self) -> partial[Device]:
         """Makes a device from the path of the program, for instance in another process or on another machine."""

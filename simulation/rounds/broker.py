@@ -58,11 +58,6 @@ class Broker:
     """One broker between all phones and one coordinator.
 
     ``seen`` is called with topic and payload of every message when the coordinator publishes it.
-
-    Attributes:
-        messages: number of messages to and from the coordinator so far.
-        peak_per_s: maximum number of these messages in one second.
-        lost: number of lost messages by cause.
     """
 
     def __init__(
@@ -81,10 +76,10 @@ class Broker:
         self._coordinator_epoch = 0
         self._waiting: dict[int, tuple[str, bytes, bool]] = {}
         self._number = 0
-        self.messages = 0
-        self.peak_per_s = 0
+        self.messages = 0  # to and from the coordinator so far
+        self.peak_per_s = 0  # most of these messages in one second
         self._second = (0, 0)
-        self.lost: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()  # messages by cause
         self.on_coordinator_link: Callable[[bool], None] = lambda _up: None
 
     # Phones

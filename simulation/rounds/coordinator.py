@@ -71,10 +71,6 @@ class CoordinatorHost:
 
     ``generator`` draws the jitter of retry windows. Without ``steered``, phones get a fixed retry time instead of those
     of pace steering.
-
-    Attributes:
-        repository: the database.
-        troubles: (virtual time, fault) of each fault of the coordinator and the broker.
     """
 
     def __init__(
@@ -110,7 +106,7 @@ class CoordinatorHost:
         self._busy = False
         self._open: dict[int, Phase] = {}
         self._newest = 0
-        self.troubles: list[tuple[float, Fault]] = []
+        self.troubles: list[tuple[float, Fault]] = []  # (virtual time, fault) of the coordinator and the broker
         self.repository = MemoryRepository(self._touched)
         artifacts.touched = self._touched  # they are on the same disk
         with self.repository.transaction() as tx:
@@ -125,7 +121,7 @@ class CoordinatorHost:
         return self._driver is not None
 
     def now_s(self) -> float:
-        """Wall-clock time of this machine."""
+        """Wall-clock time of this machine, which is the driver's clock."""
         return EPOCH_S + self._timeline.now_s + self._clock_offset_s
 
     # Life
@@ -143,7 +139,7 @@ class CoordinatorHost:
                 self._artifacts,
                 _Transport(self._publish),
                 _Worker(self._submit),
-                _WallClock(self.now_s),
+                self,
                 self._generator,
                 enrolled=lambda device: enrolled_key(int(device.rsplit("-", 1)[1])).public,
             )
@@ -154,7 +150,12 @@ class CoordinatorHost:
             return
         self._look()
         self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
-        self._timeline.after(TICK_S, partial(self._tick, life))
+        self._after(TICK_S, self._tick)
+
+    def _after(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Plan a call of this process; it is dropped if the process dies before."""
+        life = self._life
+        self._timeline.after(delay_s, lambda: call() if self._life == life else None)
 
     def kill(self) -> None:
         """Kill the process (SIGKILL); it is restarted a little later."""
@@ -166,11 +167,7 @@ class CoordinatorHost:
         self._busy = False
         self._fuse.left = None
         self._broker.coordinator_vanished()
-        self._timeline.after(self._dice.between(*RESTART_S), self._start_again)
-
-    def _start_again(self) -> None:
-        if self._driver is None:
-            self.start()
+        self._after(self._dice.between(*RESTART_S), self.start)
 
     def handle(self, event: Inbox) -> None:
         """Queue an event for the driver, if it runs; events that arrive while it is busy form its next batch."""
@@ -190,11 +187,9 @@ class CoordinatorHost:
         if self._doomed and any(_is_of(event, self._doomed) for event in batch):
             self._doomed = ""
             self._fuse.left = self._dice.within(1, TOUCHES)
-        self._try(list(driver.steps(batch)), self._life, tries=0)
+        self._try(list(driver.steps(batch)), tries=0)
 
-    def _try(self, steps: list[Callable[[], None]], life: int, tries: int) -> None:
-        if self._life != life:
-            return
+    def _try(self, steps: list[Callable[[], None]], tries: int) -> None:
         try:
             while steps:
                 steps[0]()
@@ -203,21 +198,19 @@ class CoordinatorHost:
             self.kill()
         except UnavailableError:
             wait_s = STORE_AGAIN.delay_s(tries + 1, jitter=0.0)
-            self._timeline.after(wait_s, partial(self._try, steps, life, tries + 1))
+            self._after(wait_s, partial(self._try, steps, tries + 1))
         else:
             self._look()
-            self._timeline.after(BATCH_S, partial(self._free, life))
+            self._after(BATCH_S, self._free)
 
-    def _free(self, life: int) -> None:
-        if self._life == life:
-            self._busy = False
-            self._work()
+    def _free(self) -> None:
+        self._busy = False
+        self._work()
 
-    def _tick(self, life: int) -> None:
-        if self._life == life:
-            if not self._busy:  # the driver ticks only between batches
-                self.handle(Ticked())
-            self._timeline.after(TICK_S, partial(self._tick, life))
+    def _tick(self) -> None:
+        self._after(TICK_S, self._tick)
+        if not self._busy:  # the driver ticks only between batches
+            self.handle(Ticked())
 
     def _look(self) -> None:
         """Detect phase changes of rounds, report them to the observer and draw faults for new phases."""
@@ -296,11 +289,9 @@ class CoordinatorHost:
     # The worker
 
     def _submit(self, job: Job) -> None:
-        self._timeline.after(AVERAGING_S, partial(self._do_job, job, self._life))
+        self._after(AVERAGING_S, partial(self._do_job, job))
 
-    def _do_job(self, job: Job, life: int) -> None:
-        if self._life != life:
-            return
+    def _do_job(self, job: Job) -> None:
         result: Result
         try:
             result = do_job(job, self._artifacts, self.repository.view, _measure_nothing)
@@ -308,7 +299,7 @@ class CoordinatorHost:
             self.kill()
             return
         except UnavailableError:  # the real worker retries, too
-            self._timeline.after(STORE_AGAIN.delay_s(1, jitter=0.0), partial(self._do_job, job, life))
+            self._after(STORE_AGAIN.delay_s(1, jitter=0.0), partial(self._do_job, job))
             return
         except NightjarError as error:
             result = failed(job, str(error))
@@ -354,8 +345,3 @@ class _Transport:
 @dataclass(frozen=True, slots=True)
 class _Worker:
     submit: Callable[[Job], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _WallClock:
-    now_s: Callable[[], float]

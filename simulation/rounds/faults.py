@@ -56,11 +56,11 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The rate of a fault: its probability at each opportunity, what these are, and the reason or source."""
+    """The rate of a fault."""
 
-    chance: float
-    each: str
-    reason: str
+    chance: float  # probability at each opportunity
+    each: str  # the opportunity
+    reason: str  # of the probability, or its source
 
 
 _MESSAGE, _STATE, _PHASE = "message", "state that a phone enters", "phase that a round enters"
@@ -142,10 +142,10 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Danger:
-    """A fault that may happen, anywhere or only in one lifecycle state or phase."""
+    """A fault that may happen."""
 
-    fault: str
-    where: str = ""
+    fault: str  # name of the fault
+    where: str = ""  # the only lifecycle state or phase in which it may happen; empty for any
 
     def __str__(self) -> str:
         """The form of the command line."""
@@ -176,11 +176,7 @@ def dangers(text: str) -> frozenset[Danger]:
 
 
 class Dice:
-    """Draws the faults that may happen; ``severity`` multiplies every rate.
-
-    Attributes:
-        thrown: number of faults so far, by name and place.
-    """
+    """Draws the faults that may happen; ``severity`` multiplies every rate."""
 
     def __init__(self, chosen: Iterable[Danger], severity: float, generator: np.random.Generator) -> None:
         self._where: dict[Fault, set[str]] = {}
@@ -191,7 +187,7 @@ class Dice:
         }
         self._generator = generator
         self._random = generator.random
-        self.thrown: Counter[str] = Counter()
+        self.thrown: Counter[str] = Counter()  # faults so far, by name and place
 
     def strikes(self, fault: Fault, where: str = "") -> bool:
         """Whether a fault happens at this opportunity; the caller reports it with :meth:`note`."""

@@ -18,12 +18,12 @@ from simulation.rounds.world import Settings, SimulationResult, simulate
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The result of a hunt: numbers of rounds, receipts and faults, and the complaints of each seed that has any."""
+    """The result of a hunt."""
 
-    phases: Counter[Phase] = field(default_factory=Counter)
-    verdicts: Counter[str] = field(default_factory=Counter)
-    thrown: Counter[str] = field(default_factory=Counter)
-    wrong: dict[int, list[str]] = field(default_factory=dict)
+    phases: Counter[Phase] = field(default_factory=Counter)  # ended rounds by phase
+    verdicts: Counter[str] = field(default_factory=Counter)  # receipts by verdict
+    thrown: Counter[str] = field(default_factory=Counter)  # faults by name and place
+    wrong: dict[int, list[str]] = field(default_factory=dict)  # seed -> complaints; only seeds with any
 
 
 def complaints(outcome: SimulationResult) -> list[str]:

@@ -21,10 +21,10 @@ _ERROR = 40
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The errors logged so far: their number by event, and the first log line of each, with its traceback."""
+    """The errors logged so far."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)  # by event
+    first: dict[str, str] = field(default_factory=dict)  # event -> its first log line, with traceback
 
     @property
     def unexpected(self) -> dict[str, str]:

@@ -54,19 +54,6 @@ class Observer:
 
     ``now_s`` is virtual time, because the coordinator's clock may jump; ``experiments`` has the experiment of each task
     that is a variant.
-
-    Attributes:
-        verdicts: number of receipts by verdict; an accepted report counts once however often its receipt is sent.
-        stale: number of reports by the versions published between their base and their receipt.
-        spent_s: seconds from assignments to the first receipts of their reports, by verdict.
-        contradicted: reports that were accepted and also answered as late.
-        wrong_means: committed rounds whose weights are not the base plus the mean of the updates.
-        lost: accepted reports that are in no committed, abandoned or open round.
-        rounds: the ended rounds, in order.
-        rejected_used: refused and rolled-back versions from which something was trained, or that kept a state.
-        double_booked: assignments that made a device work in two rounds at once, or for two variants.
-        began_s: virtual time of the beginning of each round, by number.
-        ended_s: virtual time of the end of each round, by number.
     """
 
     def __init__(
@@ -94,17 +81,17 @@ class Observer:
         self._accepted: dict[int, set[Key]] = {}
         self._averaged: dict[int, tuple[AggregationJob, AggregationDone]] = {}
         self._counted: Counter[Key] = Counter()
-        self.verdicts: Counter[str] = Counter()
-        self.stale: Counter[int] = Counter()
-        self.spent_s: defaultdict[str, float] = defaultdict(float)
-        self.contradicted: list[Key] = []
-        self.wrong_means: list[int] = []
-        self.lost: list[Key] = []
-        self.rounds: list[Round] = []
-        self.double_booked: list[Key] = []
-        self.rejected_used: set[int] = set()
-        self.began_s: dict[int, float] = {}
-        self.ended_s: dict[int, float] = {}
+        self.verdicts: Counter[str] = Counter()  # receipts by verdict; an accepted report counts once
+        self.stale: Counter[int] = Counter()  # reports by the versions published between their base and their receipt
+        self.spent_s: defaultdict[str, float] = defaultdict(float)  # from assignments to first receipts, by verdict
+        self.contradicted: list[Key] = []  # reports that were accepted and also answered as late
+        self.wrong_means: list[int] = []  # committed rounds whose weights are not the base plus the mean of the updates
+        self.lost: list[Key] = []  # accepted reports that are in no committed, abandoned or open round
+        self.rounds: list[Round] = []  # the ended rounds, in order
+        self.double_booked: list[Key] = []  # assignments for two rounds at once, or for two variants
+        self.rejected_used: set[int] = set()  # refused or rolled-back versions that were trained from or kept a state
+        self.began_s: dict[int, float] = {}  # virtual time of the beginning of each round, by number
+        self.ended_s: dict[int, float] = {}  # virtual time of the end of each round, by number
 
     @property
     def counted_twice(self) -> int:
@@ -255,13 +242,10 @@ class Observer:
         self._counted.update(keys)
         made = None if state.version is None else self._view().version(state.version)
         if made is not None and made.rollout.stage not in _REJECTED:
-            self.rejected_used |= {base for base in self._bases_of(keys, state) if self._is_rejected(base)}
+            bases = {state.base_version} | {self._round(given).base_version for given, _, _ in keys}
+            self.rejected_used |= {base for base in bases if self._is_rejected(base)}
         if not self._is_the_mean(keys, job, done):
             self.wrong_means.append(state.number)
-
-    def _bases_of(self, keys: list[Key], state: Round) -> set[int]:
-        """The base versions of a round and of the reports in it."""
-        return {state.base_version} | {self._round(given).base_version for given, _, _ in keys}
 
     def _is_rejected(self, version: int) -> bool:
         record = self._view().version(version)

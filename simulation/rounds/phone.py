@@ -105,12 +105,7 @@ _TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2,
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The environment that all phones share.
-
-    ``free_changed`` is called with +1 when a phone becomes free to train, and with -1 when it no longer is.
-    ``generator`` draws jitter and durations, ``seed`` everything else. ``evaluates`` says whether phones have enough
-    messages to hold some out.
-    """
+    """The environment that all phones share."""
 
     timeline: Timeline
     broker: Broker
@@ -119,11 +114,11 @@ class Surroundings:
     shelf: Shelf
     coordinator: CoordinatorHost
     observer: Observer
-    free_changed: Callable[[int], None]
-    generator: np.random.Generator
+    free_changed: Callable[[int], None]  # +1 when a phone becomes free to train, -1 when it no longer is
+    generator: np.random.Generator  # of jitter and durations
     population: Population
-    seed: int
-    evaluates: bool = False
+    seed: int  # root seed of everything else
+    evaluates: bool = False  # whether phones have enough messages to hold some out
 
 
 class Phone:
@@ -251,15 +246,15 @@ class Phone:
 
     def _throw_dice(self, driver: Driver) -> None:
         dice, timeline = self._around.dice, self._around.timeline
-        state, life = self._shown, self._life
+        state = self._shown
         if isinstance(driver.state, Training) and dice.strikes(Fault.UNPLUG):
-            timeline.after(dice.between(0.0, TRAINING_S[0]), partial(self._unplug, life))
+            self._later(dice.between(0.0, TRAINING_S[0]), self._unplug)
         match dice.one_of(PHONE_FAULTS, state):
             case Fault.POWER_CUT if dice.between(0.0, 1.0) < 0.5:
                 dice.note(Fault.POWER_CUT, state)
                 self._fuse = Fuse(dice.within(1, TOUCHES))
             case Fault.POWER_CUT:
-                timeline.after(dice.between(0.0, LASTS_S[state]), partial(self._lose_power_in, state, life))
+                self._later(dice.between(0.0, LASTS_S[state]), partial(self._lose_power_in, state))
             case Fault.PHONE_DISK_FULL:
                 dice.note(Fault.PHONE_DISK_FULL, state)
                 self._disk_full_until_s = timeline.now_s + dice.between(*DISK_FULL_S)
@@ -269,8 +264,13 @@ class Phone:
             case _:
                 pass
 
-    def _unplug(self, life: int) -> None:
-        if self._life == life and self._driver is not None:
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Plan a call of this process; it is dropped if the phone loses power before."""
+        life = self._life
+        self._around.timeline.after(delay_s, lambda: call() if self._life == life else None)
+
+    def _unplug(self) -> None:
+        if self._driver is not None:
             self._around.dice.note(Fault.UNPLUG)
             self._unplugged_until_s = self._around.timeline.now_s + self._around.dice.between(*UNPLUGGED_S)
             self._poll_soon()
@@ -280,8 +280,8 @@ class Phone:
         if self._around.timeline.now_s < self._free_until_s:
             self._happen(lambda _driver: None)
 
-    def _lose_power_in(self, state: str, life: int) -> None:
-        if self._life == life and self._shown == state:
+    def _lose_power_in(self, state: str) -> None:
+        if self._shown == state:
             self._around.dice.note(Fault.POWER_CUT, state)
             self._lose_power()
 
@@ -294,11 +294,7 @@ class Phone:
         if self._connected:
             self._connected = False
             self._around.broker.vanished(self, self._will())
-        self._around.timeline.after(self._around.dice.between(*REBOOT_S), partial(self._reboot, self._life))
-
-    def _reboot(self, life: int) -> None:
-        if self._life == life:
-            self._boot()
+        self._later(self._around.dice.between(*REBOOT_S), self._boot)
 
     # Polling the conditions
 
@@ -377,8 +373,7 @@ class Phone:
         seconds = median_s * math.exp(spread * float(self._around.generator.standard_normal()))
         if training and self._slow:
             seconds *= SLOW_FACTOR
-        call = partial(self._end_job, job, self._life) if training else partial(self._end_fetch, job, self._life, 1)
-        self._around.timeline.after(seconds, call)
+        self._later(seconds, partial(self._end_job, job) if training else partial(self._end_fetch, job, 1))
         self._working = (self._around.timeline.now_s, seconds if training else math.inf)
 
     def _stop_job(self, number: int) -> None:
@@ -386,18 +381,18 @@ class Phone:
             self._stopped = number
             began_s, seconds = self._working
             self._steps_left = int(STEPS * (self._around.timeline.now_s - began_s) / seconds)
-            self._around.timeline.after(BATCH_S, partial(self._end_job, self._job, self._life))
+            self._later(BATCH_S, partial(self._end_job, self._job))
 
-    def _end_fetch(self, job: Job, life: int, tries: int) -> None:
+    def _end_fetch(self, job: Job, tries: int) -> None:
         """End a download; it is retried like a real one while the coordinator is down."""
         if self._around.coordinator.up or tries >= PATIENCE.tries:
-            self._end_job(job, life)
+            self._end_job(job)
         elif self._job is job:
             wait_s = PATIENCE.back_off.delay_s(tries, float(self._around.generator.random()))
-            self._around.timeline.after(wait_s, partial(self._end_fetch, job, life, tries + 1))
+            self._later(wait_s, partial(self._end_fetch, job, tries + 1))
 
-    def _end_job(self, job: Job, life: int) -> None:
-        if self._life != life or self._job is not job:
+    def _end_job(self, job: Job) -> None:
+        if self._job is not job:
             return
         self._job = None
         outcome: object

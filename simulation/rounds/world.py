@@ -76,59 +76,49 @@ Follow = Callable[[Sequence[int]], Iterable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the command line; see ``python -m simulation rounds --help``.
-
-    Rounds are those to end, committed or abandoned, over all tasks. Without a concurrency, buffered rounds have that of
-    a synchronous round's cohort. ``canaries`` of 0 means no trials; with trials, some versions are bad.
-    """
+    """Settings of the command line; see ``python -m simulation rounds --help``."""
 
     devices: int
-    rounds: int
+    rounds: int  # to end, committed or abandoned, over all tasks
     seed: int
     faults: frozenset[Danger] = frozenset()
     severity: float = 1.0
-    availability: Path | None = None
+    availability: Path | None = None  # CSV file of recorded windows; None for generated ones
     codec: str = CODECS[0]
     steered: bool = True
     tasks: int = 1
     privacy: Privacy = Privacy.NONE
     mode: Mode = Mode.SYNCHRONOUS
-    concurrency: int | None = None
-    canaries: float = 0.0
+    concurrency: int | None = None  # None for that of a synchronous round
+    canaries: float = 0.0  # 0 for no trials; with trials, some versions are bad
 
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """A sample: the phones that are free, and messages to and from the coordinator since the last sample."""
+    """A sample of the fleet."""
 
     now_s: float
-    free: int
-    messages: int
+    free: int  # phones that are free
+    messages: int  # to and from the coordinator since the last sample
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """The result of a simulation.
-
-    Faults are counted by name and place, lost messages by cause; other messages are those to and from the coordinator.
-    ``troubles`` has (virtual time, fault) of each fault of the coordinator and the broker, ``counters`` are the
-    coordinator's own. ``unanswered`` are the phones whose report of an ended round was still unanswered long after the
-    last fault; empty unless the simulation ran with ``settle``.
-    """
+    """The result of a simulation."""
 
     settings: Settings
     observer: Observer
-    thrown: Counter[str]
-    lost_messages: Counter[str]
+    thrown: Counter[str]  # faults by name and place
+    lost_messages: Counter[str]  # by cause
     errors: Errors
-    messages: int
+    messages: int  # to and from the coordinator
     peak_messages_per_s: int
-    unanswered: list[DeviceId]
+    unanswered: list[DeviceId]  # whose reports of ended rounds were, long after the last fault; empty without settle
     samples: list[FleetState]
-    troubles: list[tuple[float, Fault]]
+    troubles: list[tuple[float, Fault]]  # (virtual time, fault) of the coordinator and the broker
     virtual_s: float
     wall_s: float
-    counters: dict[str, int]
+    counters: dict[str, int]  # the coordinator's own
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:

@@ -45,16 +45,13 @@ LIMITS = {"cohort": 2, "density": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class FederatedPlan:
-    """What the silos do: steps are those of a silo in a round, ``strategy`` is ``[task.strategy]``.
-
-    Each batch's gradient is clipped.
-    """
+    """What the silos do."""
 
     rounds: int
-    steps: int
+    steps: int  # of a silo in a round
     learning_rate: float
-    clip_norm: float
-    strategy: dict[str, Any] = field(default_factory=dict)
+    clip_norm: float  # of a batch's gradient
+    strategy: dict[str, Any] = field(default_factory=dict)  # [task.strategy]
 
 
 class Federation:

@@ -42,15 +42,11 @@ class Loopback:
 class Namespace:
     """A network namespace with a cable to this machine that can be pulled out. Implements :class:`SiloHost`.
 
-    Args:
-        number: distinguishes it from the others of this process, 0 to 25.
+    Its number, 0 to 25, distinguishes it from the others of this process. ``outside`` is the address of this machine,
+    as the host reaches it.
 
     Raises:
         UnavailableError: this user or machine cannot make one.
-
-    Attributes:
-        address: of the host.
-        outside: address of this machine, as the host reaches it.
     """
 
     def __init__(self, number: int) -> None:
