@@ -65,7 +65,7 @@ CONNECTS_WITHIN_S, SETTLES_S = 300.0, 5.0
 
 
 def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
-    """Results of each runtime, by names of distributions, with so many timed steps; and the sizes of its packages."""
+    """Results of each runtime, which is a distribution, and the sizes of its packages."""
     at = setting("gboard")
     tape = _tape_step()
     rows, packages = [], {}

@@ -212,11 +212,7 @@ def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> C
 
 
 class OwnKeyboard:
-    """The whole keyboard of one user, which has learned from past messages and learns from each sent message.
-
-    Attributes:
-        suggester: makes the suggestions.
-    """
+    """The whole keyboard of one user, which has learned from past messages and learns from each sent message."""
 
     def __init__(
         self,

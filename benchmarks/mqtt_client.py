@@ -77,17 +77,14 @@ def _text(value: str) -> bytes:
 class LoadClient(asyncio.Protocol):
     """One client, which subscribes as soon as it is connected; its name is client id and user name.
 
-    The TLS context has the client's certificate; None is for plain text.
-
-    Attributes:
-        ready: done when the client has subscribed; an exception if it could not.
-        took: called with topic and payload of each message.
+    The TLS context has the client's certificate; None is for plain text. ``ready`` is done when the client has
+    subscribed, and an exception if it could not.
     """
 
     def __init__(self, name: str, topic_filter: str, context: ssl.SSLContext | None) -> None:
         self.name = name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.took: Callable[[str, bytes], None] = lambda _topic, _payload: None
+        self.took: Callable[[str, bytes], None] = lambda _topic, _payload: None  # topic and payload of each message
         self._filter = topic_filter
         self._buffer = bytearray()
         self._transport: asyncio.WriteTransport | None = None

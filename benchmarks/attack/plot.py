@@ -32,7 +32,7 @@ class AttackFigures(msgspec.Struct, frozen=True):
 
 def plot(path: Path, runs: Iterable[AttackFigures]) -> None:
     """Write the recall of typed words by cohort, and the success of backdoors by share, as SVG."""
-    words, guesses, backdoors = (_no_points() for _ in range(3))
+    words, guesses, backdoors = _no_points(), _no_points(), _no_points()
     for run in runs:
         for leak in run.confidentiality:
             if leak.attack == "words-two-versions" and isinstance(leak.recall, float):

@@ -35,21 +35,13 @@ Count = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class SplitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[split]``: who is who, drawn by the seed of a run; people with fewer messages are left out.
+    """``[split]``: who is who, drawn by the seed of a run; people with fewer messages are left out."""
 
-    Attributes:
-        minimum_messages: messages that a person must have.
-        held_out_people: share of the people who never train; the model is also measured on them.
-        public_people: share of the people whose text is public: the warm start uses it and nothing else does.
-        train: share of everybody else's messages, the oldest, that devices train on.
-        validation: share of the messages after these, on which settings are chosen; the rest is the test.
-    """
-
-    minimum_messages: Count = 10
-    held_out_people: Share = 0.1
-    public_people: Share = 0.0
-    train: Annotated[float, Meta(gt=0, lt=1)] = 0.7
-    validation: Share = 0.1
+    minimum_messages: Count = 10  # messages that a person must have
+    held_out_people: Share = 0.1  # share of the people who never train; the model is also measured on them
+    public_people: Share = 0.0  # share of the people whose text is public: the warm start uses it and nothing else does
+    train: Annotated[float, Meta(gt=0, lt=1)] = 0.7  # share of everybody else's messages, the oldest, to train on
+    validation: Share = 0.1  # share of the messages after these, on which settings are chosen; the rest is the test
 
 
 class StartSettings(msgspec.Struct, frozen=True, kw_only=True):

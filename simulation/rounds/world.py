@@ -113,7 +113,7 @@ class SimulationResult:
     errors: Errors
     messages: int  # to and from the coordinator
     peak_messages_per_s: int
-    unanswered: list[DeviceId]  # whose reports of ended rounds were, long after the last fault; empty without settle
+    unanswered: list[DeviceId]  # phones that wait for a receipt long after the last fault; empty without settle
     samples: list[FleetState]
     troubles: list[tuple[float, Fault]]  # (virtual time, fault) of the coordinator and the broker
     virtual_s: float

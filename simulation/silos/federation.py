@@ -55,13 +55,9 @@ class FederatedPlan:
 
 
 class Federation:
-    """The processes of a federation, and the files that they work on, in a new folder.
+    """The processes of a federation, the broker among those of the coordinator, and their files in a new folder.
 
     ``silos`` has the file or folder of each one's examples; ``hosts`` are of the coordinator, then of each silo.
-
-    Attributes:
-        coordinator: the coordinator, which starts the broker.
-        silos: the agents.
     """
 
     def __init__(

@@ -14,8 +14,6 @@ from typing import Protocol
 
 from wire.errors import UnavailableError
 
-LOOPBACK = "127.0.0.1"
-
 
 class SiloHost(Protocol):
     """A place for processes."""
@@ -31,7 +29,7 @@ class SiloHost(Protocol):
 class Loopback:
     """This machine. Implements :class:`SiloHost`."""
 
-    address = LOOPBACK
+    address = "127.0.0.1"
 
     def command(self, hostname: str) -> list[str]:
         """Nothing."""

@@ -50,24 +50,15 @@ class SiloTraining:
     Random halves take FedAvg and two rounds an epoch. Split by label, a silo forgets the other's digits within an
     epoch: a round has few steps, and server momentum (FedAvgM) makes up for their number. All arms take as many epochs,
     more of few images, until each has learned what it can: a silo's steps in all rounds are half of the pooled ones.
-
-    Attributes:
-        model: name of the model.
-        learning_rate: of silos alone, of the pooled images, and of random halves.
-        label_rate: of a silo with the split by label.
-        epochs: passes over the examples, in all arms.
-        label_steps: most steps of a silo in a round with the split by label.
-        label_rounds: about the fewest rounds with that split: a round has fewer steps of few images.
-        clip_norm: of a batch's gradient.
     """
 
     model: str
-    learning_rate: float
-    label_rate: float
-    epochs: int
-    label_steps: int = 16
-    label_rounds: int = 320
-    clip_norm: float = 5.0
+    learning_rate: float  # of silos alone, of the pooled images, and of random halves
+    label_rate: float  # of a silo with the split by label
+    epochs: int  # passes over the examples, in all arms
+    label_steps: int = 16  # most steps of a silo in a round with the split by label
+    label_rounds: int = 320  # about the fewest rounds with that split: a round has fewer steps of few images
+    clip_norm: float = 5.0  # of a batch's gradient
 
     def federated(self, split: str, silo_steps: int) -> FederatedPlan:
         """The rounds for as many steps as a silo alone takes; ``silo_steps`` is an epoch's."""
