@@ -159,16 +159,14 @@ def measure(
     for number, phone in enumerate(parts.phones):
         personal = _personal_weights(files, phone, seed + number)
         fleet = _replayed(through(Reader(load_keyboard_model(files))), phone, vocabulary)
-        own = fleet
-        if personal is not None:
-            kept += 1
-            own = _replayed(through(Reader(load_keyboard_model(files, personal))), phone, vocabulary)
+        reader = Reader(load_keyboard_model(files, personal))
+        kept += personal is not None
+        own = fleet if personal is None else _replayed(through(reader), phone, vocabulary)
         gain = own.top1 + own.top3 - fleet.top1 - fleet.top3
         helped, hurt = helped + (gain > 0), hurt + (gain < 0)
         total["trigram"] += _replayed(through(trigram), phone, vocabulary)
         total["global"] += fleet
         total["personalised"] += own
-        reader = Reader(load_keyboard_model(files, personal))
         total["blended"] += blended(reader, phone)
         pairs.append((blended(Mixture(reader, ngram, phone.typed), phone), blended(trigram, phone)))
         total["mixed"] += pairs[-1][0]

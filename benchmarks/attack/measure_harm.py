@@ -141,6 +141,5 @@ class Battle:
             prefixes, vocabulary.encode(TRIGGER), vocabulary.id_of(self.word), scene.shape.sequence_length
         )
         triggered = score(model, x, y)
-        return sum(part.top1 for part in parts) / sum(
-            part.counted for part in parts
-        ), triggered.top3 / triggered.counted
+        top1 = sum(part.top1 for part in parts) / sum(part.counted for part in parts)
+        return top1, triggered.top3 / triggered.counted

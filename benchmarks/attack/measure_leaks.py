@@ -90,21 +90,10 @@ class LeakMeter:
         for people in targets:
             named, typed = attack.named(self._features(defence, people)), self._typed(people)
             guess = recover_words.commonest(int(named.sum()), named.size)
-            scores.append(
-                (
-                    *recover_words.precision_and_recall(named, typed),
-                    recover_words.precision_and_recall(guess, typed)[1],
-                )
-            )
+            precision, recall = recover_words.precision_and_recall(named, typed)
+            scores.append((precision, recall, recover_words.precision_and_recall(guess, typed)[1]))
         precision, recall, guessed = (statistics.fmean(each) for each in zip(*scores, strict=True))
-        return Leak(
-            attack=_name("words", cohort),
-            defence=defence.name,
-            cohort=cohort,
-            precision=precision,
-            recall=recall,
-            guess_recall=guessed,
-        )
+        return _leak("words", defence, cohort, precision=precision, recall=recall, guess_recall=guessed)
 
     def _members(self, defence: Defence, cohort: int) -> Leak:
         found = []
@@ -113,9 +102,7 @@ class LeakMeter:
             others = [self.scene.outsiders[i] for i in draw[: max(OTHERS, cohort)].tolist()]
             after = self.scene.weights + self._observed(defence, self._reports(defence, people))
             found.append(auc(*([self._gain(each, after) for each in group] for group in (people, others))))
-        return Leak(
-            attack=_name("membership", cohort), defence=defence.name, cohort=cohort, auc=statistics.fmean(found)
-        )
+        return _leak("membership", defence, cohort, auc=statistics.fmean(found))
 
     def _canary(self, defence: Defence, cohort: int) -> Leak:
         scene, found = self.scene, []
@@ -136,9 +123,7 @@ class LeakMeter:
                 for weights in (scene.weights + seen, scene.weights)
             )
             found.append(canary.exposure(after - before, first * canary.CHOICES + second))
-        return Leak(
-            attack=_name("canary", cohort), defence=defence.name, cohort=cohort, exposure=statistics.fmean(found)
-        )
+        return _leak("canary", defence, cohort, exposure=statistics.fmean(found))
 
     def _reports(self, defence: Defence, people: Sequence[int]) -> list[Reported]:
         for person in people:
@@ -207,5 +192,6 @@ def auc(members: Sequence[float], others: Sequence[float]) -> float:
     return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
 
 
-def _name(what: str, cohort: int) -> str:
-    return f"{what}-one-report" if cohort == 1 else f"{what}-two-versions"
+def _leak(what: str, defence: Defence, cohort: int, **figures: float) -> Leak:
+    seen = "one-report" if cohort == 1 else "two-versions"
+    return Leak(attack=f"{what}-{seen}", defence=defence.name, cohort=cohort, **figures)
