@@ -139,7 +139,7 @@ class CoordinatorHost:
                 self._artifacts,
                 _Transport(self._publish),
                 _Worker(self._submit),
-                self,
+                self,  # its clock
                 self._generator,
                 enrolled=lambda device: enrolled_key(int(device.rsplit("-", 1)[1])).public,
             )
