@@ -24,7 +24,7 @@ from simulation.demo.pictures import PICTURE, draw, recall_picture
 from simulation.demo.preparation import PreparedRun, prepare
 from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.reading import State
-from simulation.demo.replay import LongRun, longest_run
+from simulation.demo.replay import LongRun, best_run
 from simulation.demo.summary import REFUSED, Result, result_of, summary_table
 from simulation.demo.watching import watch
 from wire.codec import NAMES
@@ -105,7 +105,7 @@ def demo(
         plain=plain,
     )
     console = Console(stderr=as_json)
-    long_run = longest_run() if replay else None
+    long_run = best_run() if replay else None
     choose(BrokerKind(broker))  # a broker that is missing is said before anything is prepared
     prepared = (prepare if task == KEYBOARD else prepare_classification)(settings, console)
     fleet = DemoFleet(prepared, broker)

@@ -42,8 +42,8 @@ class LongRun(msgspec.Struct, frozen=True):
         return [point for point in self.curve if point.round <= reached]
 
 
-def longest_run(results: Path = RESULTS) -> LongRun:
-    """The recorded run of most rounds whose curve was kept.
+def best_run(results: Path = RESULTS) -> LongRun:
+    """The recorded run whose curve ends highest.
 
     Raises:
         ConfigError: there is none.
@@ -57,4 +57,4 @@ def longest_run(results: Path = RESULTS) -> LongRun:
     if not known:
         msg = f"--replay: no run in {results} has a curve; record one with python -m experiments.record"
         raise ConfigError(msg)
-    return max(known, key=lambda run: run.rounds)
+    return max(known, key=lambda run: run.curve[-1].top1)
