@@ -50,7 +50,7 @@ from models.corpora import Corpus, Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
-from models.ngram import train_scores
+from models.ngram import train_trigram
 from models.vocabulary import FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
 from simulation.demo.keyboards import NgramPredictor
@@ -140,7 +140,7 @@ def measure(
     else:
         parts, files, vocabulary = federated_model(run, phones, messages)
     public = [vocabulary.encode(words(text)) for text in parts.public]
-    trigram = NgramPredictor(vocabulary, train_scores(public, vocabulary.size))
+    trigram = NgramPredictor(vocabulary, train_trigram(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
     total: dict[str, Counts] = {name: Counts() for name in names}
     others: presage.Presage | None = None

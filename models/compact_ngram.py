@@ -27,7 +27,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from models.ngram import TrigramScores, train_scores
+from models.ngram import Trigram, train_trigram
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_NGRAM_BYTES = 2_000_000
@@ -106,7 +106,7 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
     if vocabulary_size > MAX_VOCABULARY:
         msg = f"an n-gram model has at most {MAX_VOCABULARY} word ids, got {vocabulary_size}"
         raise LocalProtocolError(msg)
-    scores = train_scores(messages, vocabulary_size)
+    scores = train_trigram(messages, vocabulary_size)
     limit = min(MAX_NGRAM_BYTES, BYTES_PER_WORD * vocabulary_size)
     gains = np.concatenate(_gains(scores))
     best_first = np.argsort(-gains, kind="stable")[:MAX_NGRAMS]
@@ -161,7 +161,7 @@ def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:
     )
 
 
-def _gains(scores: TrigramScores) -> tuple[_Reals, _Reals]:
+def _gains(scores: Trigram) -> tuple[_Reals, _Reals]:
     """Log-likelihood of the text, in nats, that each bigram and each trigram gains over the shorter context."""
     size = scores.vocabulary_size
     last, word = np.divmod(scores.bigrams, size)
@@ -173,7 +173,7 @@ def _gains(scores: TrigramScores) -> tuple[_Reals, _Reals]:
     return bigrams, trigrams
 
 
-def _write(scores: TrigramScores, keep_bigram: npt.NDArray[np.bool_], keep_trigram: npt.NDArray[np.bool_]) -> bytes:
+def _write(scores: Trigram, keep_bigram: npt.NDArray[np.bool_], keep_trigram: npt.NDArray[np.bool_]) -> bytes:
     size = scores.vocabulary_size
     thirds, third_scores = scores.trigrams[keep_trigram], scores.trigram_scores[keep_trigram]
     keep_bigram = keep_bigram.copy()

@@ -28,7 +28,7 @@ from models.batches import Batches, pack
 from models.compact_ngram import CompactNgram, read_ngram
 from models.folder import NGRAM, VOCABULARY
 from models.manifest import Manifest
-from models.ngram import TrigramScores
+from models.ngram import Trigram
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
 from simulation.demo.reading import artifact
@@ -61,7 +61,7 @@ class NgramPredictor:
 
     version = None
 
-    def __init__(self, vocabulary: Vocabulary, ngram: CompactNgram | TrigramScores) -> None:
+    def __init__(self, vocabulary: Vocabulary, ngram: CompactNgram | Trigram) -> None:
         self.vocabulary = vocabulary
         self._ngram = ngram
 

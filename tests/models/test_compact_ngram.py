@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.compact_ngram import BYTES_PER_WORD, MAX_NGRAM_BYTES, MAX_VOCABULARY, compile_ngram, read_ngram
-from models.ngram import train_scores
+from models.ngram import train_trigram
 from models.vocabulary import BOS, FIRST_WORD
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
@@ -22,7 +22,7 @@ STEP = 1 / 16  # nats: half a step
 
 @given(st.lists(st.lists(st.integers(FIRST_WORD, 9), max_size=6), min_size=1, max_size=12).filter(any))
 def test_a_small_text_keeps_all_its_probabilities(messages):
-    scores, compact = train_scores(messages, 10), read_ngram(compile_ngram(messages, 10), 10)
+    scores, compact = train_trigram(messages, 10), read_ngram(compile_ngram(messages, 10), 10)
     for before, last in itertools.product(range(10), repeat=2):
         if last == BOS != before:
             continue  # nothing precedes the beginning
