@@ -20,8 +20,9 @@ from models.convert import save
 from models.export import run_converter
 from models.folder import MINIMUM_AGENT_VERSION, PROGRAM, VOCABULARY, WEIGHTS, write_files
 from models.lowering import lowerable_gradients
+from models.lstm import Gradient
 from models.manifest import Artifact, Manifest
-from models.program import SHARED, Slopes, TrainableProgram
+from models.program import TrainableProgram
 from models.step_memory import memory_of_step
 from wire.errors import ConfigError
 from wire.parameters import ParameterLayout, ParameterSpec, weights_to_bytes
@@ -119,11 +120,8 @@ class AutomaticProgram(TrainableProgram):
         ConfigError: training would change more than trainable variables, or there are none.
     """
 
-    SIGNATURES = (*SHARED, "predict")
-
     def __init__(self, model: Any, batch: Sequence[int], target: Any, loss: Figure, rank: Figure) -> None:
         self._model, self._loss, self._rank, self._target = model, loss, rank, target
-        self._x = tf.TensorSpec(batch, tf.float32, name="x")
         model(tf.zeros(batch))  # builds what has no variables yet
         variables = [each if isinstance(each, tf.Variable) else each.value for each in model.trainable_variables]
         names = [str(getattr(each, "path", each.name)).split(":")[0] for each in model.trainable_variables]
@@ -139,23 +137,15 @@ class AutomaticProgram(TrainableProgram):
             raise ConfigError(msg)
         shapes = [tuple(each.shape) for each in variables]
         specs = [ParameterSpec(each.replace("/", "_"), shape) for each, shape in zip(names, shapes, strict=True)]
-        super().__init__(
-            ParameterLayout(tuple(specs)),
-            [self._x, tf.TensorSpec(batch[:1], target, name="y")],
-            list(variables),
-        )
-
-    @property
-    def layout(self) -> ParameterLayout:
-        """Names and shapes of the weights."""
-        return self._layout
+        x, y = tf.TensorSpec(batch, tf.float32, name="x"), tf.TensorSpec(batch[:1], target, name="y")
+        super().__init__(ParameterLayout(tuple(specs)), [x, y], {"predict": [x]}, list(variables))
 
     def initial(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """The model's present weights, (n,) float32."""
         values = [variable.numpy() for variable in self._weights]
-        return self._layout.flatten({s.name: v for s, v in zip(self._layout.tensors, values, strict=True)})
+        return self.layout.flatten({s.name: v for s, v in zip(self.layout.tensors, values, strict=True)})
 
-    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Slopes:
+    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Gradient:
         """The gradient of a batch: x (B, ...) float32, y (B,)."""
         del weights  # the model reads its own variables
         wanted, safe = self._wanted(y)
@@ -165,12 +155,12 @@ class AutomaticProgram(TrainableProgram):
         targets = tf.reduce_sum(wanted)
         loss = tf.reduce_sum(losses * wanted) / tf.maximum(targets, 1.0)
         found = tf.gradients(loss, self._weights)
-        unused = [spec.name for spec, slope in zip(self._layout.tensors, found, strict=True) if slope is None]
+        unused = [spec.name for spec, slope in zip(self.layout.tensors, found, strict=True) if slope is None]
         if unused:
             msg = f"the loss does not depend on {', '.join(unused)}"
             raise ConfigError(msg)
         hits = tf.reduce_sum(tf.cast(self._rank(safe, outputs) < 1.0, tf.float32) * wanted)
-        return Slopes([tf.convert_to_tensor(each) for each in found], loss, targets, hits)
+        return Gradient([tf.convert_to_tensor(each) for each in found], loss, targets, hits)
 
     def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Figures of each example, all (B,) float32: loss, rank of the target, and whether there is a target."""
@@ -182,10 +172,6 @@ class AutomaticProgram(TrainableProgram):
     def predict(self, x: Tensor) -> dict[str, Tensor]:
         """The forward pass."""
         return {"outputs": self._model(x)}
-
-    def further_inputs(self) -> dict[str, list[Any]]:
-        """The inputs of ``predict``."""
-        return {"predict": [self._x]}
 
     def _wanted(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each row has a target, (B,) float32; and the targets with 0 where there is none."""

@@ -32,10 +32,9 @@ def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
 
 def save(program: TrainableProgram, folder: Path) -> None:
     """Write a program for :func:`lowered`."""
-    signatures = {name: program.traced(name) for name in program.SIGNATURES}
     # The gradients of gradients are not needed, and ours of operations have none.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    tf.saved_model.save(program, str(folder), signatures=signatures, options=options)
+    tf.saved_model.save(program, str(folder), signatures=program.signatures(), options=options)
 
 
 def lowered(folder: Path) -> bytes:

@@ -22,6 +22,7 @@ N = B * T positions in time-major order: position t * B + row. There are no vari
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -71,12 +72,12 @@ class Pass(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """The gradient of the mean loss, with the metrics of the batch."""
+    """The gradient of the mean loss of a batch, with its metrics; also of models other than this one."""
 
-    weights: Weights
+    weights: Sequence[Tensor]  # of each parameter, in the order of the layout
     loss: Tensor  # () mean cross-entropy per target, nats
     targets: Tensor  # () float32
-    hits: Tensor  # () float32, counted targets with the largest probability
+    hits: Tensor  # () float32, counted targets that were predicted best
 
 
 class Scores(NamedTuple):

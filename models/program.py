@@ -9,35 +9,16 @@ devices with little memory.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from models import lstm
 from models.cells import Tensor
 from models.configurations import ModelConfiguration
-from models.lstm import Weights
+from models.lstm import Gradient, Weights
 from wire.parameters import ParameterLayout
-
-SHARED = ("train", "evaluate", "save", "restore", "delta", "read", "write", "begin", "train_momentum")
-"""Signatures of every program."""
-
-
-class Slopes(NamedTuple):
-    """What a batch says about the weights.
-
-    Attributes:
-        weights: gradient of the mean loss for each tensor, in the order of the layout.
-        loss: () mean per target, nats.
-        targets: ().
-        hits: () counted targets predicted correctly.
-    """
-
-    weights: Sequence[Tensor]
-    loss: Tensor
-    targets: Tensor
-    hits: Tensor
 
 
 class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow has no types
@@ -46,21 +27,40 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
     Args:
         layout: names and shapes of the weights.
         batch: the specifications of ``x`` and ``y``.
+        further: signatures beside those of every program, with the specifications of their inputs.
         weights: the model's variables in the order of the layout; None creates them.
     """
 
-    SIGNATURES: tuple[str, ...]
-
-    def __init__(self, layout: ParameterLayout, batch: Sequence[Any], weights: list[Any] | None = None) -> None:
+    def __init__(
+        self,
+        layout: ParameterLayout,
+        batch: Sequence[Any],
+        further: Mapping[str, Sequence[Any]],
+        weights: list[Any] | None = None,
+    ) -> None:
         super().__init__()
-        self._layout = layout
-        self._batch = list(batch)
+        self.layout = layout
         self._weights = self._variables("") if weights is None else weights
         self._momentum = self._variables("_momentum")
         self._anchor = self._variables("_anchor")
+        # Not (): on 64-bit ARM ai-edge-litert ends with a segmentation fault where a shape is empty.
+        pace = [_float("learning_rate", 1), _float("clip_norm", 1)]
+        pull = [_float("momentum", 1), _float("proximal", 1)]
+        self._inputs = {
+            "train": [*batch, *pace],
+            "evaluate": batch,
+            "save": [],
+            "restore": [_float("weights", layout.size)],
+            "delta": [],
+            "read": [],
+            "write": [],  # by name
+            "begin": [],
+            "train_momentum": [*batch, *pace, *pull],
+            **further,
+        }
 
     @abc.abstractmethod
-    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Slopes:
+    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Gradient:
         """The gradient of a batch at these weights."""
 
     @abc.abstractmethod
@@ -129,8 +129,8 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
     def restore(self, weights: Tensor) -> dict[str, Tensor]:
         """Load weights (n,) float32, and make them the anchor of ``delta``."""
-        parts = tf.split(weights, [spec.size for spec in self._layout.tensors])
-        for variable, anchor, part, spec in zip(self._weights, self._anchor, parts, self._layout.tensors, strict=True):
+        parts = tf.split(weights, [spec.size for spec in self.layout.tensors])
+        for variable, anchor, part, spec in zip(self._weights, self._anchor, parts, self.layout.tensors, strict=True):
             value = tf.reshape(part, spec.shape)
             variable.assign(value)
             anchor.assign(value)
@@ -142,38 +142,28 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
     def read(self) -> dict[str, Tensor]:
         """Return the weights, by the names of the layout."""
-        return {spec.name: value for spec, value in zip(self._layout.tensors, self._read(), strict=True)}
+        return {spec.name: value for spec, value in zip(self.layout.tensors, self._read(), strict=True)}
 
     def write(self, **tensors: Tensor) -> dict[str, Tensor]:
         """Load weights by the names of the layout; there is no anchor until ``begin``."""
-        for variable, spec in zip(self._weights, self._layout.tensors, strict=True):
+        for variable, spec in zip(self._weights, self.layout.tensors, strict=True):
             variable.assign(tensors[spec.name])
         return {"ok": tf.constant(1)}
 
+    def signatures(self) -> dict[str, Any]:
+        """All signatures as concrete functions, by name."""
+        return {name: self.traced(name) for name in self._inputs}
+
     def traced(self, signature: str) -> Any:
         """A signature as a concrete function for the fixed shapes of this program."""
-        # Not (): on 64-bit ARM ai-edge-litert ends with a segmentation fault where a shape is empty.
-        pace = [_float("learning_rate", 1), _float("clip_norm", 1)]
-        pull = [_float("momentum", 1), _float("proximal", 1)]
-        specs = {
-            "train": [*self._batch, *pace],
-            "train_momentum": [*self._batch, *pace, *pull],
-            "evaluate": self._batch,
-            "restore": [_float("weights", self._layout.size)],
-            **self.further_inputs(),
-        }
         if signature == "write":
-            named = {spec.name: _float(spec.name, *spec.shape) for spec in self._layout.tensors}
+            named = {spec.name: _float(spec.name, *spec.shape) for spec in self.layout.tensors}
             return tf.function(self.write).get_concrete_function(**named)
-        method = getattr(self, signature)
-        return tf.function(method, input_signature=specs.get(signature, [])).get_concrete_function()
-
-    @abc.abstractmethod
-    def further_inputs(self) -> dict[str, list[Any]]:
-        """The specifications of the inputs of further signatures, by signature."""
+        function = tf.function(getattr(self, signature), input_signature=self._inputs[signature])
+        return function.get_concrete_function()
 
     def _variables(self, suffix: str) -> list[Any]:
-        return [tf.Variable(tf.zeros(spec.shape), name=spec.name + suffix) for spec in self._layout.tensors]
+        return [tf.Variable(tf.zeros(spec.shape), name=spec.name + suffix) for spec in self.layout.tensors]
 
     def _read(self) -> list[Tensor]:
         """Reads each variable once, because each read is a copy."""
@@ -188,18 +178,16 @@ class Program(TrainableProgram):
         vocabulary_size: V.
     """
 
-    SIGNATURES = (*SHARED, "step")
-
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
         shape = (configuration.batch_rows, configuration.sequence_length)
         batch = [tf.TensorSpec(shape, tf.int32, name=name) for name in ("x", "y")]
-        super().__init__(configuration.layout(vocabulary_size), batch)
-        self._configuration = configuration
+        token = tf.TensorSpec((1,), tf.int32, name="token")
+        state = [_float("h", 1, configuration.embedding), _float("c", 1, configuration.hidden)]
+        super().__init__(configuration.layout(vocabulary_size), batch, {"step": [token, *state]})
 
-    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Slopes:
+    def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Gradient:
         """The gradient of a batch: x, y (B, T) int32."""
-        found = lstm.gradient(Weights(*weights), x, y)
-        return Slopes(found.weights, found.loss, found.targets, found.hits)
+        return lstm.gradient(Weights(*weights), x, y)
 
     def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Loss and recall on a batch: the fields of :class:`models.lstm.Scores`."""
@@ -209,12 +197,6 @@ class Program(TrainableProgram):
         """Read one word; see :func:`models.lstm.advance`."""
         scores, h, c = lstm.advance(Weights(*self._read()), token, h, c)
         return {"scores": scores, "h": h, "c": c}
-
-    def further_inputs(self) -> dict[str, list[Any]]:
-        """The inputs of ``step``."""
-        shape = self._configuration
-        token = tf.TensorSpec((1,), tf.int32, name="token")
-        return {"step": [token, _float("h", 1, shape.embedding), _float("c", 1, shape.hidden)]}
 
 
 def _float(name: str, *shape: int) -> Any:
@@ -230,13 +212,13 @@ def _join(weights: Sequence[Tensor]) -> Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in weights], 0)
 
 
-def _clipping(found: Slopes, clip_norm: Tensor) -> tuple[Tensor, Tensor]:
+def _clipping(found: Gradient, clip_norm: Tensor) -> tuple[Tensor, Tensor]:
     """The global norm of the gradient, and the factor that clips it."""
     norm = tf.sqrt(tf.add_n([_square_sum(slope) for slope in found.weights]))
     return norm, clip_norm / tf.maximum(norm, clip_norm)
 
 
-def _said(found: Slopes, norm: Tensor) -> dict[str, Tensor]:
+def _said(found: Gradient, norm: Tensor) -> dict[str, Tensor]:
     return {"loss": found.loss, "targets": found.targets, "hits": found.hits, "gradient_norm": norm}
 
 
