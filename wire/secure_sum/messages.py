@@ -27,132 +27,88 @@ _Session = Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BY
 _Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 _Seed = Annotated[bytes, Meta(min_length=SEED_BYTES, max_length=SEED_BYTES)]
 _Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
-_Members = Annotated[bytes, Meta(min_length=1, max_length=MOST_MEMBERS // 8)]
+_Members = Annotated[bytes, Meta(min_length=1, max_length=MOST_MEMBERS // 8)]  # a bitmap
 
 
-class MemberKeys(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
-    """Device to coordinator: I take part.
-
-    Attributes:
-        session: the session.
-        channel: X25519 key by which shares are sealed for this device.
-        mask: X25519 key from which its pair masks come.
-        signature: of :func:`keys_statement`.
-        commitment: fits the seed of the self mask only, so that wrong shares are noticed.
-    """
-
+class _InSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     session: _Session
+
+
+class MemberKeys(_InSession, frozen=True, tag=1):
+    """Device to coordinator: I take part."""
+
     channel: _Key
+    """X25519 key by which shares are sealed for this device."""
     mask: _Key
+    """X25519 key from which its pair masks come."""
     signature: _Signature
+    """Of :func:`keys_statement`."""
     commitment: _Seed
+    """Fits the seed of the self mask only, so that wrong shares are noticed."""
 
 
-class Roster(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknown_fields=True):
-    """Coordinator to device: these take part.
+class Roster(_InSession, frozen=True, tag=2):
+    """Coordinator to device: these take part."""
 
-    Attributes:
-        session: the session.
-        enrolled: the members' enrolled keys, in the order of :func:`wire.secure_sum.graph.in_order`.
-        peers: channel key, mask key and signature of each neighbour.
-    """
-
-    session: _Session
     enrolled: Annotated[bytes, Meta(max_length=ENROLLED_BYTES * MOST_MEMBERS)]
+    """The members' enrolled keys, in the order of :func:`wire.secure_sum.graph.in_order`."""
     peers: Annotated[bytes, Meta(max_length=PEER_BYTES * MOST_MEMBERS)]
+    """Channel key, mask key and signature of each neighbour."""
 
 
-class Shares(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
-    """Device to coordinator: shares of my seeds, sealed for each neighbour.
+class Shares(_InSession, frozen=True, tag=3):
+    """Device to coordinator: shares of my seeds, sealed for each neighbour."""
 
-    Attributes:
-        session: the session.
-        sealed: for each neighbour, a share of the mask key's seed and one of the self mask's.
-    """
-
-    session: _Session
     sealed: Annotated[bytes, Meta(max_length=SEALED_SHARES_BYTES * MOST_MEMBERS)]
+    """For each neighbour, a share of the mask key's seed and one of the self mask's."""
 
 
-class Deliveries(msgspec.Struct, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
-    """Coordinator to device: these have shared.
+class Deliveries(_InSession, frozen=True, tag=4):
+    """Coordinator to device: these have shared."""
 
-    Attributes:
-        session: the session.
-        sharers: bitmap of the members.
-        sealed: what the neighbours among them sealed for this device.
-    """
-
-    session: _Session
     sharers: _Members
     sealed: Annotated[bytes, Meta(max_length=SEALED_SHARES_BYTES * MOST_MEMBERS)]
+    """What the neighbours among them sealed for this device."""
 
 
-class MaskedUpdate(msgspec.Struct, frozen=True, array_like=True, tag=5, forbid_unknown_fields=True):
-    """Device to coordinator: my masked update.
+class MaskedUpdate(_InSession, frozen=True, tag=5):
+    """Device to coordinator: my masked update."""
 
-    Attributes:
-        session: the session.
-        signature: of :func:`sharers_statement`.
-        values: the masked update (:func:`wire.secure_sum.masks.pack`).
-    """
-
-    session: _Session
     signature: _Signature
+    """Of :func:`sharers_statement`."""
     values: Annotated[bytes, Meta(max_length=MOST_VALUE_BYTES)]
+    """The masked update (:func:`wire.secure_sum.masks.pack`)."""
 
 
-class Survivors(msgspec.Struct, frozen=True, array_like=True, tag=6, forbid_unknown_fields=True):
-    """Coordinator to device: these have reported.
+class Survivors(_InSession, frozen=True, tag=6):
+    """Coordinator to device: these have reported."""
 
-    Attributes:
-        session: the session.
-        survivors: bitmap of the members.
-        signatures: those that came with the reports of the neighbours among them.
-    """
-
-    session: _Session
     survivors: _Members
     signatures: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES * MOST_MEMBERS)]
+    """Those that came with the reports of the neighbours among them."""
 
 
-class Confirmation(msgspec.Struct, frozen=True, array_like=True, tag=7, forbid_unknown_fields=True):
-    """Device to coordinator: this is the list that I was given.
+class Confirmation(_InSession, frozen=True, tag=7):
+    """Device to coordinator: this is the list that I was given."""
 
-    Attributes:
-        session: the session.
-        signature: of :func:`survivors_statement`.
-    """
-
-    session: _Session
     signature: _Signature
+    """Of :func:`survivors_statement`."""
 
 
-class Confirmations(msgspec.Struct, frozen=True, array_like=True, tag=8, forbid_unknown_fields=True):
-    """Coordinator to device: others were given the same list.
+class Confirmations(_InSession, frozen=True, tag=8):
+    """Coordinator to device: others were given the same list."""
 
-    Attributes:
-        session: the session.
-        signers: bitmap of the members.
-        signatures: theirs, of :func:`survivors_statement`.
-    """
-
-    session: _Session
     signers: _Members
     signatures: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES * MOST_MEMBERS)]
+    """Theirs, of :func:`survivors_statement`."""
 
 
-class Disclosure(msgspec.Struct, frozen=True, array_like=True, tag=9, forbid_unknown_fields=True):
-    """Device to coordinator: what removes the masks.
+class Disclosure(_InSession, frozen=True, tag=9):
+    """Device to coordinator: what removes the masks."""
 
-    Attributes:
-        session: the session.
-        shares: for each neighbour that has shared, a share of the self mask's seed if it has reported, else of the
-            mask key's; ``NO_SHARE`` where what was delivered could not be opened.
-    """
-
-    session: _Session
     shares: Annotated[bytes, Meta(max_length=SHARE_BYTES * MOST_MEMBERS)]
+    """For each neighbour that has shared, a share of the self mask's seed if it has reported, else of the mask key's;
+    ``NO_SHARE`` where what was delivered could not be opened."""
 
 
 Up = MemberKeys | Shares | MaskedUpdate | Confirmation | Disclosure
