@@ -17,10 +17,10 @@ from edge_agent.inbox import StartJob, failure
 from edge_agent.model import Model
 from edge_agent.ports import Artifacts, Trust
 from wire.backoff import BackOff
-from wire.canary import is_canary
 from wire.errors import NightjarError
 from wire.identifiers import DeviceId, Sha256
 from wire.messages import Announcement
+from wire.shares import is_canary
 
 FETCH_AGAIN = BackOff(first_s=30.0, most_s=1800.0)
 """Back-off for the keyboard's model: not urgent, because the keyboard has an older one."""

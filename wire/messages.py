@@ -245,7 +245,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version that a share of the devices tries before the others (:func:`wire.canary.is_canary`)."""
+    """A version that a share of the devices tries before the others (:func:`wire.shares.is_canary`)."""
 
     version: _Count
     manifest: _Hash

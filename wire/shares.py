@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 
-from wire.identifiers import DeviceId
+from wire.identifiers import DeviceId, Sha256
 
 _BYTES, _BITS = 8, 53
 """Number of leading bytes of the hash, read big-endian; and how many of their bits are used: those a float can hold."""
@@ -37,3 +37,14 @@ def place_in(division: str, device: DeviceId) -> int:
     """
     digest = hashlib.sha256(f"{division}\0{device}".encode()).digest()
     return int.from_bytes(digest[:_BYTES], "big") >> 8 * _BYTES - _BITS
+
+
+def is_canary(device: DeviceId, manifest: Sha256, share: float) -> bool:
+    """Whether a device is among the share that tries a version before the others.
+
+    The division is named by the version's manifest, so that a bad version does not always hit the same people first.
+
+    >>> is_canary(DeviceId("phone-01"), Sha256("0" * 64), 1.0), is_canary(DeviceId("phone-01"), Sha256("0" * 64), 0.0)
+    (True, False)
+    """
+    return share_of(manifest, device) < share

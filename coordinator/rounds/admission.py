@@ -33,10 +33,9 @@ from coordinator.rounds.machines import has_room
 from coordinator.rounds.round import Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.rounds.selection import Admission, Refusal, older, refusal
-from wire.canary import is_canary
 from wire.identifiers import DeviceId, Sha256
 from wire.messages import CheckIn, RejectionReason, Work
-from wire.shares import share_of
+from wire.shares import is_canary, share_of
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors, so that ten variants of a tenth fill the whole."""

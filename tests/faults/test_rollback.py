@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.faults.world import Coordinator, Phones, wait_until
-from wire.canary import is_canary
+from wire.shares import is_canary
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -20,9 +20,9 @@ from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire import frame as frames
-from wire.canary import is_canary
 from wire.frame import LocalEvaluation
 from wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
+from wire.shares import is_canary
 
 GOOD, BAD = 20, 2
 """Of 100 held-out words, foreseen."""
