@@ -6,10 +6,9 @@ from pathlib import Path
 
 from coordinator.learning import strategies
 from models import task_types
-from wire import plugins
 from wire.codec import codecs
 
-CACHES = (plugins.plugins, strategies.installed, codecs.installed, task_types.installed)
+CACHES = (strategies.installed, codecs.installed, task_types.installed)
 
 
 def write_package(folder: Path, name: str, entry_points: str, code: str) -> Path:

@@ -19,7 +19,7 @@ from wire.codec.codecs import others
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.limits import Limits
 from wire.messages import CodecChoice
-from wire.plugins import plugins
+from wire.plugins import found
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def tides(tmp_path, monkeypatch):
 def test_a_plug_in_is_found_with_its_package_and_one_that_cannot_be_loaded_says_why(tmp_path, monkeypatch):
     points = "[nightjar.tests]\nrain = weather:Rain\nsnow = weather:Snow\n"
     with installed(tmp_path, monkeypatch, "weather", points, "class Rain:\n    falls = True\n"):
-        found = plugins("nightjar.tests")
-    assert found["rain"].value.falls
-    assert (found["rain"].package, found["rain"].version) == ("weather", "1.2")
-    assert "Snow" in found["snow"].fault
+        table = found("nightjar.tests", {})
+    assert table["rain"].value.falls
+    assert (table["rain"].package, table["rain"].version) == ("weather", "1.2")
+    assert "Snow" in table["snow"].fault
 
 
 @pytest.mark.usefixtures("tides")
