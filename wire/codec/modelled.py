@@ -173,15 +173,11 @@ def _line_gaps(found: Lines) -> Ints:
 
 def _line_classes(spec: ParameterSpec, axis: int, used: int) -> Ints:
     count = lines.extent(spec, axis)[0]
-    return _one_class(count - used, used + 1, used)
+    return np.full(used, mean_class(np.array(count - used), np.array(used + 1)))
 
 
 def _count_classes(used: int, count: int) -> Ints:
-    return _one_class(count - used, max(used, 1), used)
-
-
-def _one_class(numerator: int, denominator: int, size: int) -> Ints:
-    return np.full(size, numbers.class_of_mean(numerator, denominator))
+    return np.full(used, mean_class(np.array(count - used), np.array(max(used, 1))))
 
 
 def _gap_classes(spec: ParameterSpec, axis: int, counts: Ints) -> Ints:

@@ -45,18 +45,6 @@ def tokens(numbers: Ints, direct_bits: int = DIRECT_BITS) -> tuple[Ints, Ints, I
     return token, numbers & ((np.int64(1) << width) - 1), width
 
 
-def token_of(number: int, direct_bits: int = DIRECT_BITS) -> int:
-    """The token of a single number; see :func:`tokens`.
-
-    >>> [token_of(number) for number in (3, 4, 5, 6, 13)]
-    [3, 4, 4, 5, 7]
-    """
-    leading = number.bit_length() - 1
-    if leading < direct_bits:
-        return number
-    return (1 << direct_bits) + 2 * (leading - direct_bits) + (number >> (leading - 1) & 1)
-
-
 def rest_widths(token: Ints, direct_bits: int = DIRECT_BITS) -> Ints:
     """Width in bits of the rest of each token: (m,) int64."""
     leading = direct_bits + ((token - (1 << direct_bits)) >> 1)
@@ -80,7 +68,7 @@ def alphabet_for(largest: int, direct_bits: int = DIRECT_BITS) -> int:
     >>> alphabet_for(3), alphabet_for(13)
     (4, 8)
     """
-    return token_of(largest, direct_bits) + 1
+    return int(tokens(np.array(largest, np.int64), direct_bits)[0]) + 1
 
 
 def mean_class(numerator: Ints, denominator: Ints) -> Ints:
@@ -94,11 +82,6 @@ def mean_class(numerator: Ints, denominator: Ints) -> Ints:
         (m,) int64 in [0, 79].
     """
     return tokens(8 * numerator // denominator)[0]
-
-
-def class_of_mean(numerator: int, denominator: int) -> int:
-    """The class of a single mean; see :func:`mean_class`."""
-    return token_of(8 * numerator // denominator)
 
 
 @functools.cache
