@@ -16,13 +16,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from wire.errors import IllegalEvent
 
 StateT = TypeVar("StateT")
 EventT = TypeVar("EventT")
-ToolsT = TypeVar("ToolsT")
+ToolsP = ParamSpec("ToolsP")
 ResultT = TypeVar("ResultT")
 
 
@@ -45,19 +45,10 @@ class Row(Generic[ResultT]):
 
 @overload
 def row(
-    state: enum.Enum, event: type[EventT], handle: Callable[[StateT, EventT], ResultT], *leads_to: enum.Enum
-) -> Row[ResultT]: ...
-
-
-@overload
-def row(
-    state: type[StateT], event: type[EventT], handle: Callable[[StateT, EventT], ResultT], *leads_to: type[object]
-) -> Row[ResultT]: ...
-
-
-@overload
-def row(
-    state: enum.Enum, event: type[EventT], handle: Callable[[StateT, EventT, ToolsT], ResultT], *leads_to: enum.Enum
+    state: enum.Enum,
+    event: type[EventT],
+    handle: Callable[Concatenate[StateT, EventT, ToolsP], ResultT],
+    *leads_to: enum.Enum,
 ) -> Row[ResultT]: ...
 
 
@@ -65,7 +56,7 @@ def row(
 def row(
     state: type[StateT],
     event: type[EventT],
-    handle: Callable[[StateT, EventT, ToolsT], ResultT],
+    handle: Callable[Concatenate[StateT, EventT, ToolsP], ResultT],
     *leads_to: type[object],
 ) -> Row[ResultT]: ...
 
