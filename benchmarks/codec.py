@@ -25,7 +25,7 @@ from coordinator.learning.fedavg import Contribution, weighted_mean
 from models.configurations import CONFIGURATIONS
 from simulation.collect_updates import Updates, collect
 from simulation.progress import progress, say
-from wire.codec import Codec, codec_for, modelled, with_error_feedback
+from wire.codec import Codec, FeedbackCodec, codec_for, modelled
 from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.codec.topk import pack_levels
@@ -134,7 +134,7 @@ def _conservation(updates: Updates, name: str) -> dict[str, float]:
     beyond what float32 rounding explains, and that rounding.
     """
     codec = codec_for(CodecChoice(name=name, density=0.01))
-    feedback, rng = with_error_feedback(codec), np.random.default_rng(SEED)
+    feedback, rng = FeedbackCodec(codec), np.random.default_rng(SEED)
     residual = feedback.init(updates.layout)
     added, trained, explained = (np.zeros(updates.layout.size) for _ in range(3))
     counted: set[int] = set()

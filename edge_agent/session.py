@@ -30,7 +30,7 @@ from host.files import replace_file
 from models.batches import Batches
 from models.source import Source
 from models.task_types import task_type
-from wire.codec import Sparse, codec_for, with_error_feedback
+from wire.codec import FeedbackCodec, Sparse, codec_for
 from wire.codec.sparsify import count_for
 from wire.errors import ExamplesError, RemoteProtocolError
 from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
@@ -275,7 +275,7 @@ def train_and_encode(
     following: Vector | None = None
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
-        feedback = with_error_feedback(codec)
+        feedback = FeedbackCodec(codec)
         adopted = task.residual()
         residual = feedback.init(layout) if adopted is None else adopted
         payload, following = feedback.encode(trained.delta, residual, layout, generator)

@@ -21,7 +21,7 @@ from experiments.codec_study.results import CurvePoint
 from experiments.codec_study.variants import AfterLate, CodecVariant
 from models.warm_start import CLIP_NORM
 from simulation.warm_start import evaluate, seeded
-from wire.codec import NAMES, Codec, codec_for, with_error_feedback
+from wire.codec import NAMES, Codec, FeedbackCodec, codec_for
 from wire.codec.sparsify import count_for
 from wire.errors import UnavailableError
 from wire.frame import Report, encode_report
@@ -106,7 +106,7 @@ class Phones:
         trained = self._train(number, phone, weights)
         layout, rounding = self._setting.layout, seeded(self._setting.seed, "rounding", number, phone)
         if self._variant.codec.error_feedback:
-            feedback = with_error_feedback(codec)
+            feedback = FeedbackCodec(codec)
             residual = self.residuals.get(phone, feedback.init(layout))
             payload, following = feedback.encode(trained.delta, residual, layout, rounding)
             if not late:

@@ -19,7 +19,7 @@ from edge_agent.ports import Program
 from models.batches import Batches
 from simulation.laboratory.experiment import PRIVATE, PersonalSettings
 from simulation.warm_start import seeded
-from wire.codec import Codec, Sparse, codec_for, with_error_feedback
+from wire.codec import Codec, FeedbackCodec, Sparse, codec_for
 from wire.codec.contract import Received
 from wire.errors import UnavailableError
 from wire.messages import CodecChoice, TrainingPlan
@@ -110,7 +110,7 @@ def report(
     codec, rounding = codec_for(device.codec), seeded(device.seed, "rounding", round_number, person)
     following = None
     if device.codec.error_feedback:
-        feedback = with_error_feedback(codec)
+        feedback = FeedbackCodec(codec)
         residual = feedback.init(device.layout) if residual is None else residual
         encoded, following = feedback.write(trained.delta, residual, device.layout, rounding)
     else:

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from wire.codec import NAMES, codec_for, with_error_feedback
+from wire.codec import NAMES, FeedbackCodec, codec_for
 from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
 from wire.codec.topk import encode_levels
 from wire.messages import CodecChoice
@@ -55,7 +55,7 @@ def pieces():
         for codec_name in NAMES:
             for density in (0.001, 0.01, 0.05) if codec_name.startswith("topk") else (1,):
                 codec = codec_for(CodecChoice(name=codec_name, density=density))
-                feedback, rng = with_error_feedback(codec), np.random.default_rng(2)
+                feedback, rng = FeedbackCodec(codec), np.random.default_rng(2)
                 payload, residual = feedback.encode(delta, feedback.init(layout), layout, rng)
                 yield f"{codec_name} of {density} of {name}", payload
                 yield f"residual of {codec_name} of {density} of {name}", residual.astype("<f4").tobytes()

@@ -2,7 +2,7 @@
 
 from wire.codec.codecs import NAMES, Entry, codec_for
 from wire.codec.contract import Codec
-from wire.codec.feedback import FeedbackCodec, with_error_feedback
+from wire.codec.feedback import FeedbackCodec
 from wire.codec.sparsify import Sparse
 
-__all__ = ["NAMES", "Codec", "Entry", "FeedbackCodec", "Sparse", "codec_for", "with_error_feedback"]
+__all__ = ["NAMES", "Codec", "Entry", "FeedbackCodec", "Sparse", "codec_for"]

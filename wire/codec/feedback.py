@@ -1,12 +1,11 @@
 """Error feedback: what a codec leaves out of one report is added to the next.
 
-A combinator: it gives any codec a state, the *residual*, which is an argument and a result. This module stores nothing.
+It gives any codec a state, the *residual*, which is an argument and a result. This module stores nothing.
 Source: Seide et al. 2014; Karimireddy et al. 2019, algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +18,36 @@ from wire.parameters import ParameterLayout, Vector
 class FeedbackCodec:
     """A codec with a residual.
 
-    Attributes:
-        init: layout -> the first residual, zeros.
-        write: (delta, residual, layout, rng) -> (encoded, next residual), with ``sent + next = delta + residual``. The
-            caller must adopt the next residual only once the receipt says *accepted*; until then it keeps the old one.
+    >>> from wire.codec import codec_for
+    >>> from wire.messages import CodecChoice
+    >>> from wire.parameters import ParameterSpec
+    >>> layout = ParameterLayout((ParameterSpec("w", (4,)),))
+    >>> feedback = FeedbackCodec(codec_for(CodecChoice(name="topk-4", density=0.25)))
+    >>> delta = np.array([4, 1, 2, 3], np.float32)
+    >>> payload, residual = feedback.encode(delta, feedback.init(layout), layout, np.random.default_rng(0))
+    >>> residual.tolist()
+    [0.0, 1.0, 2.0, 3.0]
     """
 
-    init: Callable[[ParameterLayout], Vector]
-    write: Callable[[Vector, Vector, ParameterLayout, np.random.Generator], tuple[Encoded, Vector]]
+    codec: Codec
+
+    @staticmethod
+    def init(layout: ParameterLayout) -> Vector:
+        """The first residual: zeros."""
+        return np.zeros(layout.size, np.float32)
+
+    def write(
+        self, delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
+    ) -> tuple[Encoded, Vector]:
+        """Encode an update; returns it and the next residual, with ``sent + next = delta + residual``.
+
+        The caller must adopt the next residual only once the receipt says *accepted*; until then it keeps the old one.
+        """
+        corrected = delta + residual
+        encoded = self.codec.write(corrected, layout, rng)
+        following = corrected.copy()
+        following[encoded.sent.indices] -= encoded.sent.values
+        return encoded, following
 
     def encode(
         self, delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
@@ -34,32 +55,3 @@ class FeedbackCodec:
         """Encode an update; returns the payload and the next residual."""
         encoded, following = self.write(delta, residual, layout, rng)
         return encoded.payload(), following
-
-
-def with_error_feedback(codec: Codec) -> FeedbackCodec:
-    """Add error feedback to a codec.
-
-    >>> from wire.codec import codec_for
-    >>> from wire.messages import CodecChoice
-    >>> from wire.parameters import ParameterSpec
-    >>> layout = ParameterLayout((ParameterSpec("w", (4,)),))
-    >>> feedback = with_error_feedback(codec_for(CodecChoice(name="topk-4", density=0.25)))
-    >>> delta = np.array([4, 1, 2, 3], np.float32)
-    >>> payload, residual = feedback.encode(delta, feedback.init(layout), layout, np.random.default_rng(0))
-    >>> residual.tolist()
-    [0.0, 1.0, 2.0, 3.0]
-    """
-
-    def init(layout: ParameterLayout) -> Vector:
-        return np.zeros(layout.size, np.float32)
-
-    def write(
-        delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
-    ) -> tuple[Encoded, Vector]:
-        corrected = delta + residual
-        encoded = codec.write(corrected, layout, rng)
-        following = corrected.copy()
-        following[encoded.sent.indices] -= encoded.sent.values
-        return encoded, following
-
-    return FeedbackCodec(init, write)

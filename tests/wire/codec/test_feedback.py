@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.codec import NAMES, codec_for, with_error_feedback
+from wire.codec import NAMES, FeedbackCodec, codec_for
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
@@ -31,7 +31,7 @@ def test_what_was_added_up_and_the_residual_are_what_was_trained(name, fates):
     A report that was given up for good (refused, or its round forgotten) leaves no trace on either side.
     """
     codec = codec_named(name)
-    feedback = with_error_feedback(codec)
+    feedback = FeedbackCodec(codec)
     residual, generator = feedback.init(LAYOUT), np.random.default_rng(0)
     added, trained = np.zeros(LAYOUT.size), np.zeros(LAYOUT.size)
     for seed, fate in enumerate(fates):
@@ -52,7 +52,7 @@ def test_what_was_added_up_and_the_residual_are_what_was_trained(name, fates):
 def test_numbers_that_need_no_rounding_are_conserved_exactly(name):
     """Of small multiples of a power of two no sum is rounded: not a bit of mass is lost."""
     codec = codec_named(name)
-    feedback = with_error_feedback(codec)
+    feedback = FeedbackCodec(codec)
     residual, generator = feedback.init(LAYOUT), np.random.default_rng(0)
     added, trained = np.zeros(LAYOUT.size), np.zeros(LAYOUT.size)
     for seed in range(30):
@@ -69,7 +69,7 @@ def test_numbers_that_need_no_rounding_are_conserved_exactly(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_encoding_changes_neither_the_residual_nor_the_delta(name):
-    feedback = with_error_feedback(codec_named(name))
+    feedback = FeedbackCodec(codec_named(name))
     update, residual = delta(1), delta(2)
     update.setflags(write=False)
     residual.setflags(write=False)
@@ -79,7 +79,7 @@ def test_encoding_changes_neither_the_residual_nor_the_delta(name):
 
 
 def test_what_is_left_out_long_enough_is_sent():
-    feedback = with_error_feedback(codec_named("topk-4"))
+    feedback = FeedbackCodec(codec_named("topk-4"))
     residual = feedback.init(LAYOUT)
     update = np.zeros(LAYOUT.size, np.float32)
     update[:7] = 1.0  # seven places, which is all that a density of 5 % sends
