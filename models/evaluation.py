@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from models import lstm
@@ -66,12 +67,16 @@ def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size
         loss_sum += float(found.loss_sum)
         targets += float(found.targets)
         parts.append(found.rank.numpy()[found.counted.numpy() > 0])
-    rank = np.concatenate(parts)
+    return metrics_of(np.concatenate(parts), loss_sum / max(targets, 1.0))
+
+
+def metrics_of(rank: npt.NDArray[np.float32], loss: float) -> Metrics:
+    """The metrics of the ranks of all counted targets."""
     kept = rank[:: -(-rank.size // MOST_HITS) or 1]
     return Metrics(
         top1=int(np.count_nonzero(rank < 1)) / max(rank.size, 1),
         top3=int(np.count_nonzero(rank < 3)) / max(rank.size, 1),
-        loss=loss_sum / max(targets, 1.0),
+        loss=loss,
         counted=rank.size,
         hits=np.packbits(kept < 1).tobytes() + np.packbits(kept < 3).tobytes(),
     )

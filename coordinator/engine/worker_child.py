@@ -6,7 +6,6 @@ It ends when its input ends or its parent dies.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
@@ -32,7 +31,7 @@ from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
 if TYPE_CHECKING:
-    from models.measuring import Measuring
+    pass
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
@@ -47,20 +46,16 @@ class Evaluator:
     def __init__(self, artifacts: FileBlobs) -> None:
         self._artifacts = artifacts
 
-    @functools.cached_property
-    def _measuring(self) -> Measuring:
-        from models.measuring import Measuring  # loads half a gigabyte of TensorFlow
-
-        return Measuring(self._artifacts.get)
-
     def measure(self, manifest: Manifest, weights: Vector, held_out: str) -> VersionMetrics:
         """The metrics of weights on held-out examples.
 
         Raises:
             ConfigError: there is no plug-in for the task type, or the examples cannot be read.
         """
-        found = self._measuring.measure(manifest, weights, Path(held_out))
-        examples = tuple(Example(*each) for each in found.suggestions)
+        from models.measuring import measure  # loads half a gigabyte of TensorFlow
+
+        found, suggestions = measure(self._artifacts.get, manifest, weights, Path(held_out))
+        examples = tuple(Example(*each) for each in suggestions)
         return VersionMetrics(found.top1, found.top3, found.loss, found.hits, examples)
 
 
