@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
+from tensorflow.lite.tools import flatbuffer_utils
 
 from models.configurations import ModelConfiguration
 from models.program import Program, TrainableProgram
-from models.uninitialised import without_initial_values
 
 
 def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
@@ -48,6 +49,33 @@ def lowered(folder: Path) -> bytes:
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     converter.experimental_enable_resource_variables = True
     return without_initial_values(bytes(converter.convert()))
+
+
+def without_initial_values(program: bytes) -> bytes:
+    """The same ``.tflite`` file without initial values of variables, which saves space in it and memory on devices.
+
+    The converter writes the initial value of every variable into the file (here zeros, three times the size of the
+    weights), and lets each signature initialise all variables once. A device loads weights first, and may never need
+    the variables of an optimizer: without the initialisation, a variable that is never assigned takes no memory, and
+    reading it fails.
+    """
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(program))
+    once = [i for i, code in enumerate(model.operatorCodes) if code.builtinCode == schema.BuiltinOperator.CALL_ONCE]
+    initialising = set()
+    for graph in model.subgraphs:
+        initialising |= {o.builtinOptions.initSubgraphIndex for o in graph.operators if o.opcodeIndex in once}
+        graph.operators = [operator for operator in graph.operators if operator.opcodeIndex not in once]
+    for number in initialising:
+        # Emptied, not removed, so that the other subgraphs keep their indices.
+        graph = model.subgraphs[number]
+        graph.operators, graph.tensors = [], []
+        graph.inputs, graph.outputs = [], []
+    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
+    used |= {entry.buffer for entry in model.metadata or []}
+    for i, buffer in enumerate(model.buffers):
+        if i not in used:
+            buffer.data = None
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,17 +20,32 @@ import msgspec
 
 from host.files import put_in_place
 from models.configurations import ModelConfiguration
-from models.refused import refused_operations
 from wire.errors import ConfigError, UnavailableError
 
 SOURCES = (
     *("configurations.py", "cells.py", "lstm.py", "program.py"),
-    *("convert.py", "uninitialised.py", "vocabulary.py"),
+    *("convert.py", "vocabulary.py"),
 )
 """Files of this package that the bytes of a program depend on."""
 
 CONVERSION_TIMEOUT_S = 600.0
 """Long enough for a slow board; a converter that hangs must still be stopped."""
+
+_INSTEAD = {
+    "Relu6Grad": "use ReLU",
+    "LeakyReluGrad": "use ReLU",
+    "EluGrad": "use ReLU or tanh",
+    "SeluGrad": "use ReLU or tanh",
+    "SoftplusGrad": "use ReLU or tanh",
+    "DepthwiseConv2dNativeBackpropFilter": "use Conv2D",
+    "DepthwiseConv2dNativeBackpropInput": "use Conv2D",
+    "FusedBatchNormGradV3": "use GroupNormalization or LayerNormalization",
+    "TensorListPopBack": "unroll the loop: unroll=True of a recurrent layer",
+    "ZerosLike": "unroll the loop: unroll=True of a recurrent layer",
+}
+_ELSE = "use Dense, Conv2D, pooling, ReLU, tanh, sigmoid, LayerNormalization or GroupNormalization"
+_LOCATED = re.compile(r'fused\["(?P<op>\w+):", "(?P<name>[^"@]+)')
+_REFUSED = re.compile(r"error: '?tf\.(?P<op>\w+)'? op is neither")
 
 
 def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
@@ -52,17 +68,13 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "program.tflite"
-            _convert(configuration, vocabulary_size, made)
+            shape = msgspec.json.encode(configuration).decode()
+            run_converter([shape, str(vocabulary_size)], made, f"model {configuration.name!r}")
             put_in_place(made, kept)  # atomic: a reader never sees half a file
         return kept.read_bytes()
     except OSError as error:
         msg = f"cannot keep programs in {cache}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error
-
-
-def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path) -> None:
-    shape = msgspec.json.encode(configuration).decode()
-    run_converter([shape, str(vocabulary_size)], made, f"model {configuration.name!r}")
 
 
 def run_converter(source: Sequence[str], made: Path, what: str) -> None:
@@ -106,6 +118,32 @@ def run_converter(source: Sequence[str], made: Path, what: str) -> None:
     last = "\n".join(child.stderr.strip().splitlines()[-5:])
     msg = f"converting {what} to TFLite failed: the converter {how}; its last output:\n{last}"
     raise UnavailableError(msg)
+
+
+def refused_operations(output: str) -> list[str]:
+    """Which operations the converter refused, in which layer, and what to use instead, from its output.
+
+    >>> refused_operations('''loc(fused["EluGrad:", "gradients/m/hidden_1/Elu_grad/EluGrad@f"]): error: 'tf.EluGrad' op
+    ... is neither'''.replace(chr(10), " "))
+    ['EluGrad in layer hidden: use ReLU or tanh']
+    """
+    found: dict[str, None] = {}
+    for line in output.splitlines():
+        refused = _REFUSED.search(line)
+        located = _LOCATED.search(line)
+        if refused is None or located is None:
+            continue
+        op = refused["op"]
+        layer = _layer(located["name"])
+        found[f"{op} in {layer}: {_INSTEAD.get(op, _ELSE)}"] = None
+    return list(found)
+
+
+def _layer(name: str) -> str:
+    """The layer in the name of an operation: scopes are ``gradients``, the model, the layer, the operation."""
+    scopes = [scope for scope in name.split("/") if not scope.startswith("gradient")]
+    # Keras numbers a layer's second scope: the model was called before.
+    return f"layer {scopes[1].removesuffix('_1')}" if len(scopes) > 2 else f"operation {name}"
 
 
 def _fingerprint(configuration: ModelConfiguration, vocabulary_size: int) -> str:
