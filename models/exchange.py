@@ -6,16 +6,13 @@ TensorFlow, which is imported only for these.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from models.folder import MANIFEST, WEIGHTS
 from models.manifest import Manifest
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import UnavailableError
 from wire.parameters import Vector, weights_from_bytes
-
-SAFETENSORS, SAVED_MODEL, TFLITE = "safetensors", "saved-model", "tflite"
-FORMATS = (SAFETENSORS, SAVED_MODEL, TFLITE)
-NEED_TENSORFLOW = frozenset({SAVED_MODEL, TFLITE})
 
 
 def exchange(folder: Path, form: str, out: Path) -> int:
@@ -23,14 +20,13 @@ def exchange(folder: Path, form: str, out: Path) -> int:
 
     Args:
         folder: model folder, written by :func:`models.folder.write_files`.
-        form: one of FORMATS.
+        form: one of :data:`FORMATS`.
         out: output file; for a SavedModel a folder.
 
     Returns:
         Bytes written.
 
     Raises:
-        ConfigError: unknown format.
         RemoteProtocolError: the folder holds no model.
         UnavailableError: the model cannot be read, converted or written.
     """
@@ -38,16 +34,7 @@ def exchange(folder: Path, form: str, out: Path) -> int:
         manifest = Manifest.decode((folder / MANIFEST).read_bytes())
         weights = weights_from_bytes((folder / WEIGHTS).read_bytes(), manifest.layout)
         out.parent.mkdir(parents=True, exist_ok=True)
-        match form:
-            case "safetensors":
-                _write_safetensors(manifest, weights, out)
-            case "saved-model":
-                _write_saved_model(manifest, weights, out)
-            case "tflite":
-                _write_tflite(manifest, weights, out)
-            case _:
-                msg = f"expected one of {', '.join(FORMATS)}, got {form!r}"
-                raise ConfigError(msg)
+        _WRITERS[form](manifest, weights, out)
     except OSError as error:
         msg = f"cannot write {folder} to {out}: {error}; give a model folder and a path that can be written"
         raise UnavailableError(msg) from error
@@ -82,3 +69,12 @@ def _write_tflite(manifest: Manifest, weights: Vector, out: Path) -> None:
     from models.inference import build_inference
 
     out.write_bytes(build_inference(weights, manifest.shape, manifest.vocabulary_size))
+
+
+_WRITERS: Mapping[str, Callable[[Manifest, Vector, Path], None]] = {
+    "safetensors": _write_safetensors,
+    "saved-model": _write_saved_model,
+    "tflite": _write_tflite,
+}
+FORMATS = tuple(_WRITERS)
+NEED_TENSORFLOW = frozenset({"saved-model", "tflite"})
