@@ -32,14 +32,11 @@ ENOUGH = 50_000
 
 
 def word_shares(language: str) -> Mapping[str, float]:
-    """Every word for the lexicon of a language, with its relative frequency.
+    """Every word for the lexicon of one of the :data:`LANGUAGES`, with its relative frequency.
 
     Raises:
-        ConfigError: there is no list for the language, or a package is not installed.
+        ConfigError: a package is not installed.
     """
-    if language not in LANGUAGES:
-        msg = f"expected languages among {', '.join(LANGUAGES)}, got {language!r}"
-        raise ConfigError(msg)
     checked = set(json.loads(_unpacked("pyspellchecker", "spellchecker", f"resources/{language}.json.gz")))
     # Format cB: a header, then the words in bins of a hundredth of a power of ten, most frequent first.
     _, *bins = msgspec.msgpack.decode(_unpacked("wordfreq", "wordfreq", f"data/large_{language}.msgpack.gz"))
