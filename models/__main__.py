@@ -26,7 +26,6 @@ from models.folder import (
     WEIGHTS,
     hold_out,
     lexicon_name,
-    write_held_out,
     write_model_folder,
 )
 from models.vocabulary import Vocabulary, words
@@ -94,8 +93,7 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     if not passes:
         click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
     ngram = compile_ngram(messages, vocabulary.size)
-    write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram)
-    write_held_out(out, held_out)
+    write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram, held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from models.configurations import ModelConfiguration
 from models.manifest import Artifact, LexiconFile, Manifest
@@ -30,8 +29,6 @@ CLASSIFIERS = ("logistic", "2nn", "lenet-5", "resnet-8")
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
 """Every tenth message is held out, but at most 2,000 (some ten thousand words), which are measured in seconds."""
 
-NO_LEXICONS: Mapping[str, bytes] = MappingProxyType({})
-
 MINIMUM_AGENT_VERSION = "0.1.0"
 """The oldest agent that can run the programs of this release."""
 
@@ -51,8 +48,9 @@ def write_model_folder(
     vocabulary: Vocabulary,
     program: bytes,
     weights: Vector,
-    lexicons: Mapping[str, bytes] = NO_LEXICONS,
+    lexicons: Mapping[str, bytes] | None = None,
     ngram: bytes | None = None,
+    held_out: Sequence[tuple[str, str]] = (),
 ) -> Manifest:
     """Write version 0 of a model.
 
@@ -64,13 +62,18 @@ def write_model_folder(
         weights: (n,) float32.
         lexicons: language -> file of :mod:`models.lexicon`.
         ngram: file of :mod:`models.compact_ngram` for this vocabulary.
+        held_out: (user, message) of the held-out text, without tabs and line breaks.
 
     Raises:
         UnavailableError: the folder cannot be written.
     """
     parts = {PROGRAM: program, WEIGHTS: weights_to_bytes(weights), VOCABULARY: vocabulary.to_bytes()}
+    lexicons = lexicons or {}
     parts |= {lexicon_name(language): data for language, data in lexicons.items()}
-    parts |= {} if ngram is None else {NGRAM: ngram}
+    if ngram is not None:
+        parts[NGRAM] = ngram
+    if held_out:
+        parts[HELD_OUT] = "".join(f"{user}\t{message}\n" for user, message in [("user", "text"), *held_out]).encode()
     manifest = Manifest(
         version=0,
         configuration=shape.name,
@@ -106,24 +109,6 @@ def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[
     kept = [message for number, (_, message) in enumerate(rows) if number not in chosen]
     held_out = [rows[number] for number in chosen]
     return kept or [message for _, message in held_out], held_out
-
-
-def write_held_out(folder: Path, held_out: Sequence[tuple[str, str]]) -> None:
-    """Write the held-out text.
-
-    Args:
-        folder: model folder.
-        held_out: (user, message), without tabs and line breaks.
-
-    Raises:
-        UnavailableError: the folder cannot be written.
-    """
-    lines = ["user\ttext", *(f"{user}\t{message}" for user, message in held_out)]
-    try:
-        (folder / HELD_OUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot write {HELD_OUT} to {folder}: {error}; give a folder that can be written"
-        raise UnavailableError(msg) from error
 
 
 def write_files(folder: Path, manifest: Manifest, parts: Mapping[str, bytes]) -> None:

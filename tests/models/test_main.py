@@ -12,7 +12,7 @@ from models.batches import pack
 from models.configurations import configuration
 from models.corpora.pydoc import pydoc
 from models.corpora.tsv import tsv
-from models.folder import hold_out, write_held_out
+from models.folder import hold_out, write_model_folder
 from models.initial import initial_weights
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
@@ -61,7 +61,9 @@ def test_held_out_messages_are_not_trained_on() -> None:
 
 def test_a_corpus_of_few_messages_is_held_out_whole_and_trained_on(tmp_path: Path) -> None:
     texts, held_out = hold_out({"a": ("one\ttwo", "three"), "b": ("four",)})
-    write_held_out(tmp_path, held_out)
+    shape, vocabulary = configuration("tiny"), Vocabulary(("one",))
+    weights = initial_weights(shape, vocabulary.size, 7)
+    write_model_folder(tmp_path, shape, vocabulary, b"program", weights, held_out=held_out)
     assert tsv(tmp_path / "held_out.tsv").users == {"a": ("one two", "three"), "b": ("four",)}
     assert texts == ["one two", "three", "four"]
     assert hold_out({}) == ([], [])
