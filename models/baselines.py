@@ -141,7 +141,7 @@ def measure_baselines(
         steps=steps,
         learning_rate=learning_rate,
         clip_norm=clip_norm,
-        progress=lambda done: progress(done, steps),
+        progress=progress,
     )
     taken_s = time.perf_counter() - begun_s
     last = evaluate(trained, shape, size, looked)

@@ -28,7 +28,7 @@ def train_centrally(
     steps: int,
     learning_rate: float,
     clip_norm: float,
-    progress: Callable[[int], None] = lambda _done: None,
+    progress: Callable[[int, int], None] = lambda _done, _steps: None,
 ) -> Vector:
     """Plain SGD over the batches, cycled in the same order, for a number of steps.
 
@@ -40,7 +40,7 @@ def train_centrally(
         steps: number of steps; 0 returns the weights unchanged.
         learning_rate: learning rate in the first half; in the second it falls linearly to a tenth.
         clip_norm: maximum norm of a batch's mean gradient.
-        progress: called after each step with the number of steps done.
+        progress: called after each step with the number of steps done and the number of all steps.
 
     Returns:
         (n,) float32.
@@ -57,5 +57,5 @@ def train_centrally(
     for step, (x, y) in enumerate(itertools.islice(itertools.cycle(batches), steps)):
         rate = tf.constant([falling_rate(learning_rate, step / steps)])
         train(x=tf.constant(x), y=tf.constant(y), learning_rate=rate, clip_norm=tf.constant([clip_norm]))
-        progress(step + 1)
+        progress(step + 1, steps)
     return np.array(program.save()["weights"])

@@ -69,5 +69,5 @@ def warm_start(
         steps=steps,
         learning_rate=RATE,
         clip_norm=CLIP_NORM,
-        progress=lambda done: progress(done, steps),
+        progress=progress,
     )
