@@ -109,12 +109,7 @@ def export_program(
 class AutomaticProgram(TrainableProgram):
     """A program whose gradient TensorFlow derives.
 
-    Args:
-        model: the model.
-        batch: (B, ...), shape of ``x``.
-        target: type of the targets: int32 of classes, where -1 is no target; float32 of numbers, where NaN is none.
-        loss: loss of each example.
-        rank: rank of each example's target.
+    Targets are int32 classes, where -1 is no target, or float32 numbers, where NaN is none.
 
     Raises:
         ConfigError: training would change more than trainable variables, or there are none.

@@ -29,14 +29,9 @@ CENTRAL_TRAINING = "central training"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of one model.
+    """Metrics of one model, and the seconds and batches of its training.
 
-    Attributes:
-        top1: top-1 recall, 0 to 1.
-        top3: top-3 recall, 0 to 1.
-        loss: mean cross-entropy per target, nats; None for the trigram, which keeps no probabilities.
-        seconds: training time.
-        steps: number of training batches; 0 for the trigram.
+    The loss is the mean cross-entropy per target, nats; None for the trigram, which has no batches either.
     """
 
     top1: float
@@ -49,19 +44,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 class Baselines(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of both baselines, and how they were made.
 
-    Attributes:
-        trigram: the Kneser-Ney trigram.
-        central: the model after central training.
-        before: the model before central training; federated training starts from the same weights.
-        corpus: name or file of the training text.
-        corpus_sha256: hash of its messages.
-        messages: number of its messages.
-        text_sha256: hash of the held-out text file.
-        learning_rate: learning rate of the central training.
-        clip_norm: maximum gradient norm of the central training.
-        epochs: epochs of the central training.
-        seed: seed of the message order.
-        weights_sha256: hash of the weights before central training.
+    ``before`` is the model before its central training; federated training starts from the same weights. The hashes are
+    of the corpus's messages, of the file of held-out text and of these weights.
     """
 
     trigram: Measured
@@ -91,15 +75,7 @@ def measure_baselines(
 ) -> Baselines:
     """Train both baselines on a corpus and measure them on a text.
 
-    Args:
-        folder: model folder; central training starts from its weights.
-        corpus: name or path of the training text.
-        text: corpus file to measure on.
-        epochs: passes over the corpus.
-        learning_rate: learning rate in the first half of the central training; it then falls to a tenth.
-        clip_norm: maximum norm of a batch's gradient.
-        seed: seed of the message order.
-        progress: called with the number of steps done and the number of all steps.
+    Central training starts from the weights in the folder; its learning rate falls to a tenth in the second half.
 
     Raises:
         CorpusError: a text cannot be read, or has no words.

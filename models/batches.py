@@ -52,14 +52,10 @@ def of_rows(
 ) -> Batches:
     """Pack rows into batches; the last batch is filled with rows without a target.
 
+    Rows are x (n, ...) float32 and y (n,), int32 classes or float32 values; ``chosen`` (n,) says which to take.
+
     >>> of_rows(np.float32([[1], [2], [3]]), np.int32([0, 1, 0]), 2).y.tolist()
     [[0, 1], [0, -1]]
-
-    Args:
-        x: (n, ...) float32.
-        y: (n,) int32 classes, or float32 values.
-        batch_rows: B.
-        chosen: (n,) which rows to take; all by default.
     """
     taken = np.arange(len(x)) if chosen is None else np.flatnonzero(chosen)
     count = len(taken)
@@ -79,20 +75,13 @@ def pack(
     sequence_length: int,
     generator: np.random.Generator | None = None,
 ) -> Batches:
-    """Pack messages into batches, first fit.
+    """Pack messages (word ids without BOS and EOS) into batches, first fit; without any word there is no batch.
+
+    A generator shuffles the messages first; None packs them in the given order.
 
     >>> b = pack([[7, 8], [9], []], batch_rows=1, sequence_length=6)
     >>> b.x.tolist(), b.y.tolist(), b.targets, b.counted_targets
     ([[[1, 7, 8, 1, 9, 0]]], [[[7, 8, 2, 9, 2, 0]]], 5, 3)
-
-    Args:
-        messages: word ids of each message, without BOS and EOS; empty messages are skipped.
-        batch_rows: B.
-        sequence_length: T.
-        generator: shuffles the messages; None packs them in the given order.
-
-    Returns:
-        The batches; no step if there are no words.
 
     Raises:
         LocalProtocolError: B or T below 1.

@@ -28,13 +28,7 @@ GROUPS = 8
 
 
 def classifier(name: str, inputs: Sequence[int], classes: int, seed: int) -> Any:
-    """A model with random weights whose outputs are logits.
-
-    Args:
-        name: one of :data:`models.folder.CLASSIFIERS`.
-        inputs: shape of one example.
-        classes: number of outputs.
-        seed: of the weights.
+    """One of :data:`models.folder.CLASSIFIERS` with random weights; its outputs are logits.
 
     Raises:
         ConfigError: the model does not take examples of this shape.
@@ -54,13 +48,7 @@ def classifier(name: str, inputs: Sequence[int], classes: int, seed: int) -> Any
 
 
 def export_classifier(name: str, examples: Path, out: Path, seed: int) -> Manifest:
-    """Write the folder of a model with random weights for the classes of some examples.
-
-    Args:
-        name: one of :data:`models.folder.CLASSIFIERS`.
-        examples: folder or file of :mod:`models.classification`.
-        out: created if missing.
-        seed: of the weights.
+    """Write the folder of a :func:`classifier` for the classes of some examples (:mod:`models.classification`).
 
     Raises:
         ConfigError: the examples cannot be read, or do not fit the model.

@@ -73,12 +73,7 @@ class CompactNgram:
     trigram_codes: _Bytes
 
     def after(self, before: int, last: int) -> npt.NDArray[np.float32]:
-        """Probabilities (V,) of the next word after two word ids; they sum to 1.
-
-        Args:
-            before: id of the second-to-last word; ``BOS`` if there is none.
-            last: id of the last word; ``BOS`` at the beginning of a message.
-        """
+        """Probabilities (V,) of the next word after two word ids, ``BOS`` where there is no word; they sum to 1."""
         shares: npt.NDArray[np.float32] = self.unigram * _DECODED[self.after_word[last]]
         start, stop = self.bigram_starts[last : last + 2]
         shares[self.bigram_words[start:stop]] = _DECODED[self.bigram_codes[start:stop]]
@@ -94,11 +89,9 @@ class CompactNgram:
 
 
 def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> bytes:
-    """Make an n-gram model file, as large as the vocabulary allows.
+    """Make an n-gram model file of a public text, as large as the vocabulary allows.
 
-    Args:
-        messages: word ids of each message of a public text, without BOS and EOS; at least one word in total.
-        vocabulary_size: V, specials included.
+    Messages are word ids without BOS and EOS; there must be at least one word in total.
 
     Raises:
         LocalProtocolError: the vocabulary is too large for two-byte ids.
@@ -121,11 +114,7 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
 
 
 def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:
-    """Read an untrusted file.
-
-    Args:
-        data: the file.
-        vocabulary_size: V of the model that it belongs to.
+    """Read an untrusted file for a model with so many word ids.
 
     Raises:
         RemoteProtocolError: not an n-gram model, too large, or made for another vocabulary.

@@ -48,13 +48,7 @@ class Metrics:
 
 
 def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int, batches: Batches) -> Metrics:
-    """Evaluate weights on packed messages.
-
-    Args:
-        weights: (n,) float32.
-        configuration: shape of the model.
-        vocabulary_size: V.
-        batches: the messages; without any, every metric is 0.
+    """Evaluate weights (n,) float32 on packed messages; without any, every metric is 0.
 
     Raises:
         LocalProtocolError: the weights do not have the length of the layout.
@@ -85,14 +79,7 @@ def metrics_of(rank: npt.NDArray[np.float32], loss: float) -> Metrics:
 def best_words(
     weights: Vector, configuration: ModelConfiguration, vocabulary_size: int, contexts: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """The ids of the three best next words after each context, best first.
-
-    Args:
-        weights: (n,) float32.
-        configuration: shape of the model.
-        vocabulary_size: V.
-        contexts: word ids of the beginning of each message.
-    """
+    """The ids of the three best next words after each beginning of a message, best first."""
     model = _model(weights, configuration, vocabulary_size)
     best = []
     for context in contexts:

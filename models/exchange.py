@@ -16,15 +16,7 @@ from wire.parameters import Vector, weights_from_bytes
 
 
 def exchange(folder: Path, form: str, out: Path) -> int:
-    """Convert the model in a folder to another format.
-
-    Args:
-        folder: model folder, written by :func:`models.folder.write_files`.
-        form: one of :data:`FORMATS`.
-        out: output file; for a SavedModel a folder.
-
-    Returns:
-        Bytes written.
+    """Convert the model in a folder to one of :data:`FORMATS`: a file, or a folder (saved-model). Returns its bytes.
 
     Raises:
         RemoteProtocolError: the folder holds no model.

@@ -51,10 +51,7 @@ _REFUSED = re.compile(r"error: '?tf\.(?P<op>\w+)'? op is neither")
 def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
     """The ``.tflite`` file with the signatures of :class:`models.program.Program`, without weights.
 
-    Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
-        cache: folder of exported programs; created if missing.
+    Exported programs are kept in the folder ``cache``, which is created if missing.
 
     Raises:
         ConfigError: TensorFlow is not installed.
@@ -78,12 +75,7 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
 
 
 def run_converter(source: Sequence[str], made: Path, what: str) -> None:
-    """Run :mod:`models.convert` in a child process.
-
-    Args:
-        source: its arguments without the output file.
-        made: the output file.
-        what: what is converted, for errors.
+    """Run :mod:`models.convert` in a child process, with the arguments ``source`` and the output file ``made``.
 
     Raises:
         ConfigError: an operation cannot be lowered.

@@ -54,15 +54,8 @@ def write_model_folder(
 ) -> Manifest:
     """Write version 0 of a model.
 
-    Args:
-        folder: created if missing.
-        shape: configuration of the model.
-        vocabulary: V ids.
-        program: program for this configuration and V.
-        weights: (n,) float32.
-        lexicons: language -> file of :mod:`models.lexicon`.
-        ngram: file of :mod:`models.compact_ngram` for this vocabulary.
-        held_out: (user, message) of the held-out text, without tabs and line breaks.
+    Lexicons are files of :mod:`models.lexicon` by language, the n-gram model is one of :mod:`models.compact_ngram`. The
+    held-out text is (user, message), without tabs and line breaks.
 
     Raises:
         UnavailableError: the folder cannot be written.
@@ -93,15 +86,9 @@ def write_model_folder(
 
 
 def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split a corpus into training text and held-out messages, which are spread evenly over it.
+    """Split a corpus into training messages and held-out (user, message), which are spread evenly over it.
 
     All messages of a corpus with fewer than ten are both.
-
-    Args:
-        users: user -> messages.
-
-    Returns:
-        The training messages, and (user, message) of each held-out one.
     """
     rows = [(user, " ".join(message.split())) for user, messages in users.items() for message in messages]
     chosen = range(HELD_OUT_EVERY - 1, len(rows), HELD_OUT_EVERY) or range(len(rows))
@@ -112,12 +99,7 @@ def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[
 
 
 def write_files(folder: Path, manifest: Manifest, parts: Mapping[str, bytes]) -> None:
-    """Write the files of a model; the manifest last, so that a folder with a manifest is complete.
-
-    Args:
-        folder: created if missing.
-        manifest: manifest of the files.
-        parts: file name -> content.
+    """Write the files of a model by name; the manifest last, so that a folder with a manifest is complete.
 
     Raises:
         UnavailableError: the folder cannot be written.

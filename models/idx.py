@@ -20,9 +20,7 @@ TRAIN, TEST = "train", "t10k"
 def read_part(folder: Path, part: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Images and labels of a part: x (n, rows, columns) float32, 0 to 1; y (n,) int64.
 
-    Args:
-        folder: has ``PART-images-idx3-ubyte`` and ``PART-labels-idx1-ubyte``, or the same with ``.gz``.
-        part: ``train`` or ``t10k``.
+    The folder has ``PART-images-idx3-ubyte`` and ``PART-labels-idx1-ubyte``, or the same with ``.gz``.
 
     Raises:
         ConfigError: a file is missing or no IDX file, or their numbers differ.

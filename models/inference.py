@@ -19,13 +19,7 @@ from wire.parameters import Vector
 
 
 class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """The ``step`` signature of a version with constant weights.
-
-    Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
-        weights: (n,) float32.
-    """
+    """The ``step`` signature of a version with constant weights."""
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
         super().__init__()
@@ -47,11 +41,6 @@ class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 def build_inference(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
     """Build a ``.tflite`` flatbuffer with these weights: token, h, c -> scores, h, c.
-
-    Args:
-        weights: (n,) float32.
-        configuration: shape of the model.
-        vocabulary_size: V.
 
     Raises:
         UnavailableError: the conversion failed.

@@ -21,15 +21,9 @@ FORGET_BIAS = 1.0
 
 
 def initial_weights(configuration: ModelConfiguration, vocabulary_size: int, seed: int) -> Vector:
-    """Random weights: Glorot uniform kernels, uniform embedding, forget bias 1.
+    """Random weights (n,) float32: Glorot uniform kernels, uniform embedding, forget bias 1.
 
-    Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
-        seed: root seed; each tensor gets a child seed by name.
-
-    Returns:
-        (n,) float32.
+    Each tensor gets a child seed by its name.
     """
     layout = configuration.layout(vocabulary_size)
     return layout.flatten({spec.name: _tensor(spec, configuration.hidden, seed) for spec in layout.tensors})

@@ -22,14 +22,10 @@ EVALUATION_ROWS = 32
 
 
 def held_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
-    """Split messages into those for training and those held out.
+    """Split messages into those for training and those held out, on average the given share.
 
     >>> held_out(["a", "b", "c", "d"], 0.0)
     (['a', 'b', 'c', 'd'], [])
-
-    Args:
-        texts: messages.
-        share: share of the messages that is held out, on average.
     """
     limit = share * 2**32
     trained: list[str] = []
@@ -40,14 +36,7 @@ def held_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
 
 
 def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
-    """Turn typed messages into batches for the program.
-
-    Args:
-        texts: raw messages.
-        vocabulary: maps words to ids.
-        batch_rows: B.
-        sequence_length: T.
-    """
+    """Turn typed messages into batches for the program."""
     return pack([vocabulary.encode(words(text)) for text in texts], batch_rows, sequence_length)
 
 

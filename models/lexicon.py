@@ -61,14 +61,10 @@ class WordList:
 
 
 def write_lexicon(language: str, shares: Mapping[str, float]) -> bytes:
-    r"""Make a lexicon file of the :data:`MOST_WORDS` most frequent words.
+    r"""Make a lexicon file of the :data:`MOST_WORDS` most frequent words, from their relative frequencies above 0.
 
     >>> read_lexicon(write_lexicon("en", {"the": 0.5, "don't": 0.1})).text
     b"don't\nthe\n"
-
-    Args:
-        language: ISO 639 code.
-        shares: word -> relative frequency, above 0.
     """
     common = sorted(shares, key=lambda word: (-shares[word], word))[:MOST_WORDS]
     words = sorted(common, key=lambda word: (fold(word), word))

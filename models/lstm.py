@@ -102,10 +102,8 @@ class Ranks(NamedTuple):
 def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     """Forward and backward pass of one batch.
 
-    Args:
-        weights: the parameters.
-        x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
-        y: (B, T) int32 targets; ``PAD`` is no target. Without any target the gradient is zero.
+    Inputs x are (B, T) int32, where ``BOS`` resets the state of its row; targets y (B, T) int32, where ``PAD`` is none.
+    Without any target the gradient is zero.
     """
     steps = x.shape[1]
     inputs, targets = _time_major(x), _time_major(y)
@@ -149,15 +147,10 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
 
 
 def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
-    """Loss of one batch, and the rank of each of its targets.
+    """Loss of one batch, x and y (B, T) int32, and the rank of each of its targets.
 
     The rank of a target is the number of other words whose logit is not less than its own, so ties and NaN count
     against the model.
-
-    Args:
-        weights: the parameters.
-        x: (B, T) int32 inputs.
-        y: (B, T) int32 targets.
     """
     inputs, targets = _time_major(x), _time_major(y)
     mask = tf.cast(tf.not_equal(targets, PAD), tf.float32)
@@ -177,16 +170,9 @@ def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
 
 
 def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Read one word and score the next one.
+    """Read one word, (1,) int32, and score the next one; ``BOS`` resets the state h (1, D) and c (1, H).
 
-    Args:
-        weights: the parameters.
-        token: (1,) int32; ``BOS`` resets the state.
-        h: (1, D) float32 state.
-        c: (1, H) float32 state.
-
-    Returns:
-        Logits (1, V), those of the specials ``NEVER``; the next h; the next c.
+    Returns logits (1, V), those of the specials ``NEVER``; the next h; the next c.
     """
     keep = tf.expand_dims(tf.cast(tf.not_equal(token, BOS), tf.float32), 1)
     bias, recurrent_bias = weights.biases
@@ -222,17 +208,9 @@ def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> 
 
 
 def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, one: Tensor) -> tuple[Weights, Tensor]:
-    """Backpropagation through time.
+    """Backpropagation through time of the slopes (N, D) of h that come from the softmax.
 
-    Args:
-        weights: the parameters.
-        embedded: (N, D) inputs of the cell.
-        run: the forward pass.
-        d_states: (N, D) gradient with respect to h that comes from the softmax.
-        one: () 1.0, unknown to the converter.
-
-    Returns:
-        The gradient, with embedding None; and the gradient (N, D) with respect to ``embedded``.
+    Returns the gradient, with embedding None; and that (N, D) of ``embedded``.
     """
     steps = len(run.keeps)
     projection_t, recurrent_t, input_t = (

@@ -38,11 +38,7 @@ def measure(
 ) -> tuple[Metrics, list[Suggested]]:
     """The figures of weights (n,) float32, and what they suggest; suggestions are only of a keyboard.
 
-    Args:
-        read: returns an artifact by its hash.
-        manifest: of the model.
-        weights: of the version.
-        path: the held-out examples.
+    ``read`` returns an artifact by its hash; ``path`` has the held-out examples.
 
     Raises:
         ConfigError: there is no plug-in for the task type, or the examples cannot be read.
@@ -74,14 +70,7 @@ def _places(path: Path, vocabulary: Vocabulary) -> list[Place]:
 
 
 def measure_program(program: bytes, layout: ParameterLayout, weights: Vector, batches: Batches) -> Metrics:
-    """The figures of weights (n,) float32 on packed rows; without any, every figure is 0.
-
-    Args:
-        program: the ``.tflite`` file, made by :mod:`models.automatic`.
-        layout: layout of the n parameters.
-        weights: of the version.
-        batches: the rows.
-    """
+    """The figures of weights (n,) float32 in a program of :mod:`models.automatic`; without any row, all are 0."""
     interpreter = Interpreter(model_content=program, num_threads=1)  # the same figures on all machines
     interpreter.get_signature_runner("write")(**layout.unflatten(weights))
     evaluate_rows = interpreter.get_signature_runner("evaluate")

@@ -77,11 +77,7 @@ class Trigram:
         return scores
 
     def recall(self, messages: Sequence[Sequence[int]]) -> NgramRecall:
-        """Recall of the three most probable words at each target of some messages; ties in order of ids.
-
-        Args:
-            messages: word ids of each message, without BOS and EOS.
-        """
+        """Recall of the three most probable words at each target of some messages; ties in order of ids."""
         before, last, word = (ids.tolist() for ids in _stream(messages))
         ranks = [self._rank(*place) for place in zip(before, last, word, strict=True) if place[-1] >= FIRST_WORD]
         counted = max(len(ranks), 1)
@@ -97,11 +93,9 @@ class Trigram:
 
 
 def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
-    """Count n-grams and smooth the counts.
+    """Count n-grams and smooth the counts; without any word, every probability is 0.
 
-    Args:
-        messages: word ids of each message, without BOS and EOS; without any word, every probability is 0.
-        vocabulary_size: V, specials included.
+    Messages are word ids, without BOS and EOS.
     """
     size = vocabulary_size
     before, last, word = _stream(messages)
@@ -153,17 +147,7 @@ def _stream(messages: Sequence[Sequence[int]]) -> tuple[Ids, Ids, Ids]:
 
 
 def _interpolate(context: Ids, counts: Ids, lower: Reals, contexts: int) -> tuple[Reals, Reals]:
-    """Discounted relative frequencies, interpolated with the lower order.
-
-    Args:
-        context: (n,) index of each n-gram's context, 0 to ``contexts`` - 1.
-        counts: (n,) count of each n-gram.
-        lower: (n,) lower-order probability of each n-gram's word.
-        contexts: number of contexts.
-
-    Returns:
-        (n,) probability of each n-gram; (contexts,) weight of the lower order, 1 for an unseen context.
-    """
+    """Discounted relative frequencies (n,), interpolated with the lower order; and the weight of that (contexts,)."""
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     discount = once / (once + 2 * twice) if once and twice else 0.5  # Ney et al. 1994; a half for tiny texts
     total = np.bincount(context, weights=counts, minlength=contexts)

@@ -23,11 +23,6 @@ def places(messages: Sequence[list[str]], vocabulary: Vocabulary, most: int = 10
 
     >>> places([["see", "you", "on", "monday"]], Vocabulary(("on",)))
     [Place(beginning=['see', 'you'], meant='on')]
-
-    Args:
-        messages: the words of each message.
-        vocabulary: words that the model knows.
-        most: maximum number of places.
     """
     middles = [
         Place(message[: len(message) // 2], message[len(message) // 2])

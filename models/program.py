@@ -70,11 +70,7 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
     def train(self, x: Tensor, y: Tensor, learning_rate: Tensor, clip_norm: Tensor) -> dict[str, Tensor]:
         """One step of SGD on a batch.
 
-        Args:
-            x: (B, ...) inputs.
-            y: (B, ...) targets; a batch without targets does not change the weights.
-            learning_rate: (1,) float32.
-            clip_norm: (1,) float32, maximum norm of the mean gradient.
+        The mean gradient is clipped to the norm ``clip_norm``; a batch without targets does not change the weights.
 
         Returns:
             loss: () mean per target before the step, nats; targets: (); hits: () counted targets predicted correctly;
@@ -95,14 +91,6 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
         The step is v = momentum * v + g + proximal * (w - anchor), w = w - learning_rate * v, where g is the clipped
         gradient: the gradient of FedProx (Li et al. 2020, equation 2) with Polyak's heavy ball.
-
-        Args:
-            x: (B, ...) inputs.
-            y: (B, ...) targets.
-            learning_rate: (1,) float32.
-            clip_norm: (1,) float32.
-            momentum: (1,) float32, 0 for none.
-            proximal: (1,) float32, mu of FedProx, 0 for none.
         """
         weights = self._read()
         found = self.slopes(weights, x, y)
@@ -171,12 +159,7 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
 
 class Program(TrainableProgram):
-    """The keyboard model, with the gradient in :mod:`models.lstm`, which is faster than automatic differentiation.
-
-    Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
-    """
+    """The keyboard model, with the gradient in :mod:`models.lstm`, which is faster than automatic differentiation."""
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
         shape = (configuration.batch_rows, configuration.sequence_length)

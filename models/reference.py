@@ -18,13 +18,7 @@ Tensor = Any
 
 
 class ReferenceModel:
-    """A tied recurrent model with automatic differentiation.
-
-    Args:
-        configuration: shape of the model.
-        vocabulary_size: V.
-        weights: (n,) float32, initial.
-    """
+    """A tied recurrent model with automatic differentiation."""
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
         self._cell = configuration.cell

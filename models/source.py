@@ -8,12 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The examples on a device.
-
-    Attributes:
-        texts: the typed messages.
-        folder: path of the folder of other examples, ``store.examples``; None if the device has none.
-    """
+    """The examples on a device: typed messages, and the folder of others (``store.examples``), if any."""
 
     texts: Sequence[str] = ()
     folder: str | None = None

@@ -63,13 +63,7 @@ class TaskType(Protocol):
         """
 
     def split(self, source: Source, manifest: Manifest, vocabulary: bytes, share: float) -> Split:
-        """The device's examples as batches for the program.
-
-        Args:
-            source: what the device has.
-            manifest: of the model.
-            vocabulary: the file of the manifest.
-            share: share of the examples that is held out.
+        """The device's examples as batches for the program, of which a share is held out.
 
         Raises:
             ExamplesError: they cannot be used with this model.

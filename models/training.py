@@ -30,20 +30,10 @@ def train_centrally(
     clip_norm: float,
     progress: Callable[[int, int], None] = lambda _done, _steps: None,
 ) -> Vector:
-    """Plain SGD over the batches, cycled in the same order, for a number of steps.
+    """Plain SGD over the batches, cycled in the same order; without a step, the weights (n,) float32 are unchanged.
 
-    Args:
-        weights: (n,) float32, initial.
-        configuration: shape of the model; its B and T are those of the batches.
-        vocabulary_size: V.
-        batches: public text.
-        steps: number of steps; 0 returns the weights unchanged.
-        learning_rate: learning rate in the first half; in the second it falls linearly to a tenth.
-        clip_norm: maximum norm of a batch's mean gradient.
-        progress: called after each step with the number of steps done and the number of all steps.
-
-    Returns:
-        (n,) float32.
+    The learning rate falls (:func:`models.warm_start.falling_rate`). ``progress`` is called after each step with the
+    number of steps done and of all steps.
 
     Raises:
         LocalProtocolError: there are steps but no batches.

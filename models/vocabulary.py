@@ -89,14 +89,12 @@ class Vocabulary:
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Vocabulary:
-        """The most frequent words of the texts; ties in alphabetical order, so every machine gives the same result.
+        """The words of a vocabulary of at most ``size`` ids, specials included: the most frequent ones of the texts.
+
+        Ties are in alphabetical order, so every machine gives the same result.
 
         >>> Vocabulary.build(["b a", "a c", "c"], size=6).words
         ('a', 'c')
-
-        Args:
-            texts: raw messages.
-            size: maximum number of ids, specials included.
 
         Raises:
             CorpusError: there is no word in the texts.

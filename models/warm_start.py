@@ -18,14 +18,12 @@ RATE, CLIP_NORM = 3.0, 1.0
 
 
 def falling_rate(rate: float, done: float) -> float:
-    """The learning rate of central training: constant in the first half, then falling linearly to a tenth.
+    """The learning rate of central training after a share of the steps, 0 to 1.
+
+    It is constant in the first half, then it falls linearly to a tenth.
 
     >>> [round(falling_rate(3.0, done), 2) for done in (0.0, 0.5, 0.75, 1.0)]
     [3.0, 3.0, 1.5, 0.3]
-
-    Args:
-        rate: learning rate in the first half.
-        done: share of the steps done, 0 to 1.
     """
     return rate * min(1.0, max(0.1, 2.0 * (1.0 - done)))
 
@@ -38,18 +36,9 @@ def warm_start(
     seed: int,
     progress: Callable[[int, int], None] = lambda _done, _steps: None,
 ) -> Vector:
-    """Train random weights centrally on messages.
+    """Train random weights centrally on messages (word ids without BOS and EOS); returns (n,) float32.
 
-    Args:
-        shape: configuration of the model.
-        vocabulary_size: V.
-        messages: word ids of each message, without BOS and EOS.
-        passes: passes over the messages; 0 leaves the weights random, any positive number makes at least one step.
-        seed: root seed of the weights and of the message order.
-        progress: called after each step with the number of steps done and the number of all steps.
-
-    Returns:
-        (n,) float32.
+    No passes leave the weights random; any positive number makes at least one step.
 
     Raises:
         LocalProtocolError: there are no messages.

@@ -15,13 +15,9 @@ __all__ = ["Corpus", "Participant", "Split", "load", "split", "write_messages"]
 
 
 def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
-    """Load a corpus by name or from a file.
+    """Load a corpus: ``personas``, ``pydoc``, or the path of a tab-separated file.
 
-    Args:
-        name_or_path: ``personas``, ``pydoc``, or the path of a tab-separated file.
-        seed: root seed; only ``personas`` uses it.
-        people: number of people that ``personas`` invents.
-        messages: average number of messages of each of them.
+    Only ``personas`` uses the other arguments (:func:`models.corpora.personas.personas`).
 
     Raises:
         CorpusError: the corpus cannot be read, or holds no text.

@@ -57,13 +57,11 @@ class _Person:
 def personas(seed: int, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
     """Invent people and their messages.
 
+    Each person gets a child seed, so more people do not change the first ones. Each has 0.5 to 1.5 times as many
+    messages as the average.
+
     >>> personas(7, people=1, messages=2) == personas(7, people=1, messages=2)
     True
-
-    Args:
-        seed: root seed; each person gets a child seed, so more people do not change the first ones.
-        people: number of people.
-        messages: average number of messages of a person; each has 0.5 to 1.5 times as many.
 
     Raises:
         CorpusError: fewer than one person or message.

@@ -39,25 +39,14 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A corpus, split.
-
-    Attributes:
-        phones: the participants, by phone number.
-        public: messages of all other users.
-    """
+    """A corpus, split: the participants by phone number, and the messages of all other users."""
 
     phones: tuple[Participant, ...]
     public: tuple[str, ...]
 
 
 def split(corpus: Corpus, phones: int, seed: int, most_messages: int | None = None) -> Split:
-    """Choose the phones at random among the users with the most messages.
-
-    Args:
-        corpus: users and their messages.
-        phones: number of phones.
-        seed: root seed of the choice.
-        most_messages: maximum number of messages per phone, the last ones; None uses all.
+    """Choose the phones at random among the users with the most messages, and use the last ``most_messages`` of each.
 
     Raises:
         CorpusError: too few users with enough messages, or no user left for public text.
