@@ -64,14 +64,7 @@ CHUNK_PART_BYTES = MAX_PUBLISH_BYTES - OVERHEAD_BYTES - _CHUNK.size
 class LocalEvaluation:
     """How well the model predicted a device's held-out words before and after training. Contains numbers only.
 
-    Attributes:
-        counted: held-out words that count for recall.
-        top1_before: words that the received model predicted first.
-        top3_before: words that the received model predicted among its first three.
-        top1_after: words that the trained model predicted first.
-        top3_after: words that the trained model predicted among its first three.
-        loss_before: mean loss of the received model per held-out target, nats.
-        loss_after: mean loss of the trained model per held-out target, nats.
+    Of the ``counted`` words, so many were predicted first or among the first three. Losses are means per target, nats.
     """
 
     counted: int
@@ -115,16 +108,7 @@ class Report(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A numbered part of a report frame.
-
-    Attributes:
-        round: round number of the report.
-        attempt: attempt number of the report.
-        index: index of this chunk, from 0.
-        count: number of chunks of the report.
-        total_bytes: length of the whole report frame.
-        part: this chunk's bytes.
-    """
+    """A numbered part of a report frame of ``total_bytes``; the index is from 0."""
 
     round: int
     attempt: int
@@ -212,10 +196,7 @@ def chunks_of(size_bytes: int) -> int:
 
 
 def join(chunks: Mapping[int, Chunk]) -> bytes:
-    """Reassemble a report frame.
-
-    Args:
-        chunks: index -> chunk, all of one report and complete.
+    """Reassemble a report frame from its chunks by index.
 
     Raises:
         RemoteProtocolError: chunks are missing or do not belong together.

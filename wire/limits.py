@@ -61,18 +61,13 @@ def outside(
 ) -> list[str]:
     """The faults of a task that is outside the limits.
 
+    A round commits with at least ``minimum`` reports. A task without differential privacy has no epsilon, one without
+    secure sums no threshold.
+
     >>> outside(Limits(), 10, CodecChoice(), 100)
     []
     >>> outside(Limits(household=True), 1, CodecChoice(name="dense-f32"), 1)
     ['minimum: expected at least 2, got 1', 'codec: expected a density of at most 0.1, got 1 (dense-f32)']
-
-    Args:
-        limits: the limits.
-        minimum: fewest reports with which a round commits.
-        codec: codec of the updates; what a secure sum has is in its order.
-        max_steps: most training steps of an update.
-        epsilon: of the task; None if it has no differential privacy.
-        threshold: of the task's secure sums; None if it has none.
     """
     faults = []
     if minimum < limits.least_cohort:

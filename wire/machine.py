@@ -85,14 +85,10 @@ def table(rows: Iterable[Row[ResultT]]) -> Table[ResultT]:
 
 
 def find_row(table: Table[ResultT], state: object, event: type[Any], where: Callable[[], str]) -> Row[ResultT]:
-    """The row of an event.
+    """The row of an event in a state, as in the keys of the table.
 
-    Args:
-        table: table of the machine.
-        state: current state, as in the keys of the table.
-        event: type of the event.
-        where: returns the machine and its state in words, for the error; called only on an error, because a burst has
-            thousands of steps.
+    ``where`` returns the machine and its state in words, for the error; called only on an error, because a burst has
+    thousands of steps.
 
     Raises:
         IllegalEvent: there is no such row.

@@ -340,12 +340,10 @@ _DECODERS = {kind: msgspec.json.Decoder(message_type) for kind, message_type in 
 def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> bytes:
     """Encode a message as JSON.
 
+    ``sign`` returns the signature of a text; it is called for messages that are sent in a :class:`Sealed`.
+
     >>> encode(Query(round=1, attempt=1, chunks=2))
     b'{"round":1,"attempt":1,"chunks":2}'
-
-    Args:
-        message: the message.
-        sign: returns the signature of a text; called for messages that are sent in a :class:`Sealed`.
 
     Raises:
         LocalProtocolError: the message is larger than :data:`MAX_CONTROL_BYTES`.
@@ -363,9 +361,7 @@ def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> b
 def decode(kind: str, data: bytes) -> Message:
     """Decode a message from the network, without verifying its signature.
 
-    Args:
-        kind: last level of its topic, or ``announce`` or ``status`` for these two topics.
-        data: the payload.
+    The kind is the last level of its topic, or ``announce`` or ``status`` for these two topics.
 
     Raises:
         RemoteProtocolError: the kind is unknown, the payload is too large or not JSON, a field is missing, or a value

@@ -99,13 +99,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
         return _fingerprint(self)
 
     def flatten(self, tensors: Mapping[str, npt.ArrayLike]) -> Vector:
-        """Join named tensors into the flat vector.
-
-        Args:
-            tensors: one array per name of the layout, of the layout's shape.
-
-        Returns:
-            (n,) float32.
+        """Join the tensors of the layout, by name, into the flat vector (n,) float32.
 
         Raises:
             LocalProtocolError: a name or a shape does not match the layout.
@@ -123,13 +117,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
     def unflatten(self, vector: Vector) -> dict[str, npt.NDArray[np.float32]]:
-        """Cut the flat vector into named views.
-
-        Args:
-            vector: (n,) float32.
-
-        Returns:
-            name -> view of the vector with the tensor's shape.
+        """Cut the flat vector (n,) float32 into views of the tensors' shapes, by name.
 
         Raises:
             LocalProtocolError: the vector has the wrong length.
@@ -150,14 +138,7 @@ def weights_to_bytes(vector: Vector) -> bytes:
 
 
 def weights_from_bytes(data: bytes, layout: ParameterLayout) -> Vector:
-    """Inverse of :func:`weights_to_bytes`.
-
-    Args:
-        data: 4n bytes.
-        layout: layout of n parameters.
-
-    Returns:
-        (n,) float32, writable.
+    """Inverse of :func:`weights_to_bytes`: (n,) float32, writable.
 
     Raises:
         RemoteProtocolError: the length is wrong, or a value is not finite.

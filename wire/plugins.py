@@ -58,15 +58,7 @@ def found(
 
 
 class Listed(NamedTuple):
-    """A plug-in, for people.
-
-    Attributes:
-        kind: task type, strategy or codec.
-        name: its name in manifests and settings.
-        package: distribution that offers it.
-        version: of the distribution.
-        fault: why it cannot be used; empty if it can.
-    """
+    """A plug-in (task type, strategy or codec), for people; the fault says why it cannot be used, empty if it can."""
 
     kind: str
     name: str

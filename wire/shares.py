@@ -16,25 +16,16 @@ _BYTES, _BITS = 8, 53
 
 
 def share_of(division: str, device: DeviceId) -> float:
-    """The place of a device in a division: uniform in [0, 1) over devices.
+    """The place of a device in a division, whose name has no NUL: uniform in [0, 1) over devices.
 
     >>> round(share_of("canary", DeviceId("phone-01")), 6)
     0.906632
-
-    Args:
-        division: name of the division, without NUL.
-        device: name of the device.
     """
     return place_in(division, device) / (1 << _BITS)
 
 
 def place_in(division: str, device: DeviceId) -> int:
-    """The place of a device in a division, as an integer of 53 bits: with near certainty no other device has it.
-
-    Args:
-        division: name of the division, without NUL.
-        device: name of the device.
-    """
+    """The place of a device in a division, as an integer of 53 bits: with near certainty no other device has it."""
     digest = hashlib.sha256(f"{division}\0{device}".encode()).digest()
     return int.from_bytes(digest[:_BYTES], "big") >> 8 * _BYTES - _BITS
 

@@ -22,9 +22,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 def signed_bytes(topic: str, text: str) -> bytes:
     r"""The bytes that the signature of a message covers.
 
-    Args:
-        topic: topic of the message; topics contain no line breaks.
-        text: the message's text exactly as sent.
+    Topics contain no line breaks; the text is exactly as sent.
 
     >>> signed_bytes("nightjar/1/demo/announce", "{}")
     b'nightjar/1/demo/announce\n{}'
@@ -35,11 +33,7 @@ def signed_bytes(topic: str, text: str) -> bytes:
 def succession_bytes(population: Population, signer: str, key: str, number: int) -> bytes:
     r"""The bytes that the signature of a key change covers.
 
-    Args:
-        population: the population whose coordinator signs.
-        signer: the previous key, or the recovery key.
-        key: the new key.
-        number: counts the changes signed by a recovery key; 0 if the previous key signs.
+    The signer is the previous key (then the number is 0), or the recovery key, whose changes are counted.
 
     >>> succession_bytes(Population("demo"), "0" * 64, "1" * 64, 0)[:27]
     b'nightjar succession 1\ndemo\n'

@@ -69,9 +69,6 @@ def codec_for(choice: CodecChoice) -> Codec:
     >>> codec_for(CodecChoice(name="dense-f32")).wire_id
     1
 
-    Args:
-        choice: name and density.
-
     Raises:
         RemoteProtocolError: there is no codec of this name.
     """

@@ -18,14 +18,10 @@ WIDEST = 56
 
 
 def pack(values: Ints, widths: Ints) -> bytes:
-    """Write numbers; the last byte is padded with zeros.
+    """Write numbers in [0, 2**width) of widths in [0, 56]; the last byte is padded with zeros.
 
     >>> pack(np.array([1, 5]), np.array([1, 3])).hex()
     'd0'
-
-    Args:
-        values: (m,) int64 in [0, 2**width).
-        widths: (m,) int64 in [0, 56].
     """
     ends = np.repeat(np.cumsum(widths), widths.astype(np.intp))
     bits = np.repeat(values, widths.astype(np.intp)) >> (ends - 1 - np.arange(ends.size))
@@ -42,13 +38,7 @@ class FieldReader:
         self._at = 0
 
     def take(self, widths: Ints) -> Ints:
-        """Read ``len(widths)`` numbers.
-
-        Args:
-            widths: (m,) int64 in [0, 56].
-
-        Returns:
-            (m,) int64 >= 0.
+        """Read a number >= 0 for each of the widths in [0, 56].
 
         Raises:
             RemoteProtocolError: the bytes end too early.

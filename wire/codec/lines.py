@@ -57,13 +57,7 @@ def extent(spec: ParameterSpec, axis: int) -> tuple[int, int]:
 
 
 def split(local: Ints, spec: ParameterSpec, axis: int) -> Lines:
-    """Group positions by line.
-
-    Args:
-        local: (k,) int64, strictly ascending, in [0, size of the tensor).
-        spec: the tensor.
-        axis: one of ``axes(spec)``.
-    """
+    """Group positions (k,) int64 of a tensor, strictly ascending, by the lines along one of its :func:`axes`."""
     lines, length = extent(spec, axis)
     if axis == 0:
         line, place = np.divmod(local, length)
@@ -76,11 +70,7 @@ def split(local: Ints, spec: ParameterSpec, axis: int) -> Lines:
 
 
 def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
-    """Inverse of :func:`split`.
-
-    Returns:
-        (k,) int64 positions, ascending; and (k,) int64, the number of positions in the line of each.
-    """
+    """Inverse of :func:`split`: (k,) int64 positions, ascending, and the number of positions in the line of each."""
     lines, length = extent(spec, found.axis)
     line = np.repeat(found.used, found.counts.astype(np.intp))
     crowd = np.repeat(found.counts, found.counts.astype(np.intp))

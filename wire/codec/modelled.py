@@ -61,14 +61,7 @@ class Coded:
 
 
 def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> Coded:
-    """Code positions, and the level at each position.
-
-    Args:
-        indices: (k,) int64, strictly ascending, in [0, n).
-        levels: (k,) int64 in [-most, most].
-        layout: layout of the n parameters.
-        most: largest possible magnitude of a level.
-    """
+    """Code positions (k,) int64, strictly ascending in [0, n), and the level at each, (k,) int64 in [-most, most]."""
     shapes = [_shorter(spec, indices, start, stop) for spec, start, stop in layout.spans()]
     heads = [_head(spec, found) for (spec, _, _), found in zip(layout.spans(), shapes, strict=True)]
     coder = LaneEncoder(lanes_for(indices.size))
@@ -96,16 +89,7 @@ def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> C
 
 
 def decode(data: bytes, count: int, layout: ParameterLayout, most: int) -> tuple[Ints, Ints]:
-    """Inverse of :func:`encode`.
-
-    Args:
-        data: bytes from the network.
-        count: k, the number of positions.
-        layout: layout of the n parameters.
-        most: largest possible magnitude of a level, as passed to :func:`encode`.
-
-    Returns:
-        indices (k,) int64, strictly ascending, in [0, n), and levels (k,) int64.
+    """Inverse of :func:`encode` for bytes from the network that hold k = ``count`` positions.
 
     Raises:
         RemoteProtocolError: the bytes are not a valid encoding.

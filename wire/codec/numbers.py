@@ -25,17 +25,10 @@ _ONE = 1 << 30  # 1.0 in fixed point; a product of two fits 62 bits
 
 
 def tokens(numbers: Ints, direct_bits: int = DIRECT_BITS) -> tuple[Ints, Ints, Ints]:
-    """Split numbers into tokens and rests.
+    """Split numbers in [0, LARGEST] into tokens and rests; returns both, and the width of each rest in bits.
 
     >>> [part.tolist() for part in tokens(np.array([3, 4, 5, 6, 13]))]
     [[3, 4, 4, 5, 7], [0, 0, 1, 0, 1], [0, 1, 1, 1, 2]]
-
-    Args:
-        numbers: (m,) int64 in [0, LARGEST].
-        direct_bits: d >= 1.
-
-    Returns:
-        token, rest and the width of the rest in bits, each (m,) int64.
     """
     # The exponent of the (exact) float is the bit length.
     leading = np.frexp(numbers.astype(np.float64))[1].astype(np.int64) - 1
@@ -74,30 +67,19 @@ def alphabet_for(largest: int, direct_bits: int = DIRECT_BITS) -> int:
 def mean_class(numerator: Ints, denominator: Ints) -> Ints:
     """Class of the mean numerator / denominator: the token of eight times the mean, rounded down.
 
-    Args:
-        numerator: (m,) int64 in [0, 2**36].
-        denominator: (m,) int64 >= 1.
-
-    Returns:
-        (m,) int64 in [0, 79].
+    Numerators are in [0, 2**36], denominators from 1; classes are in [0, 79].
     """
     return tokens(8 * numerator // denominator)[0]
 
 
 @functools.cache
 def geometric_prior(alphabet: int, classes: int, weight: int) -> Ints:
-    """Expected counts of tokens for geometric numbers of each class.
+    """Expected counts >= 1 of tokens for geometric numbers of each class: (classes, alphabet) int64.
+
+    The counts of a class sum to ``weight`` before they are rounded down and 1 is added to each.
 
     The class's mean is taken as t / 8, where t is the midpoint of the numbers of its token, or 1/2 for class 0. So a
     number is at least v with probability q**v, where q = 2t / (2t + 16).
-
-    Args:
-        alphabet: S, the number of tokens.
-        classes: C, the number of classes.
-        weight: sum of the counts of one class before rounding, and before 1 is added to each count.
-
-    Returns:
-        (C, S) int64 >= 1.
     """
     prior = np.ones((classes, alphabet), np.int64)
     for number in range(classes):

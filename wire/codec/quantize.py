@@ -89,25 +89,16 @@ Grid = Uniform | Logarithmic
 
 
 def uniform_grid(values: Vector, bits: int) -> Uniform:
-    """The uniform grid that extends to the largest magnitude of the values.
-
-    Args:
-        values: (k,) float32, finite.
-        bits: 2 to 8.
-    """
+    """The uniform grid of 2 to 8 bits that extends to the largest magnitude of the finite values."""
     return Uniform(float(np.abs(values.astype(np.float64)).max(initial=0)), most_for(bits))
 
 
 def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logarithmic:
-    """The logarithmic grid for some values.
+    """The logarithmic grid of 2 to 8 bits for some finite values.
 
     The range of the magnitudes is divided into ``most`` parts of equal ratio, each with its point in the middle. A
-    single point is the mean.
-
-    Args:
-        values: (k,) float32, finite.
-        bits: 2 to 8.
-        reach: put the outermost points on the outermost magnitudes instead, as stochastic rounding requires.
+    single point is the mean. With ``reach`` the outermost points are on the outermost magnitudes instead, as stochastic
+    rounding requires.
     """
     most = most_for(bits)
     magnitudes = np.abs(values.astype(np.float64))
@@ -129,18 +120,12 @@ def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logar
 
 
 def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None) -> Ints:
-    """Round values to levels.
+    """Round finite values to levels: (k,) int64 in [-most, most].
+
+    With a generator rounding is stochastic: ``E[dequantize(quantize(v))] = v`` for every v within the grid.
 
     >>> quantize(np.array([0.9, -0.4, 0.0], np.float32), Uniform(1.0, 1)).tolist()
     [1, 0, 0]
-
-    Args:
-        values: (k,) float32, finite.
-        grid: the grid to round to.
-        rng: if given, rounds stochastically: ``E[dequantize(quantize(v))] = v`` for every v within the grid.
-
-    Returns:
-        (k,) int64 in [-most, most].
     """
     points = grid.magnitudes()
     wide = values.astype(np.float64)

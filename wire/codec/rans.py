@@ -42,11 +42,10 @@ _SHARES = 1 << SHARE_BITS
 def stride_order(size: int) -> Ints:
     """The order in which the symbols of a stream are coded: every s-th from the first, then from the second, and so on.
 
+    It is a permutation; s = size // 64, at least 1.
+
     >>> stride_order(5).tolist(), stride_order(200)[:6].tolist()
     ([0, 1, 2, 3, 4], [0, 3, 6, 9, 12, 15])
-
-    Returns:
-        (size,) int64, a permutation; s = size // 64, at least 1.
     """
     stride = max(size // FIRST_BLOCK, 1)
     table = np.arange(-(-size // stride) * stride).reshape(-1, stride).T.ravel()
@@ -69,9 +68,8 @@ def blocks(size: int) -> Iterator[tuple[int, int]]:
 class Statistics:
     """The adaptive statistics of a stream: one table of symbol counts per context.
 
-    Args:
-        contexts: (m,) int64 >= 0, the context of each symbol of the stream, in coding order.
-        prior: (C, S) int64 >= 1, initial counts; every context is below C.
+    The contexts of the symbols, (m,) int64 below C, are in coding order; the prior, (C, S) int64 >= 1, has the first
+    counts.
     """
 
     def __init__(self, contexts: Ints, prior: Ints) -> None:
@@ -110,11 +108,7 @@ class Statistics:
 class LaneEncoder:
     """Collects streams, then codes them in reverse order, as rANS requires.
 
-    Args:
-        lanes: L, the number of lanes.
-
-    Attributes:
-        ideal_bits: bits that a perfect coder of unlimited precision with the same model would need so far.
+    ``ideal_bits`` are those that a perfect coder of unlimited precision with the same model would need so far.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -123,13 +117,7 @@ class LaneEncoder:
         self.ideal_bits = 0.0
 
     def stream(self, symbols: Ints, contexts: Ints, prior: Ints) -> None:
-        """Add a stream.
-
-        Args:
-            symbols: (m,) int64 in [0, S).
-            contexts: (m,) int64 in [0, C).
-            prior: (C, S) int64 >= 1.
-        """
+        """Add a stream: symbols (m,) int64 below S, in contexts (m,) int64 below C, with a prior (C, S) int64 >= 1."""
         order = stride_order(symbols.size)
         symbols = symbols[order]
         statistics = Statistics(contexts[order], prior)
@@ -145,13 +133,9 @@ class LaneEncoder:
             statistics.update_counts(cells)
 
     def finish(self, filler: Ints) -> tuple[Ints, Words]:
-        """Code all streams.
+        """Code all streams and a filler, (L,) int64 below 2**16, which the decoder returns at its end.
 
-        Args:
-            filler: (L,) int64 in [0, 2**16): returned by the decoder at its end.
-
-        Returns:
-            (L,) int64 states at which the decoder begins, and the words in the order in which it reads them.
+        Returns (L,) int64 states at which the decoder begins, and the words in the order in which it reads them.
         """
         states = filler + LOWEST
         words: list[Words] = []
@@ -166,12 +150,7 @@ class LaneEncoder:
 
 
 class LaneDecoder:
-    """Decodes the output of :class:`LaneEncoder`; memory and time depend on the requested streams, not on the data.
-
-    Args:
-        states: (L,) int64 in [2**16, 2**32).
-        words: 16-bit words.
-    """
+    """Decodes the output of :class:`LaneEncoder`; memory and time depend on the requested streams, not on the data."""
 
     def __init__(self, states: Ints, words: Words) -> None:
         self._states = states.copy()
@@ -179,14 +158,7 @@ class LaneDecoder:
         self._at = 0
 
     def stream(self, contexts: Ints, prior: Ints) -> Ints:
-        """Read the next stream.
-
-        Args:
-            contexts: (m,) int64 in [0, C).
-            prior: (C, S) int64 >= 1, equal to the encoder's.
-
-        Returns:
-            (m,) int64 in [0, S).
+        """Read the symbols (m,) int64 of the next stream; the arguments are the encoder's.
 
         Raises:
             RemoteProtocolError: the words end too early.
@@ -223,10 +195,7 @@ class LaneDecoder:
         return cells
 
     def finish(self) -> Ints:
-        """The filler.
-
-        Returns:
-            (L,) int64 in [0, 2**16).
+        """The filler, (L,) int64 below 2**16.
 
         Raises:
             RemoteProtocolError: words are left over, or the final state is not a valid start of an encoder.

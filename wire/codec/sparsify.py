@@ -45,17 +45,10 @@ def count_for(density: float, size: int) -> int:
 
 
 def top_k(vector: Vector, k: int) -> Sparse:
-    """The k entries of largest magnitude; ties go to the lowest index.
+    """The k entries of largest magnitude of a finite vector (n,) float32; ties go to the lowest index.
 
     >>> top_k(np.array([1, -3, 3, 0], np.float32), 2).indices.tolist()
     [1, 2]
-
-    Args:
-        vector: (n,) float32, finite.
-        k: 0 <= k <= n.
-
-    Returns:
-        Exactly k coordinates.
 
     Raises:
         LocalProtocolError: k is out of range, or a value is not finite.

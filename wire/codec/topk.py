@@ -78,14 +78,7 @@ def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints
 
 
 def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout) -> bytes:
-    """Write positions and levels.
-
-    Args:
-        indices: (k,) int64, strictly ascending, in [0, n).
-        levels: (k,) int64 in [-most, most].
-        grid: the grid of the levels.
-        layout: layout of the n parameters.
-    """
+    """Write positions (k,) int64, strictly ascending in [0, n), and the levels there, (k,) int64 in [-most, most]."""
     form, body = FORM_MODELLED, modelled.encode(indices, levels, layout, grid.most).data
     plain = _bitmap_body(indices, levels, layout, grid.most)
     if len(plain) < len(body):

@@ -48,13 +48,7 @@ _ZERO_GAP = 1 << 13
 
 
 def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> bytes:
-    """Encode the bit-exact difference between two versions.
-
-    Args:
-        base: (n,) float32, finite, the weights that the device has.
-        weights: (n,) float32, finite, the new weights.
-        layout: layout of the n parameters.
-    """
+    """Encode the bit-exact difference of new weights from the version that a device has; both (n,) float32, finite."""
     changed = np.flatnonzero(weights.view(np.uint32) != base.view(np.uint32))
     moved = _steps(weights[changed]) - _steps(base[changed])
     shift = _common_zeros(moved)
@@ -68,15 +62,9 @@ def topk_transfer(form: int, payload: bytes, layout: ParameterLayout) -> bytes:
 
 
 def apply_transfer(data: bytes, base: Vector | None, layout: ParameterLayout) -> Vector:
-    """Compute the weights that a transfer encodes.
+    """Compute the weights (n,) float32 that a transfer from the network encodes.
 
-    Args:
-        data: bytes from the network.
-        base: (n,) float32, the version that the transfer was made against; None for a transfer that needs none.
-        layout: layout of the n parameters.
-
-    Returns:
-        (n,) float32.
+    The base is the version that it was made against; None for a transfer that needs none.
 
     Raises:
         RemoteProtocolError: the data is not a transfer for this layout, or it needs a base and there is none.

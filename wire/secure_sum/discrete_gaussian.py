@@ -48,18 +48,10 @@ class UniformIntegers(Protocol):
 
 
 def discrete_gaussian(variance: int, count: int, rng: UniformIntegers) -> Integers:
-    """Independent draws from N_Z(0, variance): probabilities proportional to ``exp(-x^2 / (2 variance))``.
+    """``count`` independent draws from N_Z(0, variance): probabilities proportional to ``exp(-x^2 / (2 variance))``.
 
     >>> discrete_gaussian(4, 3, np.random.default_rng(1)).dtype
     dtype('int64')
-
-    Args:
-        variance: sigma squared, from 1.
-        count: number of draws.
-        rng: source of uniform integers.
-
-    Returns:
-        (count,) int64.
 
     Raises:
         LocalProtocolError: the variance is out of range.
@@ -91,17 +83,9 @@ def private_words(
 ) -> Words:
     """What a device gives to a secure sum: clipped, rounded, with noise; all devices count the same.
 
-    Args:
-        update: (k,) float32, as it is summed.
-        clip_norm: C.
-        grid: grid of the round; noise is not clipped to it: see :func:`noised_bits`.
-        variance: of the noise, in steps of the grid.
-        bits: b, of the round.
-        rng: source of the rounding, on which privacy does not rest.
-        noise: source of the noise; secret.
-
-    Returns:
-        (k,) uint32 below 2**bits.
+    The update (k,) float32 is as it is summed; the words (k,) uint32 are below 2**bits. The variance is in steps of the
+    grid; noise is not clipped to it (:func:`noised_bits`). ``rng`` rounds, on which privacy does not rest; ``noise`` is
+    secret.
 
     Raises:
         LocalProtocolError: a value is not finite, or the variance is out of range.
@@ -131,14 +115,10 @@ def noised_bits(grid: Grid, cohort: int, variance: int) -> int:
 
 
 def rounded_norm(norm: float, size: int) -> float:
-    """Largest norm of a vector after rounding, in steps of the grid: the sensitivity of the sum (equation 19).
+    """Largest norm of k values after rounding, in steps of the grid: the sensitivity of the sum (equation 19).
 
     >>> round(rounded_norm(1000.0, 10_000), 1)
     1001.8
-
-    Args:
-        norm: largest norm before.
-        size: k.
     """
     longer = norm * norm + size / 4 + math.sqrt(2 * math.log(1 / TAIL)) * (norm + math.sqrt(size) / 2)
     return min(norm + math.sqrt(size), math.sqrt(longer))

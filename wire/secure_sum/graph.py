@@ -13,15 +13,10 @@ from collections.abc import Iterable
 
 
 def neighbours(member: int, cohort: int, degree: int) -> tuple[int, ...]:
-    """The neighbours of a member, ascending.
+    """The neighbours of a place in the roster, ascending; the degree is even, or ``cohort - 1``.
 
     >>> neighbours(0, 6, 4), neighbours(2, 4, 3)
     ((1, 2, 4, 5), (0, 1, 3))
-
-    Args:
-        member: place in the roster.
-        cohort: length of the roster.
-        degree: even, or ``cohort - 1``.
     """
     if degree == cohort - 1:
         return tuple(other for other in range(cohort) if other != member)

@@ -69,16 +69,10 @@ _FALL, _LEAST_SPREAD = np.float32(0.1), np.float32(1e-9)
 def spread_out(values: Vector, sizes: Sequence[int], spread: Vector) -> Vector:
     """Values in units of their group's spread, and then the group's own root mean square in the same unit.
 
+    Values (k,) float32 are in g groups of these sizes, each with its spread of the round. Returns (k + g,) float32.
+
     The sum of the latter tells the next round's spread, and no device's. One step for all groups would clip the large
     ones or round the small ones to nothing.
-
-    Args:
-        values: (k,) float32.
-        sizes: number of values in each of g groups, with k as their sum.
-        spread: (g,) float32, of the round.
-
-    Returns:
-        (k + g,) float32.
     """
     scaled = values / np.repeat(spread, np.asarray(sizes, np.intp))
     means = np.add.reduceat(np.square(scaled), np.cumsum([0, *sizes[:-1]])) / sizes
@@ -86,32 +80,21 @@ def spread_out(values: Vector, sizes: Sequence[int], spread: Vector) -> Vector:
 
 
 def spread_in(mean: Vector, sizes: Sequence[int], spread: Vector) -> tuple[Vector, Vector]:
-    """Inverse of :func:`spread_out` for a mean over devices.
+    """Inverse of :func:`spread_out` for a mean over devices: the values, and the spread (g,) of the next round.
 
     >>> spread = np.array([2, 1], np.float32)
     >>> values, following = spread_in(np.array([1, -1, 1, 1, 0], np.float32), [2, 1], spread)
     >>> values.tolist(), [round(each, 3) for each in following.tolist()]
     ([2.0, -2.0, 1.0], [2.0, 0.1])
-
-    Returns:
-        The values (k,), and the spread (g,) of the next round.
     """
     values = mean[: -len(sizes)] * np.repeat(spread, np.asarray(sizes, np.intp))
     return values, np.maximum(spread * np.maximum(mean[-len(sizes) :], _FALL), _LEAST_SPREAD)
 
 
 def to_words(update: Vector, weight: float, grid: Grid, bits: int, rng: np.random.Generator) -> Words:
-    """What a device gives to the sum.
+    """What a device gives to the sum: (k + 1,) uint32 below 2**bits; the last is the weight.
 
-    Args:
-        update: (k,) float32, at the round's coordinates.
-        weight: in (0, 1], as a share of the largest weight that counts.
-        grid: grid of the round.
-        bits: b, of the round.
-        rng: random generator for the rounding.
-
-    Returns:
-        (k + 1,) uint32 below 2**bits; the last is the weight.
+    The update is (k,) float32, at the round's coordinates; the weight is in (0, 1], a share of the largest that counts.
 
     Raises:
         LocalProtocolError: a value is not finite, or the weight is out of range.
@@ -126,20 +109,12 @@ def to_words(update: Vector, weight: float, grid: Grid, bits: int, rng: np.rando
 
 
 def mean_of(total: Words, grid: Grid, bits: int) -> Vector:
-    """The weighted mean of the updates in a sum.
+    """The weighted mean (k,) float32 of the updates in a sum (k + 1,) uint32 modulo 2**bits; zeros without any weight.
 
     >>> grid, rng = Grid(step=0.5, most=8), np.random.default_rng(0)
     >>> words = [to_words(np.array(each, np.float32), 1.0, grid, 6, rng) for each in ([1, -1], [2, -1])]
     >>> mean_of((words[0] + words[1]) % 64, grid, 6).tolist()
     [1.5, -1.0]
-
-    Args:
-        total: (k + 1,) uint32, the sum modulo 2**bits.
-        grid: grid of the round.
-        bits: b, of the round.
-
-    Returns:
-        (k,) float32; zeros if all weights were rounded to 0.
     """
     signed = total.astype(np.int64)
     signed[signed >> bits - 1 == 1] -= 1 << bits

@@ -66,16 +66,9 @@ class Bases:
 
 
 def bases_of(average: Vector, layout: ParameterLayout, rank: Rank, rng: np.random.Generator) -> tuple[Bases, ...]:
-    """Choose the bases of a round.
+    """Choose the bases of a round, rounded to float16 as they are sent.
 
-    Args:
-        average: (n,) float32, of the decoded sums so far; zeros before the first.
-        layout: layout of the n parameters.
-        rank: the rank.
-        rng: random generator for the bases of matrices that are zero.
-
-    Returns:
-        The bases of each matrix, rounded to float16 as they are sent.
+    They follow from the average (n,) float32 of the decoded sums so far, and are random for matrices that are zero.
     """
     found = []
     for matrix in _matrices(average, layout):
@@ -115,16 +108,7 @@ def group_sizes(layout: ParameterLayout, rank: Rank) -> tuple[int, ...]:
 
 
 def encode(update: Vector, layout: ParameterLayout, bases: tuple[Bases, ...]) -> Vector:
-    """What a device gives to the sum.
-
-    Args:
-        update: (n,) float32.
-        layout: layout of the n parameters.
-        bases: of the round.
-
-    Returns:
-        (k,) float32, in the order of :func:`group_sizes`.
-    """
+    """What a device gives to the sum: (k,) float32, in the order of :func:`group_sizes`."""
     parts = [update[start:stop] for spec, start, stop in layout.spans() if len(spec.shape) != 2]
     for matrix, each in zip(_matrices(update, layout), bases, strict=True):
         sent = matrix[: len(each.left)]
@@ -133,15 +117,7 @@ def encode(update: Vector, layout: ParameterLayout, bases: tuple[Bases, ...]) ->
 
 
 def decode(values: Vector, layout: ParameterLayout, bases: tuple[Bases, ...]) -> Vector:
-    """The update of which :func:`encode` gives these values and which is zero otherwise.
-
-    Args:
-        values: (k,) float32.
-        layout: layout of the n parameters.
-        bases: of the round.
-
-    Returns:
-        (n,) float32.
+    """The update (n,) float32 of which :func:`encode` gives these values and which is zero otherwise.
 
     Raises:
         LocalProtocolError: there are too few or too many values.

@@ -18,12 +18,7 @@ Words = npt.NDArray[np.uint32]
 
 
 def mask_key(seed: bytes, primitives: Primitives) -> bytes:
-    """The private key (32 bytes) from which a device's pair masks come.
-
-    Args:
-        seed: 16 bytes; disclosed if the device drops out.
-        primitives: the cryptography.
-    """
+    """The private key (32 bytes) of pair masks; its seed (16 bytes) is disclosed if the device drops out."""
     return primitives.derive(seed, b"mask key", KEY_BYTES)
 
 
@@ -38,13 +33,7 @@ def self_mask_seed(seed: bytes, primitives: Primitives) -> bytes:
 
 
 def pair_mask_seed(private: bytes, public: bytes, terms: Terms, primitives: Primitives) -> bytes:
-    """The stream's seed (16 bytes) of a pair's mask.
-
-    Args:
-        private: mask key of one of the two.
-        public: mask key of the other.
-        terms: terms of the session.
-        primitives: the cryptography.
+    """The stream's seed (16 bytes) of a pair's mask, from the mask key of one and the public mask key of the other.
 
     Raises:
         RemoteProtocolError: the public key leads to no secret.
@@ -53,15 +42,9 @@ def pair_mask_seed(private: bytes, public: bytes, terms: Terms, primitives: Prim
 
 
 def total_mask(seeds: Iterable[tuple[int, bytes]], terms: Terms, primitives: Primitives) -> Words:
-    """The sum of masks.
+    """The sum of masks: (values,) uint32, of which only the lowest ``bits`` bits mean anything.
 
-    Args:
-        seeds: 1 or -1, and the stream's seed of a mask.
-        terms: terms of the session.
-        primitives: the cryptography.
-
-    Returns:
-        (values,) uint32; only its lowest ``bits`` bits mean anything.
+    Each mask has a sign, 1 or -1, and the seed of its stream.
     """
     total = np.zeros(terms.values, np.uint32)
     word = np.dtype("<u2" if terms.bits <= 16 else "<u4")
@@ -97,10 +80,6 @@ def pack(values: Words, terms: Terms) -> bytes:
 
     >>> pack(np.array([1, 5], np.uint32), Terms(session=bytes(32), threshold=2, minimum=3, values=2, bits=3)).hex()
     '34'
-
-    Args:
-        values: (values,) uint32.
-        terms: terms of the session.
     """
     bits = np.unpackbits(values.astype(">u4").view(np.uint8)).reshape(-1, 32)
     return np.packbits(bits[:, 32 - terms.bits :]).tobytes()

@@ -162,23 +162,12 @@ def roster_digest(terms: Terms, enrolled: Iterable[bytes]) -> bytes:
 
 
 def sharers_statement(roster: bytes, sharers: bytes) -> bytes:
-    """What a device signs about who has shared.
-
-    Args:
-        roster: its :func:`roster_digest`.
-        sharers: bitmap.
-    """
+    """What a device signs about its :func:`roster_digest` and the bitmap of those who have shared."""
     return b"sharers" + roster + sharers
 
 
 def survivors_statement(roster: bytes, sharers: bytes, survivors: bytes) -> bytes:
-    """What a device signs about who has shared and reported.
-
-    Args:
-        roster: its :func:`roster_digest`.
-        sharers: bitmap.
-        survivors: bitmap.
-    """
+    """What a device signs about its :func:`roster_digest` and the bitmaps of those who have shared and reported."""
     return b"survivors" + roster + sharers + survivors
 
 
@@ -205,12 +194,7 @@ def members_of(bits: bytes, cohort: int) -> tuple[int, ...]:
 
 
 def parts(data: bytes, size: int, count: int | None = None) -> list[bytes]:
-    """Cut a byte string into parts of equal length.
-
-    Args:
-        data: the byte string.
-        size: of a part.
-        count: how many there must be; None if any number will do.
+    """Cut a byte string into parts of equal length, exactly ``count`` of them if that is given.
 
     Raises:
         RemoteProtocolError: it is not so many parts.

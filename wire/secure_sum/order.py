@@ -117,20 +117,10 @@ def contribution(
     rng: np.random.Generator,
     noise: UniformIntegers,
 ) -> Words:
-    """What a device gives to the sum.
+    """What a device gives to the sum: (values,) uint32; see :func:`values_of`.
 
-    Args:
-        update: (n,) float32, the whole update.
-        num_examples: examples behind it, at least 1.
-        order: of the round.
-        layout: layout of the n parameters.
-        bases: of the round.
-        spread: (g,) float32, of the round.
-        rng: random generator for the rounding.
-        noise: source of the noise, if the round has any; secret.
-
-    Returns:
-        (values,) uint32; see :func:`values_of`.
+    The update is (n,) float32, the whole one, with at least one example; the spread is (g,) float32. ``rng`` rounds;
+    ``noise``, if the round has any, is secret.
     """
     if order.noise_variance:
         encoded, grid = encode(update, layout, bases), order.grid
@@ -147,7 +137,7 @@ def contribution(
 def read_sum(
     total: Words, order: SumOrder, layout: ParameterLayout, bases: tuple[Bases, ...], spread: Vector
 ) -> SummedUpdates:
-    """Inverse of the sum of :func:`contribution`.
+    """Inverse of the sum of :func:`contribution`, (values,) uint32 modulo 2**bits.
 
     >>> from wire.parameters import ParameterSpec
     >>> layout, spread = ParameterLayout((ParameterSpec("bias", (2,)),)), np.ones(1, np.float32)
@@ -159,13 +149,6 @@ def read_sum(
     >>> found = read_sum((given[0] + given[1]) % 64, order, layout, (), spread)
     >>> found.mean.tolist(), found.within
     ([1.5, -1.0], 2)
-
-    Args:
-        total: (values,) uint32, modulo 2**bits.
-        order: of the round.
-        layout: layout of the n parameters.
-        bases: of the round.
-        spread: (g,) float32, of the round.
     """
     mean = mean_of(total[:-1], order.grid, order.bits)
     if order.noise_variance:

@@ -25,17 +25,13 @@ def point_of(member: int) -> int:
 
 
 def split(secret: bytes, threshold: int, points: Sequence[int], randomness: bytes) -> list[bytes]:
-    """The shares of a secret, one for each point.
+    """The shares of a secret of 16 bytes, one for each point, of which ``threshold`` give it.
+
+    Points are different, none is 0; there are ``(threshold - 1) * COEFFICIENT_BYTES`` random bytes.
 
     >>> shares = split(b"sixteen bytes ok", 2, [1, 2, 3], bytes(range(32)))
     >>> combine({1: shares[0], 3: shares[2]})
     b'sixteen bytes ok'
-
-    Args:
-        secret: 16 bytes.
-        threshold: shares that give the secret.
-        points: where the polynomial is evaluated; different, none is 0.
-        randomness: ``(threshold - 1) * COEFFICIENT_BYTES`` random bytes.
     """
     coefficients = [int.from_bytes(secret, "little")]
     coefficients += [
@@ -52,10 +48,7 @@ def split(secret: bytes, threshold: int, points: Sequence[int], randomness: byte
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes:
-    """The secret of ``threshold`` shares: the polynomial through them, at 0.
-
-    Args:
-        shares: point -> share, as many as the threshold.
+    """The secret of as many shares as the threshold, by point: the polynomial through them, at 0.
 
     Raises:
         RemoteProtocolError: the shares are not of one secret.
