@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from models.vocabulary import BOS, EOS, FIRST_WORD, PAD
-from wire.errors import LocalProtocolError
 
 Ids = npt.NDArray[np.int32]
 
@@ -26,17 +25,13 @@ Ids = npt.NDArray[np.int32]
 class Batches:
     """Packed examples: messages of a keyboard, or rows of another task type.
 
-    Attributes:
-        x: (steps, B, T) int32, or (steps, B, ...) float32: inputs.
-        y: (steps, B, T) int32, or (steps, B): targets; ``PAD`` of a keyboard, -1 and NaN of others are no target.
-        targets: number of targets, including end-of-message and out-of-vocabulary; the weight of an update.
-        counted_targets: number of targets that count for recall: words of the vocabulary.
+    ``PAD`` of a keyboard, and -1 and NaN of others, are no target.
     """
 
-    x: npt.NDArray[Any]
-    y: npt.NDArray[Any]
-    targets: int
-    counted_targets: int
+    x: npt.NDArray[Any]  # (steps, B, T) int32, or (steps, B, ...) float32: inputs
+    y: npt.NDArray[Any]  # (steps, B, T) int32, or (steps, B): targets
+    targets: int  # number of targets, including end-of-message and out-of-vocabulary; the weight of an update
+    counted_targets: int  # number of targets that count for recall: words of the vocabulary
 
     def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         """Each step's (x, y)."""
@@ -82,13 +77,7 @@ def pack(
     >>> b = pack([[7, 8], [9], []], batch_rows=1, sequence_length=6)
     >>> b.x.tolist(), b.y.tolist(), b.targets, b.counted_targets
     ([[[1, 7, 8, 1, 9, 0]]], [[[7, 8, 2, 9, 2, 0]]], 5, 3)
-
-    Raises:
-        LocalProtocolError: B or T below 1.
     """
-    if batch_rows < 1 or sequence_length < 1:
-        msg = f"batch rows and sequence length must be at least 1, got {batch_rows} and {sequence_length}"
-        raise LocalProtocolError(msg)
     order = range(len(messages)) if generator is None else generator.permutation(len(messages)).tolist()
     pieces = [piece for i in order for piece in _pieces(messages[i], sequence_length)]
     places, rows = _first_fit([len(x) for x, _ in pieces], sequence_length)

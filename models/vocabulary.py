@@ -98,11 +98,7 @@ class Vocabulary:
 
         Raises:
             CorpusError: there is no word in the texts.
-            LocalProtocolError: the size leaves no room for a word.
         """
-        if size <= FIRST_WORD:
-            msg = f"a vocabulary needs at least {FIRST_WORD + 1} ids, got {size}"
-            raise LocalProtocolError(msg)
         counts = Counter(word for text in texts for word in words(text) if len(word) <= MAX_WORD_CHARACTERS)
         if not counts:
             msg = "expected text with words (letters or digits) for a vocabulary, got none: use another corpus"

@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.batches import Batches, pack
 from models.vocabulary import BOS, EOS, FIRST_WORD, OOV, PAD
-from wire.errors import LocalProtocolError
 
 MESSAGES = st.lists(st.lists(st.integers(OOV, 50), max_size=25), max_size=30)
 ROWS = st.integers(1, 4)
@@ -77,10 +75,3 @@ def test_nothing_to_pack_is_no_step() -> None:
     b = pack([[], []], 16, 20)
     assert len(b) == b.targets == b.counted_targets == 0
     assert b.x.shape == (0, 16, 20)
-
-
-def test_impossible_shapes_are_refused() -> None:
-    with pytest.raises(LocalProtocolError):
-        pack([[4]], 0, 20)
-    with pytest.raises(LocalProtocolError):
-        pack([[4]], 16, 0)

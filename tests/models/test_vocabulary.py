@@ -58,8 +58,6 @@ def test_build_leaves_out_overlong_words_and_refuses_text_without_words() -> Non
     assert Vocabulary.build(["x" * (MAX_WORD_CHARACTERS + 1) + " ok"], size=10).words == ("ok",)
     with pytest.raises(CorpusError, match="got none"):
         Vocabulary.build(["...", ""], size=10)
-    with pytest.raises(LocalProtocolError):
-        Vocabulary.build(["a"], size=FIRST_WORD)
 
 
 @given(WORDS)
