@@ -24,12 +24,6 @@ MAX_PARAMETERS = 1 << 28
 """A larger layout is refused: no keyboard model is near this size, and a hostile layout could exhaust memory."""
 
 
-@functools.lru_cache(maxsize=64)
-def _fingerprint(layout: ParameterLayout) -> str:
-    # Cached because it is needed for each report, and a process uses only a few layouts.
-    return hashlib.sha256(msgspec.json.encode(layout)).hexdigest()[:16]
-
-
 class ParameterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One tensor: its name and its shape in C order."""
 
@@ -42,12 +36,7 @@ class ParameterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return math.prod(self.shape)
 
 
-@functools.lru_cache(maxsize=64)
-def _size(layout: ParameterLayout) -> int:
-    return sum(tensor.size for tensor in layout.tensors)
-
-
-class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
+class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True, dict=True):
     """The ordered tensors of a model.
 
     >>> layout = ParameterLayout((ParameterSpec("embedding", (3, 2)), ParameterSpec("bias", (4,))))
@@ -76,10 +65,10 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
             msg = f"a layout may have at most {MAX_PARAMETERS} parameters, got {self.size}"
             raise RemoteProtocolError(msg, code="layout")
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """n, the number of parameters in the flat vector."""
-        return _size(self)
+        return sum(tensor.size for tensor in self.tensors)
 
     def spans(self) -> list[tuple[ParameterSpec, int, int]]:
         """Each tensor with the half-open range [start, stop) that it occupies in the flat vector."""
@@ -89,14 +78,14 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
             start += tensor.size
         return spans
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """First 16 hex digits of the sha256 of the canonical JSON of the layout.
 
         >>> ParameterLayout((ParameterSpec("w", (2, 2)),)).fingerprint
         '6bab513b9cc72c79'
         """
-        return _fingerprint(self)
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
     def flatten(self, tensors: Mapping[str, npt.ArrayLike]) -> Vector:
         """Join the tensors of the layout, by name, into the flat vector (n,) float32.
