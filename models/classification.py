@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from wire.errors import ExamplesError
 
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp"})
 LABEL = "label"
-_CODED = np.dtype(np.uint8)
-"""Type of pixels from 0 to 255, which become 0 to 1."""
 
 Rows = tuple[npt.NDArray[np.float32], list[str]]
 
@@ -61,12 +59,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> Rows:
-    readers: dict[str, Callable[[Path], Rows]] = {".npz": _read_npz, ".csv": _read_csv}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        msg = f"{path}: expected an .npz file, a .csv file or a folder"
-        raise ExamplesError(msg, NO_EXAMPLES)
-    return reader(path)
+    match path.suffix.lower():
+        case ".npz":
+            return _read_npz(path)
+        case ".csv":
+            return _read_csv(path)
+    msg = f"{path}: expected an .npz file, a .csv file or a folder"
+    raise ExamplesError(msg, NO_EXAMPLES)
 
 
 def _read_npz(path: Path) -> Rows:
@@ -146,4 +145,5 @@ def _pixels(path: Path) -> npt.NDArray[np.float32]:
 
 
 def _scaled(x: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    return x.astype(np.float32) / np.float32(255) if x.dtype == _CODED else x.astype(np.float32)
+    """Numbers as float32; bytes are pixels from 0 to 255, which become 0 to 1."""
+    return x.astype(np.float32) / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32)

@@ -22,10 +22,7 @@ from host.files import put_in_place
 from models.configurations import ModelConfiguration
 from wire.errors import ConfigError, UnavailableError
 
-SOURCES = (
-    *("configurations.py", "cells.py", "lstm.py", "program.py"),
-    *("convert.py", "vocabulary.py"),
-)
+SOURCES = ("configurations.py", "cells.py", "lstm.py", "program.py", "convert.py", "vocabulary.py")
 """Files of this package that the bytes of a program depend on."""
 
 CONVERSION_TIMEOUT_S = 600.0

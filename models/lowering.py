@@ -23,14 +23,6 @@ _LOWEST = -3.0e38
 """Padding of a maximum: near the smallest float32."""
 
 
-def _relu(op: Any) -> Tensor:
-    return tf.maximum(op.inputs[0], 0.0)
-
-
-def _reciprocal_root(op: Any) -> Tensor:
-    return 1.0 / tf.sqrt(op.inputs[0])
-
-
 def _maximum(op: Any) -> Tensor:
     first, *others = _shifts(op, op.get_attr("ksize")[1:3], _LOWEST)
     for other in others:
@@ -139,8 +131,8 @@ def _that_of(equal: Callable[[Any], Tensor]) -> Gradient:
 
 _GRADIENTS: Mapping[str, Gradient] = {
     "Conv2D": _slopes_of_convolution,
-    "Relu": _that_of(_relu),
-    "Rsqrt": _that_of(_reciprocal_root),
+    "Relu": _that_of(lambda op: tf.maximum(op.inputs[0], 0.0)),
+    "Rsqrt": _that_of(lambda op: 1.0 / tf.sqrt(op.inputs[0])),
     "MaxPool": _that_of(_maximum),
     "AvgPool": _that_of(_mean),
     "StridedSlice": _that_of(_cut),

@@ -7,7 +7,7 @@ consistent, or raises RemoteProtocolError. Hyperparameters are not here: they tr
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import msgspec
 from msgspec import Meta
@@ -57,12 +57,7 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lexicon of a language, for the keyboard: a file of :mod:`models.lexicon`.
-
-    Attributes:
-        language: ISO 639 code.
-        file: the lexicon.
-    """
+    """The lexicon of a language (ISO 639 code), for the keyboard: a file of :mod:`models.lexicon`."""
 
     language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}\Z", max_length=3)]
     file: Artifact
@@ -140,10 +135,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         for cell in CELL_NAMES:
             if self.layout == lstm_layout(self.vocabulary_size, self.embedding, self.hidden, cell):
                 return cell
-        msg = (
-            f"manifest: expected the layout of {' or '.join(CELL_NAMES)} with {self.hidden} units, got "
-            f"{self.layout.tensors}"
-        )
+        msg = f"manifest: expected the layout of {' or '.join(CELL_NAMES)} with {self.hidden} units, got {self.layout}"
         raise RemoteProtocolError(msg, code="manifest")
 
     @property
@@ -194,34 +186,30 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
     if manifest.task_type == KEYBOARD:
         _check_keyboard(manifest)
     if manifest.weights.size_bytes != 4 * manifest.layout.size:
-        msg = (
-            f"manifest: weights of this layout have {4 * manifest.layout.size} bytes, got {manifest.weights.size_bytes}"
-        )
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse(f"weights of this layout have {4 * manifest.layout.size} bytes, got {manifest.weights.size_bytes}")
     languages = [each.language for each in manifest.lexicons]
     if languages != sorted(set(languages)) or any(
         each.file.size_bytes > MAX_LEXICON_BYTES for each in manifest.lexicons
     ):
-        msg = f"manifest: expected lexicons of at most {MAX_LEXICON_BYTES} bytes in order of language, each once"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse(f"expected lexicons of at most {MAX_LEXICON_BYTES} bytes in order of language, each once")
     if manifest.ngram is not None and manifest.ngram.size_bytes > MAX_NGRAM_BYTES:
-        msg = f"manifest: expected an n-gram model of at most {MAX_NGRAM_BYTES} bytes, got {manifest.ngram.size_bytes}"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse(f"expected an n-gram model of at most {MAX_NGRAM_BYTES} bytes, got {manifest.ngram.size_bytes}")
     if manifest.encode() != data:
         # Two encodings of one manifest would have two hashes.
-        msg = "manifest: expected canonical JSON, got another encoding of the same values"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse("expected canonical JSON, got another encoding of the same values")
 
 
 def _check_keyboard(manifest: Manifest) -> None:
     tensors = manifest.layout.tensors
     if not tensors or len(tensors[0].shape) != 2:
-        msg = "manifest: expected a layout that begins with a two-dimensional embedding"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse("expected a layout that begins with a two-dimensional embedding")
     if not (manifest.sequence_length and manifest.hidden):
-        msg = "manifest: expected the sequence length and the units of a keyboard model"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse("expected the sequence length and the units of a keyboard model")
     _ = manifest.cell
     if manifest.vocabulary_size <= FIRST_WORD:
-        msg = f"manifest: expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}"
-        raise RemoteProtocolError(msg, code="manifest")
+        _refuse(f"expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}")
+
+
+def _refuse(why: str) -> NoReturn:
+    msg = f"manifest: {why}"
+    raise RemoteProtocolError(msg, code="manifest")
