@@ -38,15 +38,10 @@ CODEC_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the registry.
+    """An entry of the registry."""
 
-    Attributes:
-        wire_id: id in the report; never reused for another codec.
-        family: creates the codec's functions.
-    """
-
-    wire_id: int
-    family: Family
+    wire_id: int  # id in the report; never reused for another codec
+    family: Family  # creates the codec's functions
 
 
 REGISTRY: Mapping[str, Entry] = {

@@ -18,27 +18,17 @@ from wire.parameters import ParameterLayout, Vector
 
 
 class Encoded(NamedTuple):
-    """An encoded update.
+    """An encoded update."""
 
-    Attributes:
-        payload: writes the bytes, which takes most of the time; call it once.
-        sent: the update that the receiver will decode.
-    """
-
-    payload: Callable[[], bytes]
-    sent: Sparse
+    payload: Callable[[], bytes]  # writes the bytes, which takes most of the time; call it once
+    sent: Sparse  # the update that the receiver will decode
 
 
 class Received(NamedTuple):
-    """A payload whose values are valid; positions are decoded only when the update is requested.
+    """A payload whose values are valid; positions are decoded only when the update is requested."""
 
-    Attributes:
-        norm: L2 norm of the values.
-        update: decodes the update. Raises RemoteProtocolError on invalid positions.
-    """
-
-    norm: float
-    update: Callable[[], Sparse]
+    norm: float  # L2 norm of the values
+    update: Callable[[], Sparse]  # decodes the update. Raises RemoteProtocolError on invalid positions
 
 
 Write = Callable[[Vector, ParameterLayout, np.random.Generator], Encoded]
@@ -52,19 +42,12 @@ Family = Callable[[float], tuple[Write, Read]]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One way to write an update.
+    """One way to write an update."""
 
-    Attributes:
-        name: name in the coordinator's configuration.
-        wire_id: id in the report.
-        write: see :data:`Write`. Raises LocalProtocolError on a delta that is not finite.
-        read: see :data:`Read`.
-    """
-
-    name: str
-    wire_id: int
-    write: Write
-    read: Read
+    name: str  # name in the coordinator's configuration
+    wire_id: int  # id in the report
+    write: Write  # see :data:`Write`. Raises LocalProtocolError on a delta that is not finite
+    read: Read  # see :data:`Read`
 
     def encode(self, delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
         """Encode an update; returns the payload only."""

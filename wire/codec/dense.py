@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wire.codec.contract import Encoded, Family, Read, Received, Write
+from wire.codec.fields import refuse
 from wire.codec.sparsify import Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
@@ -24,7 +25,13 @@ def codec(kind: str) -> Family:
         return Encoded(values.tobytes, _whole(values, layout))
 
     def read(payload: bytes, layout: ParameterLayout) -> Received:
-        values = _values(payload, layout, kind)
+        expected = np.dtype(kind).itemsize * layout.size
+        if len(payload) != expected:
+            refuse(f"a dense update of this model has {expected} bytes, got {len(payload)}")
+        values = np.frombuffer(payload, kind)
+        if not np.isfinite(values).all():
+            msg = "an update holds a value that is not finite"
+            raise RemoteProtocolError(msg, code="not-finite")
         # Not linalg.norm, because waking the BLAS threads costs more than the sum itself.
         norm = float(np.sqrt(np.square(values, dtype=np.float64).sum()))
         return Received(norm, lambda: _whole(values, layout))
@@ -37,15 +44,3 @@ def codec(kind: str) -> Family:
 
 def _whole(values: Any, layout: ParameterLayout) -> Sparse:
     return Sparse(layout.size, np.arange(layout.size, dtype=np.int64), values.astype(np.float32, copy=False))
-
-
-def _values(payload: bytes, layout: ParameterLayout, kind: str) -> Vector:
-    expected = np.dtype(kind).itemsize * layout.size
-    if len(payload) != expected:
-        msg = f"a dense update of this model has {expected} bytes, got {len(payload)}"
-        raise RemoteProtocolError(msg, code="payload")
-    values: Vector = np.frombuffer(payload, kind)
-    if not np.isfinite(values).all():
-        msg = "an update holds a value that is not finite"
-        raise RemoteProtocolError(msg, code="not-finite")
-    return values

@@ -6,6 +6,8 @@ wider than 56 bits. Both directions work on whole arrays.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +28,11 @@ def pack(values: Ints, widths: Ints) -> bytes:
     ends = np.repeat(np.cumsum(widths), widths.astype(np.intp))
     bits = np.repeat(values, widths.astype(np.intp)) >> (ends - 1 - np.arange(ends.size))
     return np.packbits((bits & 1).astype(np.uint8)).tobytes()
+
+
+def refuse(why: str) -> NoReturn:
+    """Refuse a payload that is not what it claims to be."""
+    raise RemoteProtocolError(why, code="payload")
 
 
 class FieldReader:
@@ -50,8 +57,7 @@ class FieldReader:
         widths = widths[present]
         ends = self._at + np.cumsum(widths)
         if int(ends[-1]) > self._bits:
-            msg = f"the payload ends too early: expected {int(ends[-1])} bits of numbers, got {self._bits}"
-            raise RemoteProtocolError(msg, code="payload")
+            refuse(f"the payload ends too early: expected {int(ends[-1])} bits of numbers, got {self._bits}")
         self._at = int(ends[-1])
         begins = ends - widths
         windows = self._windows[begins >> 3].astype(np.uint64) << (begins & 7).astype(np.uint64)
@@ -66,18 +72,12 @@ class FieldReader:
         """
         return int(self.take(np.array([width], np.int64))[0])
 
-    @property
-    def left(self) -> int:
-        """Number of unread bits."""
-        return self._bits - self._at
-
     def finish(self) -> None:
         """Check that only the zero padding of the last byte is left.
 
         Raises:
             RemoteProtocolError: more bits are left, or they are not zero.
         """
-        unread = self.left
+        unread = self._bits - self._at
         if unread >= 8 or (unread and self.one(unread)):
-            msg = f"{unread} bits are left after the last number, expected fewer than 8 zeros"
-            raise RemoteProtocolError(msg, code="payload")
+            refuse(f"{unread} bits are left after the last number, expected fewer than 8 zeros")

@@ -20,19 +20,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Positions of one tensor by line.
+    """Positions of one tensor by line."""
 
-    Attributes:
-        axis: 0 or 1.
-        used: (u,) int64, ascending: the lines that have at least one position.
-        counts: (u,) int64 >= 1, number of positions in each used line.
-        places: (k,) int64: the places within the first used line, ascending, then those within the second, ...
-    """
-
-    axis: int
-    used: Ints
-    counts: Ints
-    places: Ints
+    axis: int  # 0 or 1
+    used: Ints  # (u,) int64, ascending: the lines that have at least one position
+    counts: Ints  # (u,) int64 >= 1, number of positions in each used line
+    places: Ints  # (k,) int64: the places within the first used line, ascending, then those within the second, ...
 
 
 def axes(spec: ParameterSpec) -> tuple[int, ...]:

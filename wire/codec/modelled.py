@@ -21,11 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wire.codec import lines, numbers
-from wire.codec.fields import FieldReader, pack
+from wire.codec.fields import FieldReader, pack, refuse
 from wire.codec.lines import Lines
 from wire.codec.numbers import mean_class
 from wire.codec.rans import LaneDecoder, LaneEncoder
-from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout, ParameterSpec
 
 Ints = npt.NDArray[np.int64]
@@ -47,17 +46,11 @@ _WORDS = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """The encoder's result.
+    """The encoder's result."""
 
-    Attributes:
-        data: the bytes.
-        ideal_bits: bits that a perfect coder with the same adaptive model would need.
-        position_bits: the part of ``ideal_bits`` for positions.
-    """
-
-    data: bytes
-    ideal_bits: float
-    position_bits: float
+    data: bytes  # the bytes
+    ideal_bits: float  # bits that a perfect coder with the same adaptive model would need
+    position_bits: float  # the part of ``ideal_bits`` for positions
 
 
 def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> Coded:
@@ -98,15 +91,13 @@ def decode(data: bytes, count: int, layout: ParameterLayout, most: int) -> tuple
     decoder = LaneDecoder(_read_states(reader, lanes_for(count)), words)
     heads = [_read_head(reader, spec) for spec in layout.tensors]
     if sum(head.count for head in heads) != count:
-        msg = f"{count} values came with {sum(head.count for head in heads)} positions"
-        raise RemoteProtocolError(msg, code="payload")
+        refuse(f"{count} values came with {sum(head.count for head in heads)} positions")
     shapes = _read_lines(decoder, reader, layout, heads)
     joined = [lines.join(found, spec) for spec, found in zip(layout.tensors, shapes, strict=True)]
     token = decoder.stream(_crowding([crowd for _, crowd in joined]), _level_prior(most))
     levels = numbers.join(token, reader.take(numbers.rest_widths(token, LEVEL_DIRECT_BITS)), LEVEL_DIRECT_BITS)
     if count and int(levels.max()) > most:
-        msg = f"a magnitude of {levels.max()} among the levels, at most {most} exist"
-        raise RemoteProtocolError(msg, code="payload")
+        refuse(f"a magnitude of {levels.max()} among the levels, at most {most} exist")
     _sign(levels, decoder.finish(), reader)
     reader.finish()
     return _joined([start + local for (_, start, _), (local, _) in zip(layout.spans(), joined, strict=True)]), levels
@@ -144,7 +135,7 @@ def _read_head(reader: FieldReader, spec: ParameterSpec) -> _Head:
     used = reader.one(count.bit_length())
     excess = reader.one((used * (length - 1)).bit_length())
     if used > count or excess > used * (length - 1):
-        raise _impossible(spec.name, f"{excess} positions beyond one in each of {used} of {count} lines")
+        refuse(f"positions of {spec.name} cannot be: {excess} positions beyond one in each of {used} of {count} lines")
     return _Head(axis, used, used + excess)
 
 
@@ -192,14 +183,17 @@ def _read_lines(decoder: LaneDecoder, reader: FieldReader, layout: ParameterLayo
     for (spec, head), line, count in zip(tensors, used, counts, strict=True):
         total, length = lines.extent(spec, head.axis)
         if head.used and (line[-1] >= total or int(count.max()) > length or int(count.sum()) != head.count):
-            raise _impossible(spec.name, f"line {line[-1]} of {total}, {count.sum()} positions, expected {head.count}")
+            refuse(
+                f"positions of {spec.name} cannot be: line {line[-1]} of {total}, {count.sum()} positions, "
+                f"expected {head.count}"
+            )
     steps = read([_gap_classes(s, h.axis, c) for (s, h), c in zip(tensors, counts, strict=True)], SURE)
     shapes = []
     for (spec, head), line, count, step in zip(tensors, used, counts, steps, strict=True):
         place = lines.places(step, count) if head.count else step
         length = lines.extent(spec, head.axis)[1]
         if head.count and int(place.max()) >= length:
-            raise _impossible(spec.name, f"place {place.max()} in a line of {length}")
+            refuse(f"positions of {spec.name} cannot be: place {place.max()} in a line of {length}")
         shapes.append(Lines(head.axis, line, count, place))
     return shapes
 
@@ -244,8 +238,7 @@ def _sign(levels: Ints, filler: Ints, reader: FieldReader) -> None:
     places = np.flatnonzero(levels)
     held = ((filler[:, np.newaxis] >> np.arange(15, -1, -1)) & 1).ravel()
     if held[places.size :].any():
-        msg = "the filler behind the last sign is not empty"
-        raise RemoteProtocolError(msg, code="payload")
+        refuse("the filler behind the last sign is not empty")
     rest = reader.take(np.ones(max(places.size - held.size, 0), np.int64))
     negative = np.concatenate([held[: places.size], rest]).astype(bool)
     levels[places[negative]] *= -1
@@ -274,20 +267,14 @@ def _read_states(reader: FieldReader, lanes: int) -> Ints:
 
 def _split(data: bytes) -> tuple[npt.NDArray[np.uint16], FieldReader]:
     if len(data) < _WORDS.size:
-        msg = f"expected the number of words in {_WORDS.size} bytes, got {len(data)} bytes"
-        raise RemoteProtocolError(msg, code="payload")
+        refuse(f"expected the number of words in {_WORDS.size} bytes, got {len(data)} bytes")
     (count,) = _WORDS.unpack_from(data)
     end = _WORDS.size + 2 * count
     if end > len(data):
-        msg = f"{count} words do not fit a payload of {len(data)} bytes"
-        raise RemoteProtocolError(msg, code="payload")
+        refuse(f"{count} words do not fit a payload of {len(data)} bytes")
     words = np.frombuffer(data, "<u2", count=count, offset=_WORDS.size).astype(np.uint16)
     return words, FieldReader(data[end:])
 
 
 def _joined(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _impossible(where: str, what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"positions of {where} cannot be: {what}", code="payload")

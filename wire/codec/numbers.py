@@ -96,8 +96,7 @@ def geometric_prior(alphabet: int, classes: int, weight: int) -> Ints:
 
 def _least(token: int) -> int:
     """The smallest number of a token."""
-    token_array = np.array([token], np.int64)
-    return int(join(token_array, np.zeros(1, np.int64))[0])
+    return int(join(np.array(token), np.array(0)))
 
 
 def _at_least(number: int, power: list[int]) -> int:

@@ -14,6 +14,7 @@ Source: Alistarh et al. 2017 (QSGD), section 3.1, for stochastic rounding on a u
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from dataclasses import dataclass
@@ -28,8 +29,6 @@ Wide = npt.NDArray[np.float64]
 
 OCTAVE = 1024
 """Steps per octave: ratios of neighbours on a logarithmic grid are powers of 2**(1 / 1024)."""
-WIDEST_RATIO = OCTAVE
-"""Neighbours are at most an octave apart; values below the lowest point are rounded to it or to zero."""
 _FINE = tuple(itertools.accumulate([1.0] + [1.000677130693066357] * (OCTAVE - 1), lambda a, b: a * b))
 """2**(i / 1024), by repeated multiplication with 2**(1 / 1024): correctly rounded, so the same on every machine."""
 
@@ -48,15 +47,10 @@ def most_for(bits: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Points ``level * scale / most``.
+    """Points ``level * scale / most``."""
 
-    Attributes:
-        scale: largest magnitude, finite, >= 0; representable as float32.
-        most: level of the largest magnitude.
-    """
-
-    scale: float
-    most: int
+    scale: float  # largest magnitude, finite, >= 0; representable as float32
+    most: int  # level of the largest magnitude
 
     def magnitudes(self) -> Wide:
         """The magnitude of each level: (most + 1,) float64, ascending from 0."""
@@ -65,17 +59,11 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Logarithmic:
-    """Zero, and points ``least * 2**((level - 1) * ratio / 1024)``.
+    """Zero, and points ``least * 2**((level - 1) * ratio / 1024)``."""
 
-    Attributes:
-        least: magnitude of level 1, finite, >= 0; representable as float32.
-        ratio: ratio of neighbours, in 1024ths of an octave, 0 to 1024.
-        most: the largest level.
-    """
-
-    least: float
-    ratio: int
-    most: int
+    least: float  # magnitude of level 1, finite, >= 0; representable as float32
+    ratio: int  # ratio of neighbours, in 1024ths of an octave, 0 to 1024
+    most: int  # the largest level
 
     def magnitudes(self) -> Wide:
         """The magnitude of each level: (most + 1,) float64, ascending from 0."""
@@ -111,7 +99,8 @@ def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logar
         return Logarithmic(float(np.float32(middle)), 0, 1)
     parts = most - 1 if reach else most
     low = max(low, high * 2.0**-parts)
-    ratio = _smallest_ratio(low, high, parts)
+    # The smallest ratio that reaches; at most an octave: lower values are rounded to the lowest point or to zero.
+    ratio = bisect.bisect_left(range(OCTAVE), True, key=lambda ratio: low * _power(ratio * parts) >= high)
     least = high / _power(ratio * parts) if reach else low * _power(ratio // 2)
     point = np.float32(least)
     if reach and float(point) * _power(ratio * parts) < high:
@@ -159,15 +148,6 @@ def norm(levels: Ints, grid: Grid) -> float:
     counts = np.bincount(np.abs(levels).astype(np.intp), minlength=len(points)).tolist()
     squares = sum(count * int(point) ** 2 for count, point in zip(counts, points, strict=True))
     return math.ldexp(math.sqrt(squares), -_FLOAT32_STEPS)
-
-
-def _smallest_ratio(low: float, high: float, parts: int) -> int:
-    """The smallest ratio with ``low * 2**(ratio * parts / 1024) >= high``, by bisection."""
-    fails, holds = -1, WIDEST_RATIO
-    while holds - fails > 1:
-        middle = (fails + holds) // 2
-        fails, holds = (fails, middle) if low * _power(middle * parts) >= high else (middle, holds)
-    return holds
 
 
 def _power(steps: int) -> float:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import RemoteProtocolError
+from wire.codec.fields import refuse
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint16]
@@ -187,8 +187,7 @@ class LaneDecoder:
         hungry = (lanes < LOWEST).nonzero()[0]
         words = self._words[self._at : self._at + hungry.size]
         if words.size < hungry.size:
-            msg = f"the coded symbols end too early: {self._words.size} words are not enough"
-            raise RemoteProtocolError(msg, code="payload")
+            refuse(f"the coded symbols end too early: {self._words.size} words are not enough")
         self._at += hungry.size
         lanes[hungry] = lanes[hungry] << 16 | words
         self._states[: bases.size] = lanes
@@ -201,6 +200,5 @@ class LaneDecoder:
             RemoteProtocolError: words are left over, or the final state is not a valid start of an encoder.
         """
         if self._at != self._words.size or bool((self._states >= 2 * LOWEST).any()):
-            msg = f"the coded symbols do not end where they should, {self._words.size - self._at} words are left"
-            raise RemoteProtocolError(msg, code="payload")
+            refuse(f"the coded symbols do not end where they should, {self._words.size - self._at} words are left")
         return self._states - LOWEST

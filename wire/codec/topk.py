@@ -36,7 +36,6 @@ from wire.parameters import ParameterLayout, Vector
 
 FORM_MODELLED = 0
 FORM_BITMAP = 1
-_FORMS = frozenset({FORM_MODELLED, FORM_BITMAP})
 
 GRID_BYTES = {8: 4, 4: 6}
 """Bytes of the grid in a payload, by bits per level."""
@@ -59,8 +58,7 @@ def codec(bits: int) -> Family:
         def read(payload: bytes, layout: ParameterLayout) -> Received:
             head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)
             if head.k > asked:  # the work to decode grows with the number of values
-                msg = f"expected at most {asked} values at density {density:g}, got {head.k}"
-                raise RemoteProtocolError(msg, code="payload")
+                fields.refuse(f"expected at most {asked} values at density {density:g}, got {head.k}")
             return Received(head.norm, lambda: decode_topk(payload, layout, bits=bits))
 
         return write, read
@@ -100,8 +98,7 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
     else:
         indices, levels = _from_bitmap_body(body, head.k, layout, most)
     if _head_norm(levels, head.grid) != head.norm:
-        msg = f"the head says a norm of {head.norm}, the values have {_head_norm(levels, head.grid)}"
-        raise RemoteProtocolError(msg, code="payload")
+        fields.refuse(f"the head says a norm of {head.norm}, the values have {_head_norm(levels, head.grid)}")
     return Sparse(layout.size, indices, dequantize(levels, head.grid))
 
 
@@ -119,14 +116,12 @@ def _read_head(payload: bytes, layout: ParameterLayout, bits: int) -> _Head:
     end = _COUNT.size + GRID_BYTES[bits]
     size = end + _NORM_AND_FORM.size
     if len(payload) < size:
-        msg = f"a payload of this codec has at least {size} bytes, got {len(payload)}"
-        raise RemoteProtocolError(msg, code="payload")
+        fields.refuse(f"a payload of this codec has at least {size} bytes, got {len(payload)}")
     (count,) = _COUNT.unpack_from(payload)
     grid = grid_from_bytes(payload[_COUNT.size : end], bits)
     norm_said, form = _NORM_AND_FORM.unpack_from(payload, end)
-    if count > layout.size or not 0 <= norm_said < math.inf or form not in _FORMS:
-        msg = f"k = {count}, norm {norm_said} and form {form} do not fit {layout.size} parameters"
-        raise RemoteProtocolError(msg, code="payload")
+    if count > layout.size or not 0 <= norm_said < math.inf or form not in (FORM_MODELLED, FORM_BITMAP):
+        fields.refuse(f"k = {count}, norm {norm_said} and form {form} do not fit {layout.size} parameters")
     return _Head(size, count, grid, norm_said, form)
 
 
@@ -153,8 +148,7 @@ def grid_from_bytes(data: bytes, bits: int) -> Grid:
     uniform = len(data) == _UNIFORM.size
     scale, ratio = (*_UNIFORM.unpack(data), 0) if uniform else _LOGARITHMIC.unpack(data)
     if not 0 <= scale < math.inf or ratio > OCTAVE:
-        msg = f"a scale of {scale} and a ratio of {ratio} make no grid"
-        raise RemoteProtocolError(msg, code="payload")
+        fields.refuse(f"a scale of {scale} and a ratio of {ratio} make no grid")
     most = most_for(bits)
     return Uniform(scale, most) if uniform else Logarithmic(scale, ratio, most)
 
@@ -174,8 +168,7 @@ def unpack_levels(data: bytes, count: int, most: int) -> Ints:
     levels = reader.take(np.full(count, (2 * most).bit_length())) - most
     reader.finish()
     if count and int(levels.max()) > most:
-        msg = f"level {levels.max()} does not exist, the largest is {most}"
-        raise RemoteProtocolError(msg, code="payload")
+        fields.refuse(f"level {levels.max()} does not exist, the largest is {most}")
     return levels
 
 
@@ -198,6 +191,7 @@ def _from_bitmap_body(body: bytes, count: int, layout: ParameterLayout, most: in
         raise RemoteProtocolError(msg, code="payload") from error
     bits = np.unpackbits(np.frombuffer(packed, np.uint8))
     if not reader.eof or len(packed) != length or bits[layout.size :].any() or int(bits.sum()) != count:
-        msg = f"expected a bitmap of {layout.size} bits with {count} ones, got {len(packed)} bytes, {bits.sum()} ones"
-        raise RemoteProtocolError(msg, code="payload")
+        fields.refuse(
+            f"expected a bitmap of {layout.size} bits with {count} ones, got {len(packed)} bytes, {bits.sum()} ones"
+        )
     return np.flatnonzero(bits).astype(np.int64), unpack_levels(reader.unused_data, count, most)
