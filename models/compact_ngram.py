@@ -48,29 +48,17 @@ _DECODED = np.exp(np.arange(256) / -_STEPS_PER_NAT).astype(np.float32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactNgram:
-    """The decoded file, eight bytes per bigram and three per trigram. A uint8 code c stands for exp(-c / 8).
+    """The decoded file, eight bytes per bigram and three per trigram. A uint8 code c stands for exp(-c / 8)."""
 
-    Attributes:
-        unigram: (V,) float32, probability of each word.
-        after_word: (V,) uint8, codes of the back-off weights after each word.
-        bigram_starts: (V + 1,) int32, index of the first bigram of each first word.
-        bigram_words: (B,) uint16, second words, ascending for each first word.
-        bigram_codes: (B,) uint8, codes of the probabilities.
-        after_pair: (B,) uint8, codes of the back-off weights after each bigram.
-        trigram_starts: (B + 1,) int32, index of the first trigram of each bigram.
-        trigram_words: (T,) uint16, third words, ascending for each bigram.
-        trigram_codes: (T,) uint8, codes of the probabilities.
-    """
-
-    unigram: npt.NDArray[np.float32]
-    after_word: _Bytes
-    bigram_starts: npt.NDArray[np.int32]
-    bigram_words: npt.NDArray[np.uint16]
-    bigram_codes: _Bytes
-    after_pair: _Bytes
-    trigram_starts: npt.NDArray[np.int32]
-    trigram_words: npt.NDArray[np.uint16]
-    trigram_codes: _Bytes
+    unigram: npt.NDArray[np.float32]  # (V,) float32, probability of each word
+    after_word: _Bytes  # (V,) uint8, codes of the back-off weights after each word
+    bigram_starts: npt.NDArray[np.int32]  # (V + 1,) int32, index of the first bigram of each first word
+    bigram_words: npt.NDArray[np.uint16]  # (B,) uint16, second words, ascending for each first word
+    bigram_codes: _Bytes  # (B,) uint8, codes of the probabilities
+    after_pair: _Bytes  # (B,) uint8, codes of the back-off weights after each bigram
+    trigram_starts: npt.NDArray[np.int32]  # (B + 1,) int32, index of the first trigram of each bigram
+    trigram_words: npt.NDArray[np.uint16]  # (T,) uint16, third words, ascending for each bigram
+    trigram_codes: _Bytes  # (T,) uint8, codes of the probabilities
 
     def after(self, before: int, last: int) -> npt.NDArray[np.float32]:
         """Probabilities (V,) of the next word after two word ids, ``BOS`` where there is no word; they sum to 1."""

@@ -25,25 +25,15 @@ CELL_NAMES = tuple(_GATES)
 
 @dataclass(frozen=True, slots=True)
 class ModelConfiguration:
-    """Shape of a recurrent model with tied embedding and recurrent projection.
+    """Shape of a recurrent model with tied embedding and recurrent projection."""
 
-    Attributes:
-        name: the value of ``--model``.
-        max_vocabulary: maximum V, specials included.
-        embedding: D, size of a word vector, of the projection and so of the state h.
-        hidden: H, number of units, size of the state c.
-        batch_rows: B, rows of a training batch.
-        sequence_length: T, positions of a row.
-        cell: the recurrent cell (:mod:`models.cells`).
-    """
-
-    name: str
-    max_vocabulary: int
-    embedding: int
-    hidden: int
-    batch_rows: int = 16
-    sequence_length: int = 20
-    cell: CellName = "cifg"
+    name: str  # the value of ``--model``
+    max_vocabulary: int  # maximum V, specials included
+    embedding: int  # D, size of a word vector, of the projection and so of the state h
+    hidden: int  # H, number of units, size of the state c
+    batch_rows: int = 16  # B, rows of a training batch
+    sequence_length: int = 20  # T, positions of a row
+    cell: CellName = "cifg"  # the recurrent cell (:mod:`models.cells`)
 
     @property
     def family(self) -> str:

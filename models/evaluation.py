@@ -31,19 +31,14 @@ standard error is a quarter of a percentage point where two versions differ in a
 class Metrics:
     """Recall as in Hard et al. 2018, section 4: padding, end-of-message and unknown targets are not counted.
 
-    Attributes:
-        top1: share of the counted targets that were the best suggestion, 0 to 1.
-        top3: share of the counted targets among the best three suggestions, 0 to 1.
-        loss: mean cross-entropy per target, uncounted ones included, nats.
-        counted: number of counted targets.
-        hits: two bit fields over at most :data:`MOST_HITS` counted targets in text order, each padded to whole bytes:
-            whether the target was the best suggestion, then whether it was among the best three.
+    Hits are two bit fields over at most :data:`MOST_HITS` counted targets in text order, each padded to whole bytes:
+    whether the target was the best suggestion, then whether it was among the best three.
     """
 
-    top1: float
-    top3: float
-    loss: float
-    counted: int
+    top1: float  # share of the counted targets that were the best suggestion, 0 to 1
+    top3: float  # share of the counted targets among the best three suggestions, 0 to 1
+    loss: float  # mean cross-entropy per target, uncounted ones included, nats
+    counted: int  # number of counted targets
     hits: bytes = b""
 
 

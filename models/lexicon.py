@@ -47,17 +47,11 @@ def fold(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """The content of a lexicon.
+    """The content of a lexicon."""
 
-    Attributes:
-        language: ISO 639 code.
-        text: all words in UTF-8, each ended by a line feed, in order of (fold(word), word).
-        log_shares: (k,) float32, natural logarithm of each word's relative frequency.
-    """
-
-    language: str
-    text: bytes
-    log_shares: npt.NDArray[np.float32]
+    language: str  # ISO 639 code
+    text: bytes  # all words in UTF-8, each ended by a line feed, in order of (fold(word), word)
+    log_shares: npt.NDArray[np.float32]  # (k,) float32, natural logarithm of each word's relative frequency
 
 
 def write_lexicon(language: str, shares: Mapping[str, float]) -> bytes:

@@ -34,33 +34,19 @@ class NgramRecall(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trigram:
-    """The probability of every word after each context.
+    """The probability of every word after each context."""
 
-    Attributes:
-        vocabulary_size: V.
-        unigram: (V,) probability of each word.
-        bigrams: (b,) int64, sorted: ``v * V + w`` for each w that followed v.
-        bigram_scores: (b,) probability of w after v.
-        word_mass: (V,) probability mass after v of all other words, distributed as in ``unigram``.
-        trigrams: (t,) int64, sorted: ``(u * V + v) * V + w``.
-        trigram_scores: (t,) probability of w after u v.
-        contexts: (n,) int64, sorted: ``u * V + v``.
-        pair_mass: (n,) probability mass after u v of all other words, distributed as after v.
-        bigram_counts: (b,) how often w follows v in the text.
-        trigram_counts: (t,) how often w follows u v.
-    """
-
-    vocabulary_size: int
-    unigram: Reals
-    bigrams: Ids
-    bigram_scores: Reals
-    word_mass: Reals
-    trigrams: Ids
-    trigram_scores: Reals
-    contexts: Ids
-    pair_mass: Reals
-    bigram_counts: Ids
-    trigram_counts: Ids
+    vocabulary_size: int  # V
+    unigram: Reals  # (V,) probability of each word
+    bigrams: Ids  # (b,) int64, sorted: ``v * V + w`` for each w that followed v
+    bigram_scores: Reals  # (b,) probability of w after v
+    word_mass: Reals  # (V,) probability mass after v of all other words, distributed as in ``unigram``
+    trigrams: Ids  # (t,) int64, sorted: ``(u * V + v) * V + w``
+    trigram_scores: Reals  # (t,) probability of w after u v
+    contexts: Ids  # (n,) int64, sorted: ``u * V + v``
+    pair_mass: Reals  # (n,) probability mass after u v of all other words, distributed as after v
+    bigram_counts: Ids  # (b,) how often w follows v in the text
+    trigram_counts: Ids  # (t,) how often w follows u v
 
     def after(self, before: int, last: int) -> Reals:
         """Probabilities (V,) of the next word after two ids; ``BOS`` twice at the beginning of a message."""

@@ -79,31 +79,21 @@ class LocalEvaluation:
 class Report(msgspec.Struct, frozen=True):
     """One device's update with the data that the coordinator needs to judge it.
 
-    Attributes:
-        round: number of the round.
-        attempt: number of this device's attempt in this round, from 1. (round, device, attempt) is the idempotency key.
-        codec: wire id of the payload's codec; :data:`NO_UPDATE` if there is no update.
-        layout: fingerprint of the parameter layout, 16 hex digits.
-        version: model version that the delta is relative to.
-        num_examples: number of next-word targets trained on (one pass); the weight before capping.
-        steps: number of optimizer steps.
-        loss: mean training loss per target over the last epoch, nats.
-        seconds: time spent in training.
-        payload: the encoded update.
-        evaluation: result on the device's held-out messages, if the plan asks for it and there are enough.
+    (round, device, attempt) is the idempotency key. There is an evaluation if the plan asks for it and the device has
+    enough held-out messages.
     """
 
-    round: int
-    attempt: int
-    codec: int
-    layout: str
-    version: int
-    num_examples: int
-    steps: int
-    loss: float
-    seconds: float
-    payload: bytes
-    evaluation: LocalEvaluation | None = None
+    round: int  # number of the round
+    attempt: int  # number of this device's attempt in this round, from 1
+    codec: int  # wire id of the payload's codec; :data:`NO_UPDATE` if there is no update
+    layout: str  # fingerprint of the parameter layout, 16 hex digits
+    version: int  # model version that the delta is relative to
+    num_examples: int  # number of next-word targets trained on (one pass); the weight before capping
+    steps: int  # number of optimizer steps
+    loss: float  # mean training loss per target over the last epoch, nats
+    seconds: float  # time spent in training
+    payload: bytes  # the encoded update
+    evaluation: LocalEvaluation | None = None  # on the held-out messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,19 +28,12 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[ResultT]):
-    """The transition for an event in a state.
+    """The transition for an event in a state; where a machine calls something, its handlers take the tools for it."""
 
-    Attributes:
-        state: the state: a member of an enumeration, or the type of a state.
-        event: type of the event.
-        handle: (state, event) -> the step's result; or (state, event, tools), where a machine calls something.
-        leads_to: the possible next states.
-    """
-
-    state: object
-    event: type[Any]
-    handle: Callable[..., ResultT]
-    leads_to: frozenset[object]
+    state: object  # the state: a member of an enumeration, or the type of a state
+    event: type[Any]  # type of the event
+    handle: Callable[..., ResultT]  # (state, event[, tools]) -> the step's result
+    leads_to: frozenset[object]  # the possible next states
 
 
 @overload

@@ -17,21 +17,13 @@ OWN = "nightjar-federated"
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plug-in that is installed.
+    """A plug-in that is installed."""
 
-    Attributes:
-        name: name in its group, such as ``nightjar.task_types``.
-        package: distribution that offers it.
-        version: of the distribution; empty for our own.
-        value: the object; None if it cannot be loaded.
-        fault: why it cannot be loaded; empty if it can.
-    """
-
-    name: str
-    package: str
-    version: str
-    value: Any = None
-    fault: str = ""
+    name: str  # name in its group, such as ``nightjar.task_types``
+    package: str  # distribution that offers it
+    version: str  # of the distribution; empty for our own
+    value: Any = None  # the object; None if it cannot be loaded
+    fault: str = ""  # why it cannot be loaded; empty if it can
 
 
 def found(

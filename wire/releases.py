@@ -40,15 +40,10 @@ class ReleaseOffer(msgspec.Struct, frozen=True):
 
 
 class ReleaseOrder(msgspec.Struct, frozen=True):
-    """Which releases devices take, and which they leave again.
+    """Which releases devices take, and which they leave again."""
 
-    Attributes:
-        offers: a device takes the first in whose share it is.
-        withdrawn: version -> why devices that have it go back to the release before.
-    """
-
-    offers: tuple[ReleaseOffer, ...] = ()
-    withdrawn: dict[str, str] = {}
+    offers: tuple[ReleaseOffer, ...] = ()  # a device takes the first in whose share it is
+    withdrawn: dict[str, str] = {}  # version -> why devices that have it go back to the release before
 
 
 class BundleFacts(msgspec.Struct, frozen=True):

@@ -24,17 +24,11 @@ FEWEST_MESSAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One user whose text is on a phone.
+    """One user whose text is on a phone."""
 
-    Attributes:
-        user: name in the corpus.
-        typed: messages typed on the phone, oldest first.
-        held_out: the last messages, for evaluation; not on the phone.
-    """
-
-    user: str
-    typed: tuple[str, ...]
-    held_out: tuple[str, ...]
+    user: str  # name in the corpus
+    typed: tuple[str, ...]  # messages typed on the phone, oldest first
+    held_out: tuple[str, ...]  # the last messages, for evaluation; not on the phone
 
 
 @dataclass(frozen=True, slots=True)

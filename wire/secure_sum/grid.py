@@ -23,15 +23,10 @@ from wire.secure_sum.masks import Words
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid of a round.
+    """The grid of a round."""
 
-    Attributes:
-        step: distance of two levels.
-        most: largest magnitude of a device's level.
-    """
-
-    step: Annotated[float, Meta(gt=0, le=1e9)]
-    most: Annotated[int, Meta(ge=1, le=2**15)]
+    step: Annotated[float, Meta(gt=0, le=1e9)]  # distance of two levels
+    most: Annotated[int, Meta(ge=1, le=2**15)]  # largest magnitude of a device's level
 
     def bits(self, cohort: int) -> int:
         """Bits of a number that holds the sum of a cohort, with its sign.

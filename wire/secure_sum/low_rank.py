@@ -39,30 +39,19 @@ _BAND = 16
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of each matrix is summed.
+    """How much of each matrix is summed."""
 
-    Attributes:
-        rows: most rows of a matrix that are sent.
-        right: r, numbers for each row; fewer in a matrix with fewer columns.
-        left: s, rows for each matrix; likewise.
-    """
-
-    rows: Annotated[int, Meta(ge=1, le=2**20)]
-    right: Annotated[int, Meta(ge=1, le=64)]
-    left: Annotated[int, Meta(ge=1, le=64)]
+    rows: Annotated[int, Meta(ge=1, le=2**20)]  # most rows of a matrix that are sent
+    right: Annotated[int, Meta(ge=1, le=64)]  # r, numbers for each row; fewer in a matrix with fewer columns
+    left: Annotated[int, Meta(ge=1, le=64)]  # s, rows for each matrix; likewise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bases:
-    """The two bases of a matrix.
+    """The two bases of a matrix."""
 
-    Attributes:
-        right: V, (D, r) float32.
-        left: U, (F, s) float32; F is the number of rows that are sent.
-    """
-
-    right: Matrix
-    left: Matrix
+    right: Matrix  # V, (D, r) float32
+    left: Matrix  # U, (F, s) float32; F is the number of rows that are sent
 
 
 def bases_of(average: Vector, layout: ParameterLayout, rank: Rank, rng: np.random.Generator) -> tuple[Bases, ...]:

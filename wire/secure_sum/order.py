@@ -65,17 +65,11 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SummedUpdates:
-    """What stands in a sum.
+    """What stands in a sum."""
 
-    Attributes:
-        mean: (n,) float32, weighted mean of the updates, as far as the rank goes.
-        within: number of devices whose update was within the clip norm.
-        spread: (g,) float32, of the next round.
-    """
-
-    mean: Vector
-    within: int
-    spread: Vector
+    mean: Vector  # (n,) float32, weighted mean of the updates, as far as the rank goes
+    within: int  # number of devices whose update was within the clip norm
+    spread: Vector  # (g,) float32, of the next round
 
 
 def values_of(order: SumOrder, layout: ParameterLayout) -> int:
