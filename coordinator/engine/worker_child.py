@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -29,9 +28,6 @@ from host.retrying import keep_trying
 from models.manifest import Manifest
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
-
-if TYPE_CHECKING:
-    pass
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
