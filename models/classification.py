@@ -64,8 +64,9 @@ def _read_file(path: Path) -> Rows:
             return _read_npz(path)
         case ".csv":
             return _read_csv(path)
-    msg = f"{path}: expected an .npz file, a .csv file or a folder"
-    raise ExamplesError(msg, NO_EXAMPLES)
+        case _:
+            msg = f"{path}: expected an .npz file, a .csv file or a folder"
+            raise ExamplesError(msg, NO_EXAMPLES)
 
 
 def _read_npz(path: Path) -> Rows:
