@@ -32,18 +32,11 @@ SchemaCheck = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class BundleFiles:
-    """A bundle whose signature was checked, with its key and manifest.
-
-    Attributes:
-        path: the archive.
-        public_key: the key that its signature was checked with, as PEM.
-        own: the files in the archive's folder ``device/``, by name.
-        facts: the facts in its manifest.
-    """
+    """A bundle whose signature was checked, with its key and manifest."""
 
     path: Path
-    public_key: bytes
-    own: Mapping[str, bytes]
+    public_key: bytes  # the key that its signature was checked with, as PEM
+    own: Mapping[str, bytes]  # the files in the archive's folder ``device/``, by name
     facts: Mapping[str, object]
 
     def own_files(self) -> dict[str, bytes]:
@@ -53,40 +46,24 @@ class BundleFiles:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The customisation requested for one card.
-
-    Attributes:
-        settings: the host's settings.
-        parcel: the agent's bundle; None sets up only the host.
-        agent_toml: the settings shared by the fleet; None if the claim supplies everything.
-        claim: the bytes of a claim file; None if there is none.
-        instance_id: cloud-init's instance-id, new for each card.
-    """
+    """The customisation requested for one card."""
 
     settings: HostSettings
-    parcel: BundleFiles | None
-    agent_toml: str | None
+    parcel: BundleFiles | None  # the agent's bundle; None sets up only the host
+    agent_toml: str | None  # the settings shared by the fleet; None if the claim supplies everything
     claim: bytes | None
-    instance_id: str
+    instance_id: str  # cloud-init's instance-id, new for each card
 
 
 @dataclass(frozen=True, slots=True)
 class Customisation:
-    """The files to be written, in order, and their effect.
-
-    Attributes:
-        detected: the image's format, and how it was detected.
-        files: contents by path on the boot partition; a ``Path`` is copied from there.
-        removed: files that would conflict with the new ones.
-        words: what will happen at the first boot, one sentence per line.
-        warnings: what looks wrong but does not prevent writing.
-    """
+    """The files to be written, in order, and their effect."""
 
     detected: Detected
-    files: Mapping[str, bytes | Path]
-    removed: tuple[str, ...]
-    words: tuple[str, ...]
-    warnings: tuple[str, ...]
+    files: Mapping[str, bytes | Path]  # contents by path on the boot partition; a ``Path`` is copied from there
+    removed: tuple[str, ...]  # files that would conflict with the new ones
+    words: tuple[str, ...]  # what will happen at the first boot, one sentence per line
+    warnings: tuple[str, ...]  # what looks wrong but does not prevent writing
 
 
 def check_order(order: Order) -> None:

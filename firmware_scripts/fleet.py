@@ -65,23 +65,14 @@ def open_target(target: Target, image_bytes: int) -> AbstractContextManager[Open
 
 @dataclass(frozen=True, slots=True)
 class FlashJob:
-    """The parts of a flash that all cards share.
-
-    Attributes:
-        survey: the survey of the image.
-        open_image: opens the image again, at its start.
-        look: takes a new snapshot of this machine.
-        allow: the rules that the user has overridden by name.
-        customise: customises a written card; None if cards are not customised.
-        open: opens a target exclusively, or returns the reason why that is refused.
-    """
+    """The parts of a flash that all cards share."""
 
     survey: Survey
-    open_image: OpenImage
+    open_image: OpenImage  # opens the image again, at its start
     look: Callable[[], MachineState]
-    allow: frozenset[Rule]
-    customise: Customise | None = None
-    open: OpenTarget = open_target
+    allow: frozenset[Rule]  # the rules that the user has overridden by name
+    customise: Customise | None = None  # customises a written card; None if cards are not customised
+    open: OpenTarget = open_target  # opens a target exclusively, or returns the reason why that is refused
 
 
 def refusals(machine: MachineState, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:

@@ -14,23 +14,14 @@ from wire.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """One kind of device.
-
-    Attributes:
-        name: the platform's name.
-        machine: the kernel's name for the processor.
-        glibc_minor: the minor version of its glibc, the x in 2.x.
-        python: its Python version, such as (3, 11).
-        requirements: the project's requirements file for the platform.
-        exempt: why no bundle can be made for it; empty if one can.
-    """
+    """One kind of device."""
 
     name: str
-    machine: str
-    glibc_minor: int
-    python: tuple[int, int]
-    requirements: str
-    exempt: str = ""
+    machine: str  # the kernel's name for the processor
+    glibc_minor: int  # the x in 2.x
+    python: tuple[int, int]  # such as (3, 11)
+    requirements: str  # the project's requirements file for the platform
+    exempt: str = ""  # why no bundle can be made for it; empty if one can
 
     def tags(self) -> tuple[str, ...]:
         """The platform tags of the wheels that run on it, newest first."""

@@ -23,23 +23,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of ``doctor``.
+    """One line of ``doctor``."""
 
-    Attributes:
-        category: the area it belongs to, such as flashing, desktop, images or twin.
-        level: how much the finding matters.
-        text: what was found.
-        remedy: what to do about it; empty if nothing is needed.
-        packages: the Debian packages that are missing, separated by spaces.
-        needed_by: the commands that cannot run without them.
-    """
-
-    category: str
+    category: str  # the area it belongs to, such as flashing, desktop, images or twin
     level: Level
     text: str
-    remedy: str = ""
-    packages: str = ""
-    needed_by: frozenset[str] = frozenset()
+    remedy: str = ""  # what to do about it; empty if nothing is needed
+    packages: str = ""  # the Debian packages that are missing, separated by spaces
+    needed_by: frozenset[str] = frozenset()  # the commands that cannot run without them
 
 
 class Host(Protocol):

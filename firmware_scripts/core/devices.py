@@ -19,46 +19,30 @@ _PARTITION = re.compile(r"/dev/(?:((?:sd|vd|xvd|hd)[a-z]+)\d*|((?:mmcblk\d+|nvme
 
 @dataclass(frozen=True, slots=True)
 class BlockDevice:
-    """One block device.
+    """One block device."""
 
-    Attributes:
-        name: the kernel's name, such as ``sdb1``; unique on a machine.
-        path: its device node, such as ``/dev/sdb1`` or ``/dev/mapper/root``.
-        number: ``major:minor``.
-        kind: lsblk's type: disk, part, loop, rom, crypt, lvm, raid1, mpath ...
-        size_bytes: 0 for a reader without a card.
-        removable: the kernel's flag for a removable medium.
-        hotplug: lsblk's flag for a hot-pluggable port.
-        read_only: whether it is write-protected, by a switch or by the device itself.
-        transport: usb, sata, nvme, mmc, iscsi ...
-        subsystems: the kernel's chain of subsystems, such as ``block:scsi:usb:pci``.
-        state: the state of the SCSI or NVMe device.
-        sequence: the kernel's media sequence number, if lsblk reports it; it changes when the card is swapped.
-        parents: names of the devices it is built on: the disk of a partition, the members of an array.
-    """
-
-    name: str
-    path: str
-    number: str
-    kind: str
-    size_bytes: int | None
-    removable: bool | None
-    hotplug: bool | None
-    read_only: bool | None
-    transport: str
-    subsystems: str
+    name: str  # the kernel's name, such as ``sdb1``; unique on a machine
+    path: str  # its device node, such as ``/dev/sdb1`` or ``/dev/mapper/root``
+    number: str  # ``major:minor``
+    kind: str  # lsblk's type: disk, part, loop, rom, crypt, lvm, raid1, mpath ...
+    size_bytes: int | None  # 0 for a reader without a card
+    removable: bool | None  # the kernel's flag for a removable medium
+    hotplug: bool | None  # lsblk's flag for a hot-pluggable port
+    read_only: bool | None  # whether it is write-protected, by a switch or by the device itself
+    transport: str  # usb, sata, nvme, mmc, iscsi ...
+    subsystems: str  # the kernel's chain of subsystems, such as ``block:scsi:usb:pci``
     model: str
     vendor: str
     serial: str
     wwn: str
-    state: str
-    sequence: str
+    state: str  # the state of the SCSI or NVMe device
+    sequence: str  # the kernel's media sequence number, if lsblk reports it; it changes when the card is swapped
     file_system: str
     label: str
     uuid: str
     partition_uuid: str
     mount_points: tuple[str, ...]
-    parents: tuple[str, ...]
+    parents: tuple[str, ...]  # names of the devices it is built on: the disk of a partition, the members of an array
 
 
 @dataclass(frozen=True, slots=True)

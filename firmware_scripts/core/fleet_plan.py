@@ -20,17 +20,11 @@ _ABOUT = "# The answers to 'nightjar-firmware new-fleet'; flash, customise and t
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A kind of device.
+    """A kind of device."""
 
-    Attributes:
-        platform: the platform of its bundle.
-        image: where its image comes from: a web page, or a board of ``nightjar-firmware image``.
-        file: a name for that image.
-    """
-
-    platform: str
-    image: str
-    file: str
+    platform: str  # of its bundle
+    image: str  # where its image comes from: a web page, or a board of ``nightjar-firmware image``
+    file: str  # a name for it
 
 
 _PI = "https://www.raspberrypi.com/software/operating-systems/"
@@ -44,25 +38,15 @@ BOARDS: Mapping[str, Board] = {
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """The answers to the questions of ``nightjar-firmware new-fleet``.
+    """The answers to the questions of ``nightjar-firmware new-fleet``."""
 
-    Attributes:
-        name: of the fleet: its population, and the prefix of its devices' names.
-        devices: how many cards it starts with.
-        address: under which devices reach the coordinator.
-        board: what the devices are, a key of BOARDS.
-        user: who may log in on them.
-        wifi: name of their network; empty: by cable.
-        wifi_country: where its radio is used, such as GB.
-    """
-
-    name: str
-    devices: int
-    address: str
-    board: str = "raspberry-pi"
+    name: str  # of the fleet: its population, and the prefix of its devices' names
+    devices: int  # how many cards it starts with
+    address: str  # under which devices reach the coordinator
+    board: str = "raspberry-pi"  # what the devices are, a key of BOARDS
     user: str = ""
-    wifi: str = ""
-    wifi_country: str = ""
+    wifi: str = ""  # name of their network; empty: by cable
+    wifi_country: str = ""  # where its radio is used, such as GB
 
     @property
     def household(self) -> bool:

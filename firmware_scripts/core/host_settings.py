@@ -48,21 +48,13 @@ class Wifi:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The settings of one host.
-
-    Attributes:
-        hostname: the host name, a single label.
-        user: the user who may log in; None leaves the image's users unchanged.
-        ssh_keys: the user's public SSH keys.
-        password_hash: the user's password hash, as in shadow(5); None locks the password.
-        wifi: the Wi-Fi network; None leaves the image's network unchanged.
-    """
+    """The settings of one host."""
 
     hostname: str
-    user: str | None = None
+    user: str | None = None  # the user who may log in; None leaves the image's users unchanged
     ssh_keys: tuple[str, ...] = ()
-    password_hash: str | None = None
-    wifi: Wifi | None = None
+    password_hash: str | None = None  # the user's password hash, as in shadow(5); None locks the password
+    wifi: Wifi | None = None  # the Wi-Fi network; None leaves the image's network unchanged
 
 
 def check_settings(settings: HostSettings) -> None:

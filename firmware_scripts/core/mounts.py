@@ -17,21 +17,13 @@ _NUMBER = re.compile(r"\d{1,7}:\d{1,7}")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo.
+    """One line of mountinfo."""
 
-    Attributes:
-        number: ``major:minor`` of the device; ``0:n`` if the file system has no device number (btrfs, overlay, zfs).
-        point: the mount point.
-        file_system: the file system's type.
-        source: the source that the file system reports, often a device path.
-        options: the options of the file system, not of the mount.
-    """
-
-    number: str
+    number: str  # ``major:minor`` of the device; ``0:n`` if the file system has no device number (btrfs, overlay, zfs)
     point: str
     file_system: str
-    source: str
-    options: str
+    source: str  # the source that the file system reports, often a device path
+    options: str  # the options of the file system, not of the mount
 
 
 @dataclass(frozen=True, slots=True)

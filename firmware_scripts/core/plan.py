@@ -39,17 +39,11 @@ class ImageChunk:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The result of reading through a whole image once.
-
-    Attributes:
-        image_bytes: the size of the unpacked image.
-        sha256: the sha256 of the unpacked image, in hex.
-        chunks: the chunks to be written, ascending; with a block map, only the mapped ones.
-    """
+    """The result of reading through a whole image once."""
 
     image_bytes: int
-    sha256: str
-    chunks: tuple[ImageChunk, ...]
+    sha256: str  # the sha256 of the unpacked image, in hex
+    chunks: tuple[ImageChunk, ...]  # the chunks to be written, ascending; with a block map, only the mapped ones
 
     @property
     def mapped_bytes(self) -> int:

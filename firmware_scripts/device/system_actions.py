@@ -56,27 +56,16 @@ class Agent:
 
 @dataclass(slots=True)
 class DeviceActions:
-    """Implements :class:`firmware_scripts.device.switch.SystemActions`.
-
-    Attributes:
-        places: the device's paths.
-        systemd: starts and stops units.
-        enrolling: enrols before the agent starts, if there is a claim.
-        tell: writes a line to the log and the card.
-        time: the clock and time limit for the trial of a release.
-        unpack: unpacks the offered bundle; raises NightjarError.
-        moved: whether ``current`` has changed since the agent was started.
-        started: whether the agent was started by this process and not at boot.
-    """
+    """Implements :class:`firmware_scripts.device.switch.SystemActions`."""
 
     places: Places
     systemd: Systemd
-    enrolling: Enrolling
+    enrolling: Enrolling  # enrols before the agent starts, if there is a claim
     tell: Callable[[str], None]
-    time: Time
-    unpack: Callable[[], None]
-    moved: bool = False
-    started: bool = False
+    time: Time  # the clock and time limit for the trial of a release
+    unpack: Callable[[], None]  # unpacks the offered bundle; raises NightjarError
+    moved: bool = False  # whether ``current`` has changed since the agent was started
+    started: bool = False  # whether the agent was started by this process and not at boot
 
     def run(self, effect: Effect) -> Event | None:
         """Run one effect.

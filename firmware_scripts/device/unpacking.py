@@ -34,13 +34,7 @@ _PIP_REFUSES = 1
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle with a valid signature.
-
-    Attributes:
-        path: the archive.
-        version: the version of the agent in it.
-        checked: the checked manifest.
-    """
+    """A bundle with a valid signature."""
 
     path: Path
     version: str

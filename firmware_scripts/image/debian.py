@@ -44,17 +44,11 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class RootFileSystem:
-    """A root file system of Debian packages.
-
-    Attributes:
-        tar: the archive of the root file system.
-        packages: the installed packages by name, including the kernel's.
-        cached: whether it came from the cache.
-    """
+    """A root file system of Debian packages."""
 
     tar: Path
-    packages: tuple[Package, ...]
-    cached: bool
+    packages: tuple[Package, ...]  # the installed packages by name, including the kernel's
+    cached: bool  # whether it came from the cache
 
 
 def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Package, ...]) -> RootFileSystem:

@@ -28,20 +28,13 @@ _NAMESPACE = uuid.UUID("6f9a40f0-1f44-5a51-9a26-4d0be5b5a8c1")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The contents of the disk.
+    """The contents of the disk."""
 
-    Attributes:
-        name: the image's name, from which its identifiers are derived.
-        root_tar: a tar of Debian's packages.
-        overlay: a tar that is unpacked over Debian's packages.
-        boot: the contents of the boot partition's files by path.
-        finish: a shell script that finishes the unpacked root file system in the folder ``root``; empty for none.
-    """
-
-    name: str
+    name: str  # the image's name, from which its identifiers are derived
     root_tar: Path
-    overlay: bytes
-    boot: Mapping[str, bytes]
+    overlay: bytes  # a tar that is unpacked over Debian's packages
+    boot: Mapping[str, bytes]  # the contents of the boot partition's files by path
+    # a shell script that finishes the unpacked root file system in the folder ``root``; empty for none
     finish: str = ""
 
 

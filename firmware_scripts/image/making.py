@@ -34,19 +34,12 @@ _KERNEL_NAME = re.compile(r"\./boot/vmlinuz-(.+)")
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An image and the files beside it.
+    """An image and the files beside it."""
 
-    Attributes:
-        image: the disk's file, which is sparse.
-        sha256: the sha256 of the image.
-        packages: the Debian packages in the image.
-        cached: whether the root file system came from the cache.
-    """
-
-    image: Path
+    image: Path  # the disk's file, which is sparse
     sha256: str
-    packages: int
-    cached: bool
+    packages: int  # how many of Debian's
+    cached: bool  # whether the root file system came from the cache
 
 
 def boards() -> dict[str, str]:

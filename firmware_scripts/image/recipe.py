@@ -24,76 +24,43 @@ _Document = TypeVar("_Document", bound="Layer | Board")
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One layer.
-
-    Attributes:
-        about: the purpose of the layer.
-        packages: Debian packages; their dependencies are installed too.
-        files: the text of each file by path; executable if it begins with ``#!``.
-        copies: the source in ``firmware_scripts`` of each file by path.
-        links: the target of each symlink by path.
-        masked_units: systemd units that never start.
-        masked_generators: systemd generators that are masked.
-        kernel_modules: C files of the kernel's source that Debian does not build as modules.
-    """
+    """One layer."""
 
     about: str
-    packages: tuple[str, ...] = ()
-    files: dict[str, str] = {}
-    copies: dict[str, str] = {}
-    links: dict[str, str] = {}
-    masked_units: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  # Debian packages; their dependencies are installed too
+    files: dict[str, str] = {}  # the text of each file by path; executable if it begins with ``#!``
+    copies: dict[str, str] = {}  # the source in ``firmware_scripts`` of each file by path
+    links: dict[str, str] = {}  # the target of each symlink by path
+    masked_units: tuple[str, ...] = ()  # systemd units that never start
     masked_generators: tuple[str, ...] = ()
-    kernel_modules: tuple[str, ...] = ()
+    kernel_modules: tuple[str, ...] = ()  # C files of the kernel's source that Debian does not build as modules
 
 
 class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The board that an image runs on.
-
-    Attributes:
-        about: a description of the board.
-        architecture: Debian's name of the architecture.
-        layers: the names of the layers, lowest first.
-        kernel: Debian's kernel flavour, as in ``linux-image-FLAVOUR``.
-        early_modules: kernel modules that are needed to reach the root file system.
-        command_line: the kernel's command line.
-        device_tree: a file of the kernel's package; empty if the machine describes itself.
-        drop: folders of kernel modules that are left out.
-        suite: Debian's name of the release.
-    """
+    """The board that an image runs on."""
 
     about: str
     architecture: Architecture
-    layers: tuple[str, ...]
-    kernel: str
-    early_modules: tuple[str, ...]
+    layers: tuple[str, ...]  # their names, lowest first
+    kernel: str  # Debian's kernel flavour, as in ``linux-image-FLAVOUR``
+    early_modules: tuple[str, ...]  # kernel modules that are needed to reach the root file system
     command_line: str
-    device_tree: str = ""
-    drop: tuple[str, ...] = ()
-    suite: Literal["bookworm", "trixie"] = "bookworm"
+    device_tree: str = ""  # a file of the kernel's package; empty if the machine describes itself
+    drop: tuple[str, ...] = ()  # folders of kernel modules that are left out
+    suite: Literal["bookworm", "trixie"] = "bookworm"  # Debian's name of the release
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A board with its layers merged.
-
-    Attributes:
-        name: the board's name.
-        board: the board.
-        packages: the packages of all layers, sorted.
-        files: path → text; the highest layer wins.
-        copies: path → source in ``firmware_scripts``.
-        links: path → target.
-        kernel_modules: C files of the kernel's source.
-    """
+    """A board with its layers merged."""
 
     name: str
     board: Board
-    packages: tuple[str, ...]
-    files: Mapping[str, str]
-    copies: Mapping[str, str]
-    links: Mapping[str, str]
-    kernel_modules: tuple[str, ...]
+    packages: tuple[str, ...]  # the packages of all layers, sorted
+    files: Mapping[str, str]  # path → text; the highest layer wins
+    copies: Mapping[str, str]  # path → source in ``firmware_scripts``
+    links: Mapping[str, str]  # path → target
+    kernel_modules: tuple[str, ...]  # C files of the kernel's source
 
     def rootfs_key(self, *others: str) -> str:
         """The cache key of the root file system of Debian's packages: a hash of its inputs and ``others``."""

@@ -14,19 +14,12 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The fleet that a twin belongs to.
-
-    Attributes:
-        url: the coordinator's URL.
-        device: the device's name; empty if the coordinator assigns it at enrolment.
-        authority: the coordinator's certificates, PEM; empty without a claim.
-        broker_port: the broker's port in the settings; None if they give none.
-    """
+    """The fleet that a twin belongs to."""
 
     url: str
-    device: str
-    authority: str
-    broker_port: int | None
+    device: str  # the device's name; empty if the coordinator assigns it at enrolment
+    authority: str  # the coordinator's certificates, PEM; empty without a claim
+    broker_port: int | None  # the broker's port in the settings; None if they give none
 
 
 def belonging(settings: str | None, claim: str | None, url: str | None) -> Belonging:

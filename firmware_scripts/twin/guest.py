@@ -25,15 +25,10 @@ _ASK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of a program that ran inside the machine.
+    """The result of a program that ran inside the machine."""
 
-    Attributes:
-        status: its exit status; 128 plus the signal's number if a signal ended it, as in shells.
-        output: its standard output, followed by its standard error.
-    """
-
-    status: int
-    output: str
+    status: int  # its exit status; 128 plus the signal's number if a signal ended it, as in shells
+    output: str  # its standard output, followed by its standard error
 
 
 class Guest:

@@ -23,23 +23,12 @@ _IDENTITY = "/var/lib/private/nightjar-agent/identity"
 
 @dataclass(slots=True)
 class Milestones:
-    """The times at which a device reached each step, in seconds since power-on; None if it did not.
+    """The times at which a device reached each step, in seconds since power-on; None if it did not."""
 
-    Attributes:
-        device: the device's name at the coordinator.
-        booted_s: when all units enabled at boot had started.
-        enrolled_s: when the device held its own certificate; None also if there is no claim.
-        online_s: when the coordinator first saw the device.
-        checked_in_s: when the device checked in for a round.
-        report_committed: whether a report of the device is in a committed round.
-        committed_s: when the committed report was seen.
-        round: the number of the committed round.
-    """
-
-    device: str = ""
-    booted_s: float | None = None
-    enrolled_s: float | None = None
-    online_s: float | None = None
+    device: str = ""  # its name at the coordinator
+    booted_s: float | None = None  # when all units enabled at boot had started
+    enrolled_s: float | None = None  # when the device held its own certificate; None also if there is no claim
+    online_s: float | None = None  # when the coordinator first saw the device
     checked_in_s: float | None = None
     report_committed: bool = False
     committed_s: float | None = None

@@ -16,42 +16,25 @@ _EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_exp
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The files that QEMU is started with.
-
-    Attributes:
-        disk: the disk image.
-        kernel: the kernel from the image's boot partition.
-        early: the initial file system from the image's boot partition.
-        command_line: the kernel's command line.
-        device_tree: the device tree; None if the machine describes itself.
-        guest_socket: the socket on which QEMU accepts clients of the guest agent.
-    """
+    """The files that QEMU is started with."""
 
     disk: Path
-    kernel: Path
-    early: Path
+    kernel: Path  # from the image's boot partition
+    early: Path  # the initial file system, from there too
     command_line: str
-    device_tree: Path | None
-    guest_socket: Path
+    device_tree: Path | None  # the device tree; None if the machine describes itself
+    guest_socket: Path  # the socket on which QEMU accepts clients of the guest agent
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How QEMU emulates a board.
-
-    Attributes:
-        program: QEMU's program.
-        options: the options for machine, processor and memory.
-        disk: the device that the image is attached as.
-        network: the network device.
-        guest: the guest agent's port; empty if the machine has none.
-    """
+    """How QEMU emulates a board."""
 
     program: str
-    options: tuple[str, ...]
-    disk: tuple[str, ...]
-    network: str
-    guest: tuple[str, ...]
+    options: tuple[str, ...]  # the options for machine, processor and memory
+    disk: tuple[str, ...]  # that the image is attached as
+    network: str  # the network device
+    guest: tuple[str, ...]  # the guest agent's port; empty if the machine has none
 
 
 _VIRTIO_DISK = ("-device", "virtio-blk-pci,drive=disk")

@@ -25,14 +25,9 @@ _LONGEST_SOCKET_BYTES = 107  # unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """The files of one twin, in its own folder.
+    """The files of one twin, in its own folder."""
 
-    Attributes:
-        folder: the twin's folder; its disk keeps the device's state between starts.
-        board: the board that is emulated.
-    """
-
-    folder: Path
+    folder: Path  # the twin's folder; its disk keeps the device's state between starts
     board: str
 
     @property
