@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from firmware_scripts.device.boot import boot, enrol_again
+from firmware_scripts.device.boot import boot
 from firmware_scripts.device.checkup import checkup
-from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.handing_over import (
     done_with_bundle,
     done_with_withdrawal,
@@ -100,7 +99,7 @@ def install(
     bundle = open_bundle(path, places.key, for_this_machine=not pip_options, present=present)
     well = although_unwell or not systemd.live or _is_well(systemd)
     actions = _actions(places, systemd)
-    actions.unpack = lambda: unpack(bundle, places, places.key, pip_options)
+    actions.unpack = lambda: unpack(bundle, places, pip_options)
     record, declined = _switch(places, actions).take(Offered(bundle.version, well))
     if running(record.state) == bundle.version:
         return 0, None
@@ -162,22 +161,19 @@ def _boot(asked: argparse.Namespace) -> int:
     if not systemd.live:
         msg = "systemd does not run this machine (or not all of it yet), so nothing can be started"
         raise UnavailableError(msg)
-    path = places.parcel / "bundle.tar"
-
     actions = _actions(places, systemd)
 
     def offer() -> Offered:
-        bundle = open_bundle(path, places.key)
-        actions.unpack = lambda: unpack(bundle, places, places.key)
+        bundle = open_bundle(places.parcel / "bundle.tar", places.key)
+        actions.unpack = lambda: unpack(bundle, places)
         return Offered(bundle.version, present_is_well=True)
 
-    boot(places, _switch(places, actions), offer, partial(enrol_again, actions), time.sleep)
+    boot(places, _switch(places, actions), offer, actions.enrol_again, time.sleep)
     return 0
 
 
 def _status(asked: argparse.Namespace) -> int:
-    places = Places(asked.root)
-    print(encode(RecordFile(places).load()).decode(), end="")
+    print(encode(RecordFile(Places(asked.root)).load()).decode(), end="")
     return 0
 
 
@@ -216,7 +212,7 @@ def _actions(places: Places, systemd: Systemd) -> DeviceActions:
     tell = StatusLog(places.status)
     limit_s = float(os.environ.get("NIGHTJAR_TRIAL_S", TRIAL_S))
     trial = Time(time.monotonic, time.sleep, limit_s)
-    return DeviceActions(places, systemd, Enrolling(places.claim, systemd, tell), tell, trial, lambda: None)
+    return DeviceActions(places, systemd, tell, trial, lambda: None)
 
 
 def _systemd(places: Places) -> Systemd:

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firmware_scripts.device.enrolling import take_off_card
-from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import DeviceStarted, Empty, Offered, Trying
 from firmware_scripts.device.switch import Switch
-from firmware_scripts.device.system_actions import DeviceActions
 
 AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
 """Pauses in seconds before the first release is tried again; the last one repeats until the network is up."""
 
-Offer = Callable[[], Offered]
-
 
 def boot(
-    places: Places, switch: Switch, offer: Offer, enrol: Callable[[], bool], sleep: Callable[[float], None]
+    places: Places,
+    switch: Switch,
+    offer: Callable[[], Offered],
+    enrol: Callable[[], bool],
+    sleep: Callable[[float], None],
 ) -> None:
     """Repair interrupted work, then install, enrol and try a release as needed; return when all of it is done.
 
-    Args:
-        places: the device's paths.
-        switch: drives the device's releases.
-        offer: checks the bundle on the card.
-        enrol: exchanges a claim for a new identity; returns whether nothing is left to do.
-        sleep: waits for a number of seconds.
+    ``offer`` checks the bundle on the card. ``enrol`` exchanges a claim for a new identity; it returns whether nothing
+    is left to do.
 
     Raises:
         NightjarError: the bundle on the card cannot be used.
@@ -44,11 +40,3 @@ def boot(
         tries += 1
         take_off_card(places)  # there may be a new claim on the card
         record, _ = switch.take(DeviceStarted())
-
-
-def enrol_again(actions: DeviceActions) -> bool:
-    """Exchange a claim for a new identity on a device with a settled release, and restart the agent to use it."""
-    if not actions.enrolling.enrol():
-        return False
-    actions.systemd.restart(AGENT)
-    return True

@@ -18,36 +18,22 @@ ENROL = "nightjar-enrol.service"
 _REFUSED = 2
 
 
-class Enrolling:
-    """Enrols the device.
-
-    Args:
-        claim: the claim file, already moved off the card.
-        systemd: starts the unit that enrols.
-        tell: writes a line to the log and the card.
-    """
-
-    def __init__(self, claim: Path, systemd: Systemd, tell: Callable[[str], None]) -> None:
-        self._claim = claim
-        self._systemd = systemd
-        self._tell = tell
-
-    def enrol(self) -> bool:
-        """Enrol if there is a claim; return whether nothing is left to do."""
-        if not self._claim.exists():
-            return True
-        self._tell("enrolling with the claim that the card brought")
-        status = self._systemd.work(ENROL)
-        if status == 0:
-            wipe(self._claim)
-            self._tell("enrolled; the claim is wiped")
-            return True
-        why = self._systemd.last_words(ENROL)
-        if status == _REFUSED:
-            self._tell(f"the claim was refused; make a new one and put it on the card: {why}")
-        else:
-            self._tell(f"not enrolled yet, and tried again later: {why}")
-        return False
+def enrol(claim: Path, systemd: Systemd, tell: Callable[[str], None]) -> bool:
+    """Enrol if there is a claim, already moved off the card; return whether nothing is left to do."""
+    if not claim.exists():
+        return True
+    tell("enrolling with the claim that the card brought")
+    status = systemd.work(ENROL)
+    if status == 0:
+        wipe(claim)
+        tell("enrolled; the claim is wiped")
+        return True
+    why = systemd.last_words(ENROL)
+    if status == _REFUSED:
+        tell(f"the claim was refused; make a new one and put it on the card: {why}")
+    else:
+        tell(f"not enrolled yet, and tried again later: {why}")
+    return False
 
 
 def take_off_card(places: Places) -> None:

@@ -26,13 +26,7 @@ _COMMANDS = {
 def adopt(places: Places, version: str, *, counts: bool) -> bool:
     """Install program, commands and units from a release, and enable its units at boot.
 
-    Args:
-        places: the device's paths.
-        version: the version of the release.
-        counts: whether the release was found healthy.
-
-    Returns:
-        Whether systemd has to reload its units.
+    ``counts`` is whether the release was found healthy. Returns whether systemd has to reload its units.
 
     Raises:
         OSError: a file cannot be written.

@@ -18,12 +18,9 @@ _HEAD = "# What this device did, newest last. docs/bundles.md says what to do ab
 
 
 class StatusLog:
-    """Writes status messages.
+    """Writes status messages; if the folder of ``path`` is missing, only to the log.
 
-    Args:
-        path: the status file; if its folder is missing, messages go only to the log.
-        wall_s: returns seconds since 1970; a board without a clock starts somewhere in the past.
-        up_s: returns seconds since the device booted.
+    ``wall_s`` returns seconds since 1970, on a board without a clock somewhere in the past; ``up_s`` since the boot.
     """
 
     def __init__(

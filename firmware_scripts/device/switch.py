@@ -30,10 +30,7 @@ class SystemActions(Protocol):
 class Switch:
     """The running state machine of a device.
 
-    Args:
-        records: stores the record.
-        actions: runs the effects.
-        alone: a lock held while an event is handled: two switches at once would undo each other's work.
+    ``alone`` is a lock held while an event is handled: two switches at once would undo each other's work.
     """
 
     def __init__(
@@ -55,19 +52,16 @@ class Switch:
             UnavailableError: another switch is running.
         """
         with self._alone():
-            return self._take(event)
-
-    def _take(self, event: Event) -> tuple[Record[State], Decline | None]:
-        record, declined = self._records.load(), None
-        events: deque[Event] = deque([event])
-        while events:
-            before = record
-            record, effects = step(before, events.popleft())
-            if record != before:
-                self._records.save(record)
-            for effect in effects:
-                if isinstance(effect, Decline):
-                    declined = effect
-                if (came := self._actions.run(effect)) is not None:
-                    events.append(came)
-        return record, declined
+            record, declined = self._records.load(), None
+            events = deque([event])
+            while events:
+                before = record
+                record, effects = step(before, events.popleft())
+                if record != before:
+                    self._records.save(record)
+                for effect in effects:
+                    if isinstance(effect, Decline):
+                        declined = effect
+                    if (came := self._actions.run(effect)) is not None:
+                        events.append(came)
+            return record, declined

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from firmware_scripts.device import health
-from firmware_scripts.device.enrolling import Enrolling
+from firmware_scripts.device.enrolling import enrol
 from firmware_scripts.device.health import Look, Time
 from firmware_scripts.device.installing import FETCHED, adopt
 from firmware_scripts.device.places import Places
@@ -60,7 +60,6 @@ class DeviceActions:
 
     places: Places
     systemd: Systemd
-    enrolling: Enrolling  # enrols before the agent starts, if there is a claim
     tell: Callable[[str], None]
     time: Time  # the clock and time limit for the trial of a release
     unpack: Callable[[], None]  # unpacks the offered bundle; raises NightjarError
@@ -95,7 +94,7 @@ class DeviceActions:
                 self.moved |= replace_link(self.places.current, f"releases/{version}")
             case RestartAgent(only_if_moved):
                 if self.systemd.live and (self.moved or not only_if_moved):
-                    self.enrolling.enrol()
+                    enrol(self.places.claim, self.systemd, self.tell)
                     self.systemd.restart(health.AGENT)
                     self.moved, self.started = False, True
             case CheckHealth():
@@ -111,3 +110,13 @@ class DeviceActions:
             case Tell(text) | Decline(_, text):
                 self.tell(text)
         return None
+
+    def enrol_again(self) -> bool:
+        """Exchange a claim for a new identity beside a settled release, and restart the agent to use it.
+
+        Returns whether nothing is left to do.
+        """
+        if not enrol(self.places.claim, self.systemd, self.tell):
+            return False
+        self.systemd.restart(health.AGENT)
+        return True

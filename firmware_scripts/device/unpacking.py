@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT, Checked, read_archive, read_manifest
@@ -41,56 +42,47 @@ class Bundle:
     checked: Checked
 
 
-class OpensslCheck:
-    """Checks signatures with the ``openssl`` program."""
+def check_with_openssl(key: Path, manifest: bytes, signature: bytes) -> None:
+    """Check that the key signed this manifest, with the ``openssl`` program.
 
-    def __init__(self, key: Path) -> None:
-        self._key = key
-
-    def __call__(self, manifest: bytes, signature: bytes) -> None:
-        """Check that the key signed this manifest.
-
-        Raises:
-            IntegrityError: the signature does not match.
-            UnavailableError: openssl or the key is missing.
-        """
-        if not self._key.is_file():
-            msg = f"there is no {self._key}, so no bundle can be trusted: put the owner's .pub file there"
-            raise UnavailableError(msg)
-        with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
-            signed, signature_file = Path(folder) / "signed", Path(folder) / "signature"
-            signed.write_bytes(SIGNED_CONTEXT + manifest)
-            signature_file.write_bytes(signature)
-            command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(self._key), "-rawin"]
-            command += ["-in", str(signed), "-sigfile", str(signature_file)]
-            try:
-                done = subprocess.run(command, capture_output=True, check=False, timeout=60)  # noqa: S603
-            except (OSError, subprocess.TimeoutExpired) as error:
-                msg = f"openssl could not be run: {error} (apt install openssl)"
-                raise UnavailableError(msg) from error
-        if done.returncode:
-            msg = "the bundle is not signed by the key of this device, or was changed since"
-            raise IntegrityError(msg)
+    Raises:
+        IntegrityError: the signature does not match.
+        UnavailableError: openssl or the key is missing.
+    """
+    if not key.is_file():
+        msg = f"there is no {key}, so no bundle can be trusted: put the owner's .pub file there"
+        raise UnavailableError(msg)
+    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+        signed, signature_file = Path(folder) / "signed", Path(folder) / "signature"
+        signed.write_bytes(SIGNED_CONTEXT + manifest)
+        signature_file.write_bytes(signature)
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(key), "-rawin"]
+        command += ["-in", str(signed), "-sigfile", str(signature_file)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=60)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            msg = f"openssl could not be run: {error} (apt install openssl)"
+            raise UnavailableError(msg) from error
+    if done.returncode:
+        msg = "the bundle is not signed by the key of this device, or was changed since"
+        raise IntegrityError(msg)
 
 
 def open_bundle(path: Path, key: Path, *, for_this_machine: bool = True, present: str | None = None) -> Bundle:
-    """Check a whole bundle.
+    """Check a whole bundle, and whether it fits this device if it is ``for_this_machine``.
 
-    Args:
-        path: the archive.
-        key: the public key that the bundle must be signed with.
-        for_this_machine: whether the bundle must fit this device.
-        present: the installed release. The files of its own bundle are not read, because they are not needed and
-            reading them would cost a slow board half a minute at each boot with the card.
+    The files in the bundle of the release that is ``present`` are not read, because they are not needed and reading
+    them would cost a slow board half a minute at each boot with the card.
 
     Raises:
         RemoteProtocolError: the bundle is invalid, damaged, for another kind of device, or not signed with this key.
         UnavailableError: the bundle cannot be read or checked.
     """
+    check = partial(check_with_openssl, key)
     try:
-        checked = read_manifest(path, OpensslCheck(key)) if present is not None else None
+        checked = read_manifest(path, check) if present is not None else None
         if checked is None or checked.facts.get("agent") != present:
-            checked = read_archive(path, OpensslCheck(key))
+            checked = read_archive(path, check)
     except OSError as error:
         msg = f"the bundle {path} cannot be read: {error}"
         raise UnavailableError(msg) from error
@@ -104,50 +96,40 @@ def open_bundle(path: Path, key: Path, *, for_this_machine: bool = True, present
     return Bundle(path, version, checked)
 
 
-def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str] = ()) -> None:
-    """Unpack a release into its folder, atomically.
+def unpack(bundle: Bundle, places: Places, pip_options: Sequence[str] = ()) -> None:
+    """Unpack a release into its folder, atomically; its bytes are checked again while they are read.
 
-    Args:
-        bundle: a checked bundle; its bytes are checked again while they are read.
-        places: the device's paths.
-        key: the public key that it was signed with.
-        pip_options: options that make pip choose wheels for another machine than this one.
+    ``pip_options`` make pip choose wheels for another machine than this one.
 
     Raises:
         UnavailableError: the disk is full, or pip was stopped.
         RemoteProtocolError: the bundle has changed since it was checked, or its wheels cannot be installed here.
     """
     folder = places.releases / bundle.version
-    partial = places.releases / f".{bundle.version}.part"
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        again = read_archive(bundle.path, OpensslCheck(key), _Writer(partial))
-        if again != bundle.checked:
-            msg = f"{bundle.path} changed while it was read"
-            raise RemoteProtocolError(msg, code="bundle")
-        _install(partial, pip_options)
-        shutil.rmtree(partial / "wheels")
-        (partial / MANIFEST).write_bytes(again.manifest)
-        (partial / SIGNATURE).write_bytes(again.signature)
-        shutil.rmtree(folder, ignore_errors=True)
-        put_folder_in_place(partial, folder)
-    except OSError as error:
-        msg = f"{bundle.path.name} could not be unpacked: {error}"
-        raise UnavailableError(msg) from error
+    unfinished = places.releases / f".{bundle.version}.part"
 
-
-class _Writer:
-    """Writes the files of a bundle into a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, file: ListedFile, data: bytes) -> None:
-        path = self._folder / file.path
+    def write(file: ListedFile, data: bytes) -> None:
+        path = unfinished / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as out:
             out.write(data)
+
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        again = read_archive(bundle.path, partial(check_with_openssl, places.key), write)
+        if again != bundle.checked:
+            msg = f"{bundle.path} changed while it was read"
+            raise RemoteProtocolError(msg, code="bundle")
+        _install(unfinished, pip_options)
+        shutil.rmtree(unfinished / "wheels")
+        (unfinished / MANIFEST).write_bytes(again.manifest)
+        (unfinished / SIGNATURE).write_bytes(again.signature)
+        shutil.rmtree(folder, ignore_errors=True)
+        put_folder_in_place(unfinished, folder)
+    except OSError as error:
+        msg = f"{bundle.path.name} could not be unpacked: {error}"
+        raise UnavailableError(msg) from error
 
 
 def _install(folder: Path, pip_options: Sequence[str]) -> None:
@@ -184,13 +166,10 @@ def _install(folder: Path, pip_options: Sequence[str]) -> None:
 
 def _check_machine(checked: Checked) -> None:
     glibc = platform.libc_ver()[1] or "0.0"
-    here = {
-        "machine": platform.machine(),
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-    }
+    here = {"machine": platform.machine(), "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name, actual in here.items():
-        if checked.facts.get(name) != actual:
-            wanted = checked.facts.get(name)
+        wanted = checked.facts.get(name)
+        if wanted != actual:
             msg = f"the bundle is for {name} {wanted}, this device has {actual}: take the bundle for this device"
             raise RemoteProtocolError(msg, code="platform")
     wanted = str(checked.facts.get("glibc", "0.0"))

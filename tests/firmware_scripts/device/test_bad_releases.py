@@ -19,8 +19,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from coordinator.mqtt.free_ports import free_ports
-from firmware_scripts.device.boot import boot, enrol_again
-from firmware_scripts.device.enrolling import Enrolling
+from firmware_scripts.device.boot import boot
 from firmware_scripts.device.health import AGENT, SELF_TEST, Time
 from firmware_scripts.device.installing import FETCHED
 from firmware_scripts.device.places import Places
@@ -164,9 +163,7 @@ class Device:
         self.limit_s = PATIENCE_S
         tell = StatusLog(self.places.status)
         # The clock is asked for the limit at each trial, which may differ.
-        self.actions = DeviceActions(
-            self.places, self.systemd, Enrolling(self.places.claim, self.systemd, tell), tell, self.trial(), self.unpack
-        )
+        self.actions = DeviceActions(self.places, self.systemd, tell, self.trial(), self.unpack)
         self.switch = Switch(RecordFile(self.places), self.actions)
 
     def trial(self):
@@ -189,8 +186,8 @@ class Device:
         return Offered(version, present_is_well=True)
 
     def boot(self):
-        again = partial(enrol_again, self.actions)
-        boot(self.places, self.switch, lambda: self.offer("0.1.0", "good"), again, time.sleep)
+        first = partial(self.offer, "0.1.0", "good")
+        boot(self.places, self.switch, first, self.actions.enrol_again, time.sleep)
 
     def update(self, version, kind, limit_s):
         self.limit_s = limit_s

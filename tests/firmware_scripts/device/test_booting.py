@@ -3,14 +3,13 @@
 import itertools
 import os
 import stat
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from firmware_scripts.device import health
-from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
-from firmware_scripts.device.enrolling import ENROL, Enrolling, take_off_card, wipe
+from firmware_scripts.device.boot import AGAIN_S, boot
+from firmware_scripts.device.enrolling import ENROL, take_off_card, wipe
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.installing import FETCHED
 from firmware_scripts.device.places import Places
@@ -93,7 +92,7 @@ def make_device(root, kinds=None, enrolments=()):
         for unit in ("agent", "firstboot"):
             (own / f"nightjar-{unit}.service").write_text(device.offered)
 
-    actions = DeviceActions(places, systemd, Enrolling(places.claim, systemd, tell), tell, time, unpack)
+    actions = DeviceActions(places, systemd, tell, time, unpack)
     device.switch = Switch(RecordFile(places), actions)
     device.state = lambda: RecordFile(places).load().state
     device.told = lambda: places.status.read_text()
@@ -103,8 +102,7 @@ def make_device(root, kinds=None, enrolments=()):
         return Offered(version, present_is_well=True)
 
     device.update = lambda version: device.switch.take(offer(version))
-    again = partial(enrol_again, actions)
-    device.boot = lambda sleep=device.slept.append: boot(places, device.switch, offer, again, sleep)
+    device.boot = lambda sleep=device.slept.append: boot(places, device.switch, offer, actions.enrol_again, sleep)
     return device
 
 
