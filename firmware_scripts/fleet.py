@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from firmware_scripts.core.cards import Card
-from firmware_scripts.core.confirm import DiskIdentity, differences, identity
+from firmware_scripts.core.confirm import differences
 from firmware_scripts.core.plan import Survey
 from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import MachineState, judge
@@ -110,7 +110,8 @@ def _write_card(
         # Checked while the disk is held: it cannot be mounted from now on, so the result stays true.
         if isinstance(confirmed.target, DiskTarget):
             try:
-                reasons = _changed_or_refused(job, confirmed.target, opened)
+                size = job.survey.image_bytes
+                reasons = changed_or_refused(job.look(), confirmed.target, opened, size, job.allow)
             except UnavailableError as error:
                 reasons = (Reason(Rule.UNKNOWN_FACT, str(error)),)
             if reasons:
@@ -126,14 +127,15 @@ def _write_card(
         return outcome
 
 
-def _changed_or_refused(job: FlashJob, target: DiskTarget, opened: OpenedFile) -> tuple[Reason, ...]:
-    machine = job.look()
+def changed_or_refused(
+    machine: MachineState, target: DiskTarget, opened: OpenedFile, image_bytes: int, allow: frozenset[Rule]
+) -> tuple[Reason, ...]:
+    """Every reason not to write to a disk that was confirmed before and is open now."""
     device = machine.devices.numbered(opened.number)
     if device is None:
         return (Reason(Rule.NOT_LISTED, f"{target.path} is not there any more"),)
-    now: DiskIdentity = identity(device)
-    changed = differences(identity(target.device), now)
-    if changed or opened.size_bytes != now.size_bytes:
+    changed = differences(target.device, device)
+    if changed or opened.size_bytes != device.size_bytes:
         text = f"{target.path} is not what was confirmed ({', '.join(changed) or 'size'} differs): look again"
         return (Reason(Rule.CHANGED, text),)
-    return refusals(machine, DiskTarget(target.path, device), job.survey.image_bytes, job.allow)
+    return refusals(machine, DiskTarget(target.path, device), image_bytes, allow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey, spans
@@ -11,17 +11,12 @@ from firmware_scripts.ports import ByteStream, OpenImage, ProgressReport, WorkPh
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 
 
-class SurveyStopped(Exception):  # noqa: N818 - a request, not a fault
-    """The work was asked to stop; nothing is wrong. Never leaves this package."""
-
-
-def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport, should_stop: Callable[[], bool]) -> Survey:
+def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport) -> Survey:
     """Read an image once and check it against its block map.
 
     Raises:
         RemoteProtocolError: the image is damaged, empty, or of another size than in its block map.
         IntegrityError: a range does not match its sha256 in the block map; the message names its offset.
-        SurveyStopped: ``should_stop`` returned true.
         OSError: the image cannot be read.
     """
     whole, chunks, end = hashlib.sha256(), [], 0
@@ -29,8 +24,6 @@ def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport, sho
     total = bmap.image_bytes if bmap else None
     with open_image() as stream:
         for offset, data in _pieces(stream):
-            if should_stop():
-                raise SurveyStopped
             whole.update(data)
             for start, length in checker.mapped(offset, data):
                 piece = memoryview(data)[start - offset : start - offset + length]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey
 from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
-from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
+from firmware_scripts.surveying import ImageChanged, chunks_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class VerifyFailed:
 
     offset: int
     text: str
+
+
+class WorkStopped(Exception):  # noqa: N818 - a request, not a fault
+    """The work was asked to stop; nothing is wrong. Never leaves this package."""
 
 
 def read_back(
@@ -35,13 +39,13 @@ def read_back(
     """Compare ``chunks`` of a surveyed image with the card; None if all of them match.
 
     Raises:
-        SurveyStopped: ``should_stop`` returned true.
+        WorkStopped: ``should_stop`` returned true.
     """
     if failed := _drop_cache(card):
         return failed
     for chunk in chunks:
         if should_stop():
-            raise SurveyStopped
+            raise WorkStopped
         digest = _sha256_at(card, chunk.offset, chunk.length_bytes)
         if isinstance(digest, VerifyFailed):
             return digest

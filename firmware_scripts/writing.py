@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, ImageChunk, Survey
 from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
-from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
-from firmware_scripts.verifying import VerifyFailed, os_error_text, read_back
+from firmware_scripts.surveying import ImageChanged, chunks_again
+from firmware_scripts.verifying import VerifyFailed, WorkStopped, os_error_text, read_back
 
 # Regular flushing keeps the displayed rate honest, and lets a bad card fail early.
 SYNC_EVERY_BYTES = 32 * 2**20
@@ -70,7 +70,7 @@ def write_image(
         if should_stop():
             return Interrupted(touched=True)
         return _finish(surveyed, open_image, card, report, head)
-    except SurveyStopped:
+    except WorkStopped:
         return Interrupted(touched=True)
     except _CardError as error:
         return WriteFailed(error.offset, error.text)
@@ -108,7 +108,7 @@ def _write_body(
     head, unsynced, end = [], 0, HEAD_BYTES
     for chunk, data in chunks_again(surveyed, open_image):
         if should_stop():
-            raise SurveyStopped
+            raise WorkStopped
         if chunk.offset < HEAD_BYTES:
             head.append((chunk, data))
             continue
@@ -135,7 +135,7 @@ def _finish(
     """
     try:
         _write_head(card, head)
-        bad = read_back(surveyed, surveyed.head, open_image, card, _silent, _never)
+        bad = read_back(surveyed, surveyed.head, open_image, card, _silent, lambda: False)
     except _CardError:
         clear_first_block(card)
         raise
@@ -176,10 +176,6 @@ def _sync(card: BlockFile, offset: int) -> None:
         card.sync()
     except OSError as error:
         raise _CardError(offset, f"could not be flushed: {os_error_text(error)}") from error
-
-
-def _never() -> bool:
-    return False
 
 
 def _silent(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:

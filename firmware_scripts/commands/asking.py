@@ -1,4 +1,4 @@
-"""Asks a person to confirm a target, by typing its description or giving its serial number."""
+"""How a target is confirmed: a person types its description, or a script gives its serial number."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ from collections.abc import Sequence
 
 import click
 
+from firmware_scripts.commands.ending import Ended
 from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
 from firmware_scripts.core.devices import BlockDevice
+from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.printable import printable, size_text
+from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(sorted(rule.value for rule in CAN_BE_ALLOWED)),
+    callback=lambda _context, _option, names: frozenset(map(Rule, names)),
+    help="A rule that shall not refuse a target. Nothing allows a disk that is in use.",
+)
 
-def objection_to(
+
+def confirm(
     target: Target, name: str, serial: str, disks: Sequence[BlockDevice], what_happens: str, *, yes: bool
-) -> str | None:
-    """Why a target is not confirmed; None if it is.
+) -> None:
+    """End the command unless the target, given as ``name``, is confirmed.
 
-    Args:
-        target: the target that was named.
-        name: the name as it was given.
-        serial: the serial number that the target must have; empty if none is expected.
-        disks: the disks of this machine, from which the target must be distinguishable.
-        what_happens: a sentence that says what will happen to the target.
-        yes: ask nothing.
+    It must differ from all ``disks`` of this machine. An empty ``serial`` is not checked; ``yes`` asks nothing.
     """
     if serial and isinstance(target, DiskTarget):
         objection = serial_objection(target.device, serial, disks)
@@ -31,7 +36,10 @@ def objection_to(
         objection = f"{printable(name)} is a file, and has no serial number"
     else:
         objection = None
-    return _ask(target, disks, what_happens) if objection is None and not yes else objection
+    if objection is None and not yes:
+        objection = _ask(target, disks, what_happens)
+    if objection is not None:
+        raise Ended(ExitStatus.NOT_CONFIRMED, f"not confirmed, nothing was written: {objection}")
 
 
 def _ask(target: Target, disks: Sequence[BlockDevice], what_happens: str) -> str | None:

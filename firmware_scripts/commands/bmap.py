@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -28,8 +27,8 @@ def bmap(image: Path, output: Path | None) -> None:
         raise ConfigError(msg)
     output = output or image.with_name(f"{image.name}.bmap")
     try:
-        with display(time.monotonic) as bars:
-            made = map_of(image, bars.report_for(image.name))
+        with display() as report_for:
+            made = map_of(image, report_for(image.name))
         output.write_bytes(format_bmap(made))
     except OSError as error:
         msg = f"the block map of {image} could not be made: {error}"

@@ -41,8 +41,7 @@ COMMANDS = ("flash", "customise", "image", "twin", "android")
 @click.command()
 @click.argument("commands", nargs=-1, type=click.Choice(COMMANDS))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {category, level, text, remedy}.")
-@click.pass_context
-def doctor(context: click.Context, commands: tuple[str, ...], *, as_json: bool) -> None:
+def doctor(commands: tuple[str, ...], *, as_json: bool) -> ExitStatus:
     """Check this machine and list the findings by category, with remedies. Exits with 10 if a command would fail.
 
     Without COMMANDS only flash must be able to run; name those that you want to use.
@@ -60,4 +59,4 @@ def doctor(context: click.Context, commands: tuple[str, ...], *, as_json: bool) 
                     click.echo(f"         {finding.remedy}")
         if line := install_line(results):
             click.echo(f"everything that is missing: {line}")
-    context.exit(ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in results) else ExitStatus.DONE)
+    return ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in results) else ExitStatus.DONE

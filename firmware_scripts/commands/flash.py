@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import click
 
-from firmware_scripts.commands.asking import objection_to
+from firmware_scripts.commands.asking import allow_option, confirm
+from firmware_scripts.commands.ending import Ended, refuse
 from firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
 from firmware_scripts.commands.targets import verdict_json
 from firmware_scripts.core.bmap import Bmap
@@ -23,7 +22,7 @@ from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.image_format import has_partition_table
 from firmware_scripts.core.plan import STEPS, Survey
 from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.rules import CAN_BE_ALLOWED, Reason, Rule
+from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import MachineState, TargetVerdict
 from firmware_scripts.customising import Order, customise
 from firmware_scripts.fleet import (
@@ -40,10 +39,10 @@ from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
 from firmware_scripts.shell.progress import display
 from firmware_scripts.shell.schema_check import cloud_init_schema
-from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import exactly, survey
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
+from host.signals import noticed_signals
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AT_ONCE = 8  # more than a USB hub has ports; each card also reads the image separately
@@ -70,27 +69,19 @@ class _Named:
 @host_options
 @click.option("--yes", is_flag=True, help="Do not ask. Each disk needs an --expect-serial then.")
 @click.option("--expect-serial", "serials", multiple=True, help="Serial of the disk, once per target, in their order.")
-@click.option(
-    "--allow",
-    multiple=True,
-    type=click.Choice(sorted(rule.value for rule in CAN_BE_ALLOWED)),
-    help="A rule that shall not refuse these targets. Nothing allows a disk that is in use.",
-)
+@allow_option
 @click.option("--at-once", default=AT_ONCE, show_default=True, type=click.IntRange(1, 64), help="Cards at a time.")
 @click.option("--force", is_flag=True, help="Write an image that has no partition table.")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome of each target as JSON.")
-@click.pass_context
 def flash(
-    context: click.Context,
-    /,
     image: Path,
     targets: tuple[str, ...],
     cards_path: Path | None,
     bmap_path: Path | None,
     expected_sha256: str | None,
     serials: tuple[str, ...],
-    allow: tuple[str, ...],
+    allow: frozenset[Rule],
     at_once: int,
     *,
     no_bmap: bool,
@@ -99,7 +90,7 @@ def flash(
     dry_run: bool,
     as_json: bool,
     **given: Any,
-) -> None:
+) -> ExitStatus:
     """Write IMAGE (.img, .img.xz, .img.zst, .img.gz) to each TARGET and read it back.
 
     You always name the target; it is never chosen for you. A target is refused if writing to it could destroy data of
@@ -111,42 +102,37 @@ def flash(
         bmap = _bmap(image, bmap_path, no_bmap=no_bmap)
         machine = look()
         named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path), yes=yes)
-        allowed = frozenset(Rule(rule) for rule in allow)
         with open_image(image) as stream:
             partitioned = has_partition_table(exactly(stream, 512))
         if not dry_run:
             # Done before the image is read, so that a refusal does not take minutes.
-            _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allowed) for entry in named])
-        with display(time.monotonic) as bars:
-            surveyed = survey(partial(open_image, image), bmap, bars.report_for(image.name), lambda: False)
+            _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allow) for entry in named])
+        with display() as report_for:
+            surveyed = survey(partial(open_image, image), bmap, report_for(image.name))
     except RemoteProtocolError as error:
-        click.echo(f"nightjar-firmware: {error}", err=True)
-        context.exit(ExitStatus.IMAGE_UNUSABLE)
+        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     except OSError as error:
         msg = f"the image {image} cannot be read: {error}"
         raise UnavailableError(msg) from error
     if not partitioned and not force:
-        click.echo(
-            f"nightjar-firmware: {image} has no partition table: no device boots it; --force writes it", err=True
-        )
-        context.exit(ExitStatus.IMAGE_UNUSABLE)
+        msg = f"{image} has no partition table: no device boots it; --force writes it"
+        raise Ended(ExitStatus.IMAGE_UNUSABLE, msg)
     if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
-        click.echo(f"nightjar-firmware: the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}", err=True)
-        context.exit(ExitStatus.IMAGE_UNUSABLE)
-    named = [_judged(machine, entry, surveyed.image_bytes, allowed) for entry in named]
+        msg = f"the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}"
+        raise Ended(ExitStatus.IMAGE_UNUSABLE, msg)
+    named = [_judged(machine, entry, surveyed.image_bytes, allow) for entry in named]
     orders = _orders(named, options, cards_path)
     if dry_run:
         click.echo(json.dumps(_plan_json(machine, image, surveyed, named), indent=2))
-        context.exit(ExitStatus.REFUSED if any(entry.reasons for entry in named) else ExitStatus.DONE)
+        return ExitStatus.REFUSED if any(entry.reasons for entry in named) else ExitStatus.DONE
     _end_if_refused(named)
     confirmed = [_confirm(machine, entry, surveyed, yes=yes) for entry in named]
     customised = (lambda card: _customise(orders, card)) if orders else None
-    job = FlashJob(surveyed, partial(open_image, image), look, allowed, customised)
-    stop = Event()
-    with set_by_signals(stop), display(time.monotonic) as bars:
-        outcomes = write_cards(job, confirmed, [bars.report_for(entry.name) for entry in named], at_once, stop)
+    job = FlashJob(surveyed, partial(open_image, image), look, allow, customised)
+    with noticed_signals() as stop, display() as report_for:
+        outcomes = write_cards(job, confirmed, [report_for(entry.name) for entry in named], at_once, stop)
     _tell(named, outcomes, as_json=as_json)
-    context.exit(next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE))
+    return next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE)
 
 
 def status_of(outcome: CardOutcome) -> ExitStatus:
@@ -245,26 +231,18 @@ def _judged(machine: MachineState, one: _Named, image_bytes: int, allow: frozens
 
 
 def _end_if_refused(named: Sequence[_Named]) -> None:
-    if not any(entry.reasons for entry in named):
-        return
-    for entry in named:
-        for reason in entry.reasons:
-            click.echo(f"refused  {printable(entry.name)}  {reason.rule.value}: {reason.text}", err=True)
-    click.get_current_context().exit(ExitStatus.REFUSED)
+    if any(entry.reasons for entry in named):
+        refuse(*((entry.name, entry.reasons) for entry in named))
 
 
 def _confirm(machine: MachineState, one: _Named, surveyed: Survey, *, yes: bool) -> Confirmed:
     """Ask for confirmation of a target; exits the command if it is not confirmed."""
     target = one.target
-    disks = machine.devices.whole()
     if isinstance(target, Reason):  # cannot happen: already refused
         raise TypeError(target)
     size = size_text(surveyed.image_bytes)
     what = f"Everything on {printable(str(target.path))} will be lost; an image of {size} takes its place."
-    objection = objection_to(target, one.name, one.serial, disks, what, yes=yes)
-    if objection is not None:
-        click.echo(f"nightjar-firmware: not confirmed, nothing was written: {objection}", err=True)
-        click.get_current_context().exit(ExitStatus.NOT_CONFIRMED)
+    confirm(target, one.name, one.serial, machine.devices.whole(), what, yes=yes)
     return Confirmed(target, one.card)
 
 

@@ -65,8 +65,8 @@ def image(
     click.echo(f"{output}: Debian's packages, from {cache} or for the first time (minutes)", err=True)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with display(time.monotonic) as bars:
-            made = make_image(recipe, output, cache, mirror, locked, parcel, bars.report_for(output.name))
+        with display() as report_for:
+            made = make_image(recipe, output, cache, mirror, locked, parcel, report_for(output.name))
     except OSError as error:
         msg = f"the image could not be made: {error}"
         raise UnavailableError(msg) from error

@@ -8,14 +8,12 @@ import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import click
 
 from firmware_scripts.commands.host_options import host_options, read_host_options
 from firmware_scripts.image.cache import cache_folder
-from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.belonging import belonging
 from firmware_scripts.twin.coordinator import Coordinator
@@ -24,6 +22,7 @@ from firmware_scripts.twin.joining import Milestones, join
 from firmware_scripts.twin.person import sentences
 from firmware_scripts.twin.process import BOOTED
 from firmware_scripts.twin.running import SOCKET, boot_file, exists, powered, prepare
+from host.signals import noticed_signals
 from wire.errors import ConfigError, UnavailableError
 
 # MQTT's registered ports, plain and with TLS: a broker's defaults.
@@ -93,8 +92,7 @@ def twin(
             click.echo(json.dumps(dataclasses.asdict(made), indent=2))
             return
         _tell("it runs until ctrl-C")
-        stop = Event()
-        with set_by_signals(stop):
+        with noticed_signals() as stop:
             while machine.running() and not stop.wait(1.0):
                 pass
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import time
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import click
 
 from firmware_scripts.bundle.archive import check_archive
 from firmware_scripts.bundle.signing import load_public_key
+from firmware_scripts.commands.ending import Ended
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
@@ -38,9 +38,7 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 )
 @click.option("--public-key", type=click.Path(path_type=Path), help="PATH is a bundle that this key has signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print {path, good, faults} as JSON.")
-@click.pass_context
 def verify(
-    context: click.Context,
     path: Path,
     bmap_path: Path | None,
     image: Path | None,
@@ -49,7 +47,7 @@ def verify(
     public_key: Path | None,
     *,
     as_json: bool,
-) -> None:
+) -> ExitStatus:
     """Read back and verify PATH: a card, an image (packed or not), a bundle, or a folder with a manifest.
 
     A card that was mounted after it was written will differ: even mounting it changes bytes.
@@ -63,14 +61,13 @@ def verify(
         msg = f"{path} cannot be read: {error}"
         raise UnavailableError(msg) from error
     except RemoteProtocolError as error:
-        click.echo(f"nightjar-firmware: {error}", err=True)
-        context.exit(ExitStatus.IMAGE_UNUSABLE)
+        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if as_json:
         click.echo(json.dumps({"path": str(path), "good": not faults, "faults": faults}, indent=2))
     else:
         for fault in faults or ["good"]:
             click.echo(f"{printable(str(path))}: {fault}")
-    context.exit(ExitStatus.VERIFY_FAILED if faults else ExitStatus.DONE)
+    return ExitStatus.VERIFY_FAILED if faults else ExitStatus.DONE
 
 
 def _bundle(path: Path, public_key: Path) -> list[str]:
@@ -95,8 +92,8 @@ def _image_or_card(
         raise ConfigError(msg)
     faults: list[str] = []
     bmap = read_bmap(bmap_path) if bmap_path else None
-    with display(time.monotonic) as bars:
-        report = bars.report_for(path.name or str(path))
+    with display() as report_for:
+        report = report_for(path.name or str(path))
         if manifest_path:
             faults += _against_manifest(path, manifest_path)
         if image:
@@ -110,9 +107,9 @@ def _image_or_card(
 
 def _against_image(path: Path, image: Path, report: ProgressReport) -> list[str]:
     found = find_bmap(image)
-    surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report, _never)
+    surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report)
     with open_to_read(path) as card:
-        failed = read_back(surveyed, surveyed.chunks, partial(open_image, image), card, report, _never)
+        failed = read_back(surveyed, surveyed.chunks, partial(open_image, image), card, report, lambda: False)
     return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
 
 
@@ -124,7 +121,7 @@ def _against_bmap(path: Path, bmap: Bmap, report: ProgressReport) -> list[str]:
 
 def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: ProgressReport) -> list[str]:
     try:
-        surveyed = survey(partial(open_image, path), bmap, report, _never)
+        surveyed = survey(partial(open_image, path), bmap, report)
     except RemoteProtocolError as error:
         return [str(error)]
     if expected is None or surveyed.sha256 == expected.strip().lower():
@@ -157,7 +154,3 @@ def _blame(path: Path) -> str:
     if stat.S_ISBLK(path.stat().st_mode):
         return "the card or reader is bad, or something wrote to the card since"
     return "the file is damaged, or was changed since"
-
-
-def _never() -> bool:
-    return False

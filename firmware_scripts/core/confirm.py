@@ -7,43 +7,17 @@ must also type the disk's name. A serial number that two disks share confirms no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from firmware_scripts.core.devices import BlockDevice
 from firmware_scripts.core.printable import printable, size_text
 
-
-@dataclass(frozen=True, slots=True)
-class DiskIdentity:
-    """The facts that must not change for a disk to count as the same disk when it is checked again."""
-
-    number: str
-    path: str
-    model: str
-    vendor: str
-    serial: str
-    wwn: str
-    size_bytes: int | None
-    sequence: str
+# The facts that must not change for a disk to count as the same disk when it is checked again.
+_IDENTITY = ("number", "path", "model", "vendor", "serial", "wwn", "size_bytes", "sequence")
 
 
-def identity(device: BlockDevice) -> DiskIdentity:
-    """The current identity of a disk."""
-    return DiskIdentity(
-        device.number,
-        device.path,
-        device.model,
-        device.vendor,
-        device.serial,
-        device.wwn,
-        device.size_bytes,
-        device.sequence,
-    )
-
-
-def differences(confirmed: DiskIdentity, now: DiskIdentity) -> tuple[str, ...]:
+def differences(confirmed: BlockDevice, now: BlockDevice) -> tuple[str, ...]:
     """The names of the fields that changed since the confirmation; empty if it is the same disk."""
-    return tuple(name for name in DiskIdentity.__slots__ if getattr(confirmed, name) != getattr(now, name))
+    return tuple(name for name in _IDENTITY if getattr(confirmed, name) != getattr(now, name))
 
 
 def phrase(device: BlockDevice, disks: Sequence[BlockDevice]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from functools import partial
 
 from rich.console import Console
 from rich.progress import (
@@ -27,19 +28,12 @@ LINE_EVERY_S = 5.0
 _DOING = {WorkPhase.SURVEY: "looking through", WorkPhase.WRITE: "writing", WorkPhase.VERIFY: "reading back"}
 
 
-class Display(Protocol):
-    """Creates one :class:`firmware_scripts.ports.ProgressReport` per card or image."""
-
-    def report_for(self, name: str) -> ProgressReport:
-        """Create the progress report for ``name``."""
-
-
 @contextmanager
-def display(clock: Callable[[], float]) -> Iterator[Display]:
-    """Show bars if standard error is a terminal, lines otherwise; ``clock`` returns seconds."""
+def display() -> Iterator[Callable[[str], ProgressReport]]:
+    """Show bars if standard error is a terminal, lines otherwise; yields what makes the report of a card or image."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield ProgressLines(clock, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress is its job
+        yield ProgressLines(time.monotonic, partial(print, file=sys.stderr, flush=True)).report_for
         return
     columns = (
         SpinnerColumn(),
@@ -50,7 +44,7 @@ def display(clock: Callable[[], float]) -> Iterator[Display]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        yield _Bars(progress)
+        yield partial(_bar, progress)
 
 
 class ProgressLines:
@@ -80,20 +74,16 @@ class ProgressLines:
         return report
 
 
-class _Bars:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+def _bar(progress: Progress, name: str) -> ProgressReport:
+    name = printable(name, 30)
+    tasks: dict[WorkPhase, TaskID] = {}
 
-    def report_for(self, name: str) -> ProgressReport:
-        name = printable(name, 30)
-        tasks: dict[WorkPhase, TaskID] = {}
+    def report(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
+        if phase not in tasks:
+            tasks[phase] = progress.add_task(f"{name}: {_DOING[phase]}", total=total_bytes)
+        progress.update(tasks[phase], completed=done_bytes, total=total_bytes)
 
-        def report(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
-            if phase not in tasks:
-                tasks[phase] = self._progress.add_task(f"{name}: {_DOING[phase]}", total=total_bytes)
-            self._progress.update(tasks[phase], completed=done_bytes, total=total_bytes)
-
-        return report
+    return report
 
 
 def _how_far(done_bytes: int, total_bytes: int | None, elapsed_s: float) -> str:

@@ -12,16 +12,16 @@ from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import parse_machine
 from firmware_scripts.fleet import Confirmed, CustomiseFailed, FlashJob, TargetRefused, refusals, write_cards
 from firmware_scripts.shell.naming import DiskTarget, FileTarget
-from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
 from firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
+from host.signals import noticed_signals
 from tests.firmware_scripts.describing import Machine, mount, usb
-from tests.firmware_scripts.fake_card import FakeCard, image_of, never, quiet
+from tests.firmware_scripts.fake_card import FakeCard, image_of, quiet
 from tests.firmware_scripts.made_machines.parts import LAPTOP, LAPTOP_MOUNTS
 from wire.errors import ConfigError, UnavailableError
 
 IMAGE = random.Random(21).randbytes(2**20 + 60_000)
-SURVEY = survey(image_of(IMAGE), None, quiet, never)
+SURVEY = survey(image_of(IMAGE), None, quiet)
 
 
 def seen(*disks, mounts=()):
@@ -190,8 +190,6 @@ def test_one_bad_card_of_many_does_not_touch_the_others(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path, number):
-    stop = threading.Event()
-
     def report(phase, done_bytes, total_bytes):
         if not stop.is_set():
             signal.pthread_kill(threading.main_thread().ident, number)
@@ -201,7 +199,7 @@ def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path, number):
     job = FlashJob(SURVEY, image_of(IMAGE), seen, frozenset(), None, opener(opened))
     confirmed = [Confirmed(FileTarget(tmp_path / name, None)) for name in ("a", "b")]
     before = signal.getsignal(number)
-    with set_by_signals(stop):
+    with noticed_signals() as stop:
         outcomes = write_cards(job, confirmed, [report, report], 1, stop)
     assert outcomes == (Interrupted(touched=True), Interrupted(touched=False))
     assert not any(opened.on_medium[:512])

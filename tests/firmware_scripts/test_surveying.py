@@ -4,8 +4,8 @@ import random
 import pytest
 
 from firmware_scripts.core.bmap import Bmap, Range
-from firmware_scripts.surveying import SurveyStopped, survey
-from tests.firmware_scripts.fake_card import image_of, never, quiet
+from firmware_scripts.surveying import survey
+from tests.firmware_scripts.fake_card import image_of, quiet
 from wire.errors import IntegrityError, RemoteProtocolError
 
 IMAGE = random.Random(9).randbytes(2 * 2**20 + 999)
@@ -16,7 +16,7 @@ def bmap_over(*spans):
 
 
 def test_size_and_sha256_are_those_of_the_unpacked_image():
-    surveyed = survey(image_of(IMAGE), None, quiet, never)
+    surveyed = survey(image_of(IMAGE), None, quiet)
     assert surveyed.image_bytes == len(IMAGE)
     assert surveyed.sha256 == hashlib.sha256(IMAGE).hexdigest()
     assert surveyed.mapped_bytes == len(IMAGE)
@@ -28,27 +28,22 @@ def test_a_flipped_byte_in_a_mapped_range_is_refused_before_any_card_is_touched(
     damaged = bytearray(IMAGE)
     damaged[offset] ^= 0x10
     with pytest.raises(IntegrityError, match="damaged: bytes"):
-        survey(image_of(bytes(damaged)), bmap, quiet, never)
+        survey(image_of(bytes(damaged)), bmap, quiet)
 
 
 @pytest.mark.parametrize("image", [IMAGE[:-1], IMAGE + b"x", b""])
 def test_an_image_of_another_size_than_its_map_is_refused(image):
     with pytest.raises(RemoteProtocolError):
-        survey(image_of(image), bmap_over((0, 512)), quiet, never)
+        survey(image_of(image), bmap_over((0, 512)), quiet)
 
 
 def test_an_empty_image_is_refused():
     with pytest.raises(RemoteProtocolError):
-        survey(image_of(b""), None, quiet, never)
-
-
-def test_it_stops_when_it_is_asked_to():
-    with pytest.raises(SurveyStopped):
-        survey(image_of(IMAGE), None, quiet, lambda: True)
+        survey(image_of(b""), None, quiet)
 
 
 def test_progress_goes_up_to_the_end():
     told = []
-    survey(image_of(IMAGE), None, lambda phase, done, total: told.append(done), never)
+    survey(image_of(IMAGE), None, lambda phase, done, total: told.append(done))
     assert told == sorted(told)
     assert told[-1] == len(IMAGE)

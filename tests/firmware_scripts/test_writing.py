@@ -19,7 +19,7 @@ SMALL = random.Random(8).randbytes(HEAD_BYTES + 300_000)
 
 
 def run(card, image=IMAGE, should_stop=never, bmap=None, again=None):
-    surveyed = survey(image_of(image), bmap, quiet, never)
+    surveyed = survey(image_of(image), bmap, quiet)
     return write_image(surveyed, image_of(again or image), card, quiet, should_stop)
 
 
@@ -68,7 +68,7 @@ def test_a_card_that_takes_no_byte_and_says_nothing_fails():
 
 def test_an_image_that_trickles_in_is_written_whole():
     card = FakeCard(4 * MIB)
-    surveyed = survey(image_of(IMAGE, most_per_read=4097), None, quiet, never)
+    surveyed = survey(image_of(IMAGE, most_per_read=4097), None, quiet)
     assert write_image(surveyed, image_of(IMAGE, most_per_read=999), card, quiet, never) == Written(len(IMAGE))
     assert card.on_medium[: len(IMAGE)] == IMAGE
 
@@ -258,7 +258,7 @@ def test_with_a_block_map_only_what_is_mapped_is_written():
 
 def test_chunks_of_a_survey_cover_what_is_mapped_and_never_cross_the_head():
     spans = [(0, MIB + 512), (2 * MIB + 512, MIB + 1024)]
-    surveyed = survey(image_of(IMAGE), map_of(IMAGE, spans), quiet, never)
+    surveyed = survey(image_of(IMAGE), map_of(IMAGE, spans), quiet)
     covered = [at for chunk in surveyed.chunks for at in (chunk.offset, chunk.offset + chunk.length_bytes)]
     assert covered[0] == 0
     assert sum(chunk.length_bytes for chunk in surveyed.chunks) == 2 * MIB + 1536

@@ -48,7 +48,7 @@ class Mortal:
 def main():
     image, target, operation = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     opener = partial(open_image, image)
-    surveyed = survey(opener, None, lambda *_: None, lambda: False)
+    surveyed = survey(opener, None, lambda *_: None)
     with open_file(target, surveyed.image_bytes) as file:
         outcome = write_image(surveyed, opener, Mortal(file, operation), lambda *_: None, lambda: False)
     print("success" if isinstance(outcome, Written) else outcome)

@@ -11,7 +11,7 @@ from backports import zstd
 
 from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of
 from firmware_scripts.surveying import survey
-from tests.firmware_scripts.fake_card import never, quiet
+from tests.firmware_scripts.fake_card import quiet
 from wire.errors import ConfigError, RemoteProtocolError
 
 IMAGE = random.Random(5).randbytes(300_000) + bytes(2_000_000) + random.Random(6).randbytes(70_000)
@@ -107,7 +107,7 @@ def test_a_file_of_mostly_zeros_is_unpacked_in_little_memory(tmp_path):
     script = (
         "import re, sys; from pathlib import Path; from functools import partial;"
         "from firmware_scripts.shell.images import open_image; from firmware_scripts.surveying import survey;"
-        "survey(partial(open_image, Path(sys.argv[1])), None, lambda *a: None, lambda: False);"
+        "survey(partial(open_image, Path(sys.argv[1])), None, lambda *a: None);"
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
     )
     root = Path(__file__).parents[3]
@@ -122,4 +122,4 @@ def test_a_plain_image_is_read_from_the_file_itself(tmp_path):
     path.write_bytes(IMAGE)
     with open_image(path) as stream:
         assert isinstance(stream, io.BufferedReader)
-    assert survey(lambda: open_image(path), None, quiet, never).image_bytes == len(IMAGE)
+    assert survey(lambda: open_image(path), None, quiet).image_bytes == len(IMAGE)

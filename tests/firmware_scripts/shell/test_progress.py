@@ -40,9 +40,9 @@ def test_bars_on_a_terminal_show_every_card(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    with display(lambda: 0.0) as bars:
+    with display() as report_for:
         for name in ("sdb", "[red]sdc"):
-            report = bars.report_for(name)
+            report = report_for(name)
             report(WorkPhase.SURVEY, 5, None)
             report(WorkPhase.WRITE, 500, 1000)
             report(WorkPhase.VERIFY, 1000, 1000)
