@@ -7,16 +7,21 @@ sources give identical bytes.
 
 from __future__ import annotations
 
-import hashlib
+import email.parser
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
 from firmware_scripts.bundle.platforms import Platform
-from wire.errors import ConfigError, UnavailableError
+from firmware_scripts.shell.hashing import sha256_of
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AGENT = "nightjar-federated"
 """The name of the distribution: on the index, "nightjar" belongs to another project."""
@@ -28,6 +33,38 @@ _SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.t
 # Commands whose package is not on the device are left out.
 _OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
 _TIMEOUT_S = 900.0
+_LONGEST_LICENSE = 100  # some packages put the whole license text there
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One wheel: its file and its metadata."""
+
+    path: Path
+    name: str
+    version: str
+    sha256: str
+    license: str
+
+
+def read_wheel(path: Path) -> Wheel:
+    """Read a wheel's metadata.
+
+    Raises:
+        RemoteProtocolError: the file is not a wheel.
+        OSError: the file cannot be read.
+    """
+    try:
+        name, version, _, _ = parse_wheel_filename(path.name)
+        with zipfile.ZipFile(path) as archive:
+            entry = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1)
+            metadata = email.parser.BytesParser().parsebytes(archive.read(entry), headersonly=True)
+    except (InvalidWheelFilename, zipfile.BadZipFile, StopIteration) as error:
+        msg = f"{path.name} is no wheel: {error!r}"
+        raise RemoteProtocolError(msg, code="bundle") from error
+    named = metadata.get("License-Expression") or metadata.get("License") or ""
+    license_text = named if len(named) <= _LONGEST_LICENSE and "\n" not in named else ""
+    return Wheel(path, canonicalize_name(name), str(version), sha256_of(path), license_text)
 
 
 def locked(platform: Platform, project: Path, lock: Path | None) -> str:
@@ -59,7 +96,7 @@ def not_locked(folder: Path, lock: str) -> tuple[str, ...]:
     """The names of the wheels in ``folder`` whose hash is not in ``lock``, except the agent's own."""
     hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", lock))
     wheels = (path for path in sorted(folder.glob("*.whl")) if not path.match(AGENT_WHEELS))
-    return tuple(path.name for path in wheels if hashlib.sha256(path.read_bytes()).hexdigest() not in hashes)
+    return tuple(path.name for path in wheels if sha256_of(path) not in hashes)
 
 
 def build_agent_wheel(project: Path, folder: Path) -> None:

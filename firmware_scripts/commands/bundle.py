@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -50,7 +49,7 @@ def bundle(
     """
     platform = platform_named(name)
     key = load_private_key(key_path)
-    others = _others(include)
+    included = _included(include)
     try:
         with tempfile.TemporaryDirectory(prefix="nightjar-bundle-") as folder:
             house = Path(folder)
@@ -71,8 +70,8 @@ def bundle(
                 shutil.copy(agent_wheel, house)
             elif not any(house.glob(AGENT_WHEELS)):
                 build_agent_wheel(PROJECT, house)
-            own = _written(device_files(PROJECT), house / "own")
-            made = make_bundle(platform, house, own | others, key, output)
+            others = device_files(PROJECT) | {name: path.read_bytes() for name, path in included.items()}
+            made = make_bundle(platform, house, others, key, output)
     except OSError as error:
         msg = f"the bundle could not be made: {error}"
         raise UnavailableError(msg) from error
@@ -88,20 +87,12 @@ def bundle_key(name: Path) -> None:
     click.echo(f"{private} (keep it), {public} (for devices)")
 
 
-def _written(files: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
-    paths = {name: folder / name for name in files}
-    for name, path in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(files[name])
-    return paths
-
-
-def _others(include: tuple[str, ...]) -> dict[str, Path]:
-    others = {}
+def _included(include: tuple[str, ...]) -> dict[str, Path]:
+    files = {}
     for entry in include:
         name, equals, file = entry.partition("=")
         if not equals or not name or name.startswith(("/", "wheels/", "device/")) or ".." in Path(name).parts:
             msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/ and device/"
             raise ConfigError(msg)
-        others[name] = Path(file)
-    return others
+        files[name] = Path(file)
+    return files

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.bundle.archive import check_archive
-from firmware_scripts.bundle.signing import load_public_key
+from firmware_scripts.bundle.reading import read_archive
+from firmware_scripts.bundle.signing import check_signature, load_public_key
 from firmware_scripts.commands.ending import Ended
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.exit_status import ExitStatus
@@ -72,7 +72,7 @@ def verify(
 
 def _bundle(path: Path, public_key: Path) -> list[str]:
     try:
-        check_archive(path, load_public_key(public_key))
+        read_archive(path, partial(check_signature, load_public_key(public_key)))
     except RemoteProtocolError as error:
         return [str(error)]
     return []

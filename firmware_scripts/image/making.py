@@ -19,8 +19,8 @@ from firmware_scripts.image.early import early_archive, modules_in_order
 from firmware_scripts.image.overlay import overlay_tar
 from firmware_scripts.image.preinstall import preinstall_script
 from firmware_scripts.image.recipe import Recipe, read_recipe
-from firmware_scripts.image.sbom import image_sbom
 from firmware_scripts.ports import ProgressReport
+from firmware_scripts.sbom import image_sbom
 from firmware_scripts.shell.hashing import sha256_of
 from firmware_scripts.shell.sparse import map_of
 from host.files import put_in_place

@@ -65,7 +65,9 @@ def spoiled_bundle(bundle, folder, kind, version, key, platform, packages="*"):
             package.unlink()
         _respun(wheel, work / "tree", kind, version)
         files = {str(path.relative_to(content)): path for path in content.rglob("*") if path.is_file()}
-        others = {name: path for name, path in files.items() if name == "root.json" or name.startswith("device/")}
+        others = {
+            name: path.read_bytes() for name, path in files.items() if name == "root.json" or name.startswith("device/")
+        }
         private = load_private_key(key)
         return make_bundle(platform_named(platform), content / "wheels", others, private, folder)
 

@@ -39,18 +39,13 @@ def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="flee
         return made
     house = folder / f"house-{version}-{platform}"
     shutil.rmtree(house, ignore_errors=True)
-    own = house / "own"
-    own.mkdir(parents=True)
+    house.mkdir(parents=True)
     make_wheel(house, "nightjar-federated", version, more=more)
     if pip_wheel() is not None:
         shutil.copy(pip_wheel(), house)
-    paths = {} if root is None else {"root.json": root}
-    for name, data in device_files(PROJECT).items():
-        paths[name] = own / name
-        paths[name].parent.mkdir(parents=True, exist_ok=True)
-        paths[name].write_bytes(data)
+    others = device_files(PROJECT) | ({} if root is None else {"root.json": root.read_bytes()})
     private, _ = keys(folder, key)
-    return make_bundle(platform_named(platform), house, paths, load_private_key(private), folder)
+    return make_bundle(platform_named(platform), house, others, load_private_key(private), folder)
 
 
 def claim(folder, name="claim.json"):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from firmware_scripts.__main__ import run
-from firmware_scripts.bundle.archive import Contents, write_archive
+from firmware_scripts.bundle.making import write_archive
 from firmware_scripts.bundle.signing import load_private_key, make_key
 
 
@@ -25,7 +25,7 @@ def bundle(folder, version="0.2.0", files=("root.json",)):
         make_key(key, folder / "fleet.pub")
     path = folder / f"{version}-{len(files)}.tar"
     facts = {"agent": version, "platform": "trixie-aarch64"}
-    write_archive(path, Contents(facts, dict.fromkeys(files, b"x")), load_private_key(key))
+    write_archive(path, facts, dict.fromkeys(files, b"x"), load_private_key(key))
     return path
 
 

@@ -45,11 +45,7 @@ def make_release(owner, folder, version, kind="good", *, pip=True):
     make_wheel(house, "nightjar-federated", version, more=files)
     if pip:
         shutil.copy(pip_wheel(), house)
-    others = {"root.json": owner.metadata / "1.root.json"}
-    for name, data in device_files(PROJECT).items():
-        others[name] = house / name
-        others[name].parent.mkdir(parents=True, exist_ok=True)
-        others[name].write_bytes(data)
+    others = device_files(PROJECT) | {"root.json": (owner.metadata / "1.root.json").read_bytes()}
     bundle = make_bundle(platform_named(HERE), house, others, load_private_key(owner.folder / "fleet.key"), folder)
     release_keys.add_bundles(owner.folder / "tuf", [bundle], datetime.now(UTC), security=True)
     return bundle

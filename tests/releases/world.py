@@ -15,7 +15,7 @@ from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetad
 from edge_agent.shell import release_fetch
 from edge_agent.shell.releases import Looking
 from firmware_scripts import release_keys
-from firmware_scripts.bundle.archive import Contents, write_archive
+from firmware_scripts.bundle.making import write_archive
 from firmware_scripts.bundle.signing import load_private_key, make_key
 from wire.releases import EVERYBODY, METADATA_PATH, ReleaseOffer, ReleaseOrder, bundle_name
 
@@ -50,8 +50,8 @@ class Owner:
     def bundle(self, version, text="the agent"):
         path = self.folder / bundle_name(version, PLATFORM)
         facts = {"agent": version, "platform": PLATFORM}
-        contents = Contents(facts, {"root.json": self.root(), "wheels/agent": text.encode()})
-        write_archive(path, contents, load_private_key(self.folder / "fleet.key"))
+        files = {"root.json": self.root(), "wheels/agent": text.encode()}
+        write_archive(path, facts, files, load_private_key(self.folder / "fleet.key"))
         return path
 
     def release(self, version, *, security=False):

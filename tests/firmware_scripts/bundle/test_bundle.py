@@ -4,20 +4,21 @@ import random
 import subprocess
 import sys
 import tarfile
+from functools import partial
 
 import pytest
 
-from firmware_scripts.bundle.archive import check_archive
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
-from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE
-from firmware_scripts.bundle.signing import load_private_key, load_public_key, make_key
+from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, read_archive
+from firmware_scripts.bundle.signing import check_signature, load_private_key, load_public_key, make_key
 from firmware_scripts.bundle.wheelhouse import AGENT
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.command_line import firmware
 from wire.errors import ConfigError, RemoteProtocolError
 
 PLATFORM = platform_named("bookworm-aarch64")
+OTHERS = {"device/install.sh": b"#!/bin/sh\n"}
 
 
 @pytest.fixture
@@ -38,9 +39,11 @@ def house(tmp_path):
 
 @pytest.fixture
 def bundle(tmp_path, keys, house):
-    (tmp_path / "install.sh").write_text("#!/bin/sh\n")
-    others = {"device/install.sh": tmp_path / "install.sh"}
-    return make_bundle(PLATFORM, house, others, load_private_key(keys[0]), tmp_path / "out")
+    return make_bundle(PLATFORM, house, OTHERS, load_private_key(keys[0]), tmp_path / "out")
+
+
+def check_archive(path, key):
+    return read_archive(path, partial(check_signature, key)).files
 
 
 def members(path):
@@ -57,9 +60,7 @@ def rebuilt(path, changed):
 
 
 def test_the_same_wheels_give_the_same_bytes(tmp_path, keys, house, bundle):
-    again = make_bundle(
-        PLATFORM, house, {"device/install.sh": tmp_path / "install.sh"}, load_private_key(keys[0]), tmp_path / "again"
-    )
+    again = make_bundle(PLATFORM, house, OTHERS, load_private_key(keys[0]), tmp_path / "again")
     assert again.read_bytes() == bundle.read_bytes()
     assert bundle.name == "nightjar-0.1.0-bookworm-aarch64.tar"
 

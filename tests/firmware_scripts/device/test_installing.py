@@ -329,7 +329,7 @@ def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
             archive.write(path, path.relative_to(tmp_path / "agent"))
     house = wheel.parent
     key = load_private_key(tmp_path / "fleet.key")
-    good = make_bundle(platform_named(HERE), house, own_paths(house.parent), key, tmp_path)
+    good = make_bundle(platform_named(HERE), house, own_files(house.parent), key, tmp_path)
     bad = spoiled_bundle(good, tmp_path / "bad", "crashes", "0.2.0", tmp_path / "fleet.key", HERE)
     shutil.copy(bad, parcel / "bundle.tar")
     root = tmp_path / "root"
@@ -340,9 +340,9 @@ def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
     assert "broken on purpose" in (lib / "__main__.py").read_text()
 
 
-def own_paths(content):
+def own_files(content):
     paths = [path for path in (content / "device").rglob("*") if path.is_file()]
-    return {str(path.relative_to(content)): path for path in paths}
+    return {str(path.relative_to(content)): path.read_bytes() for path in paths}
 
 
 def test_two_at_once_do_not_get_into_each_others_way(tmp_path, parcel):

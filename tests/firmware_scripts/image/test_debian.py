@@ -14,8 +14,8 @@ from firmware_scripts.image.debian import (
     root_file_system,
 )
 from firmware_scripts.image.making import recipe_of
-from firmware_scripts.image.sbom import image_sbom
 from firmware_scripts.image.tools import require
+from firmware_scripts.sbom import image_sbom
 from wire.errors import ConfigError, UnavailableError
 
 STATUS = b"""Package: dash
