@@ -19,6 +19,7 @@ _MODULES = (
     "host/__init__.py",
     "host/files.py",
     "host/locks.py",
+    "host/programs.py",
     "wire/__init__.py",
     "wire/crash_loop.py",
     "wire/errors.py",

@@ -17,7 +17,8 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH, Wheel
-from firmware_scripts.image.debian import EPOCH_S, Package
+from firmware_scripts.image.debian import Package
+from firmware_scripts.image.tools import EPOCH_S
 
 
 def bundle_sbom(wheels: Sequence[Wheel], agent: str) -> bytes:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from host.programs import run_program
 from wire.errors import ConfigError, IntegrityError, UnavailableError
 
 FOLDER = "/sdcard/Download/nightjar"
@@ -86,7 +87,10 @@ def push(adb: Adb, phone: ListedPhone, archive: bytes) -> None:
     which = ("-s", phone.serial)
     adb(*which, "shell", "mkdir", "-p", FOLDER)
     target = f"{FOLDER}/{ARCHIVE}"
-    adb(*which, "push", "", target, content=archive)
+    with tempfile.NamedTemporaryFile(prefix="nightjar-") as file:
+        file.write(archive)
+        file.flush()
+        adb(*which, "push", file.name, target)
     checksum = adb(*which, "shell", "sha256sum", target).split()
     if not checksum or checksum[0] != hashlib.sha256(archive).hexdigest():
         msg = f"{target} is not what was pushed: is the phone's storage full?"
@@ -103,32 +107,14 @@ def machine_of(adb: Adb, phone: ListedPhone) -> str:
     return {"arm64-v8a": "aarch64", "armeabi-v7a": "armv7l"}.get(abi, abi)
 
 
-class AdbProgram:
-    """The ``adb`` program; ``folder`` holds temporary files for content that is pushed from memory."""
+def run_adb(*arguments: str) -> str:
+    """Run the ``adb`` program; return its output.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, *arguments: str | Path, content: bytes | None = None) -> str:
-        """Run adb; ``content`` becomes a file that replaces an empty argument."""
-        words = [str(word) for word in arguments]
-        if content is not None and "" in words:
-            source = self._folder / "pushed"
-            source.write_bytes(content)
-            words[words.index("")] = str(source)
-        try:
-            done = subprocess.run(  # noqa: S603 - adb, with serial numbers that were checked and names of ours
-                ["adb", *words],  # noqa: S607
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            msg = f"adb could not be run: {error} (apt install adb)"
-            raise UnavailableError(msg) from error
-        if done.returncode:
-            msg = f"adb {words[-2] if len(words) > 1 else ''} failed: {(done.stderr or done.stdout).strip()[-200:]}"
-            raise UnavailableError(msg)
-        return done.stdout
+    Raises:
+        UnavailableError: adb is missing, or failed.
+    """
+    done = run_program(["adb", *arguments], _TIMEOUT_S, remedy="apt install adb")
+    if done.returncode:
+        msg = f"adb {' '.join(arguments[-2:-1])} failed: {(done.stderr or done.stdout).strip()[-200:]}"
+        raise UnavailableError(msg)
+    return done.stdout

@@ -11,7 +11,6 @@ import email.parser
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from firmware_scripts.bundle.platforms import Platform
 from firmware_scripts.shell.hashing import sha256_of
+from host.programs import run_program
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AGENT = "nightjar-federated"
@@ -135,13 +135,7 @@ def _pip(*arguments: str, tools: Path | None = None) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH)}
     environment |= {"PYTHONPATH": str(tools)} if tools else {}
-    try:
-        done = subprocess.run(  # noqa: S603 - pip, with what this module names
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        msg = f"pip could not be run: {error}"
-        raise UnavailableError(msg) from error
+    done = run_program(command, _TIMEOUT_S, environment)
     if done.returncode:
         faults = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         msg = "pip could not collect the wheels:\n  " + "\n  ".join(faults or [done.stderr[-500:]])

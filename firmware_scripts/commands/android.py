@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from firmware_scripts.android.push import ARCHIVE, FOLDER, AdbProgram, choose, machine_of, packed, phones, push
+from firmware_scripts.android.push import ARCHIVE, FOLDER, choose, machine_of, packed, phones, push, run_adb
+from firmware_scripts.commands.ending import Ended
 from firmware_scripts.core.agent_settings import agent_settings, check_claim
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
-from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.settings_check import check_agent_settings
 from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
 INSTALLER = Path(__file__).parents[1] / "android" / "termux-install.sh"
@@ -34,8 +34,7 @@ def android() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {serial, state}.")
 def list_phones(*, as_json: bool) -> None:
     """List the phones that adb sees."""
-    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
-        connected = phones(AdbProgram(Path(folder)))
+    connected = phones(run_adb)
     if as_json:
         click.echo(json.dumps([{"serial": phone.serial, "state": phone.state} for phone in connected], indent=2))
         return
@@ -51,10 +50,7 @@ def list_phones(*, as_json: bool) -> None:
 @click.option("--public-key", type=_FILE, required=True, help="The .pub file of the key that signed the bundle.")
 @click.option("--config", type=_FILE, help="The agent's settings; the line 'device' becomes the phone's serial number.")
 @click.option("--claim-file", type=_FILE, help="What the phone may enrol with, once. For one phone alone.")
-@click.pass_context
-def push_to_phones(
-    context: click.Context, /, serials: tuple[str, ...], bundle: Path, public_key: Path, **given: Any
-) -> None:
+def push_to_phones(serials: tuple[str, ...], bundle: Path, public_key: Path, **given: Any) -> None:
     """Push the agent and its installer to phones and check every byte there. Starts nothing."""
     if given["claim_file"] and len(serials) > 1:
         msg = "one claim is for one phone: push to them one by one"
@@ -67,35 +63,32 @@ def push_to_phones(
         msg = f"a file cannot be read: {error}"
         raise ConfigError(msg) from error
     except RemoteProtocolError as error:
-        click.echo(f"nightjar-firmware: {error}", err=True)
-        context.exit(ExitStatus.IMAGE_UNUSABLE)
+        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if claim is not None:
         check_claim(claim)
-    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
-        adb = AdbProgram(Path(folder))
-        connected = phones(adb)
-        chosen = [choose(connected, serial) for serial in serials]
-        for phone in chosen:
-            machine = machine_of(adb, phone)
-            if parcel.facts.get("machine") != machine:
-                msg = f"the phone {phone.serial} is {machine}, the bundle is for {parcel.facts.get('machine')}"
-                raise ConfigError(msg)
-        if shared is not None:
-            some = agent_settings(shared, "phone", has_claim=claim is not None)
-            check_agent_settings(some, has_claim=claim is not None)
-        for phone in chosen:
-            name = phone.serial.lower().replace(":", "-").replace(".", "-")
-            settings = agent_settings(shared, name, has_claim=claim is not None)
-            files: dict[str, bytes | Path] = {BUNDLE: parcel.path, KEY: parcel.public_key, **parcel.own_files()}
-            files |= {SETTINGS: settings.encode(), INSTALLER.name: INSTALLER.read_bytes()}
-            files |= {CLAIM: claim} if claim is not None else {}
-            archive = packed(files)
-            try:
-                push(adb, phone, archive)
-            except IntegrityError as error:
-                raise UnavailableError(str(error)) from error
-            click.echo(f"{phone.serial}: {len(files)} files are in {FOLDER}/{ARCHIVE}, and are what was pushed")
-            click.echo(f"on this phone, in Termux: termux-setup-storage, then:\n  {installing(archive)}")
+    connected = phones(run_adb)
+    chosen = [choose(connected, serial) for serial in serials]
+    for phone in chosen:
+        machine = machine_of(run_adb, phone)
+        if parcel.facts.get("machine") != machine:
+            msg = f"the phone {phone.serial} is {machine}, the bundle is for {parcel.facts.get('machine')}"
+            raise ConfigError(msg)
+    if shared is not None:
+        some = agent_settings(shared, "phone", has_claim=claim is not None)
+        check_agent_settings(some, has_claim=claim is not None)
+    for phone in chosen:
+        name = phone.serial.lower().replace(":", "-").replace(".", "-")
+        settings = agent_settings(shared, name, has_claim=claim is not None)
+        files: dict[str, bytes | Path] = {BUNDLE: parcel.path, KEY: parcel.public_key, **parcel.own_files()}
+        files |= {SETTINGS: settings.encode(), INSTALLER.name: INSTALLER.read_bytes()}
+        files |= {CLAIM: claim} if claim is not None else {}
+        archive = packed(files)
+        try:
+            push(run_adb, phone, archive)
+        except IntegrityError as error:
+            raise UnavailableError(str(error)) from error
+        click.echo(f"{phone.serial}: {len(files)} files are in {FOLDER}/{ARCHIVE}, and are what was pushed")
+        click.echo(f"on this phone, in Termux: termux-setup-storage, then:\n  {installing(archive)}")
 
 
 def installing(archive: bytes) -> str:

@@ -22,7 +22,7 @@ from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.shell.images import Packing, packing_of
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, Target, find_target
-from firmware_scripts.shell.schema_check import cloud_init_schema
+from firmware_scripts.shell.settings_check import cloud_init_schema
 from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
 

@@ -38,7 +38,7 @@ from firmware_scripts.shell.images import find_bmap, open_image, packing_of, rea
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
 from firmware_scripts.shell.progress import display
-from firmware_scripts.shell.schema_check import cloud_init_schema
+from firmware_scripts.shell.settings_check import cloud_init_schema
 from firmware_scripts.surveying import exactly, survey
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written

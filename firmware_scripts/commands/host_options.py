@@ -15,8 +15,8 @@ from firmware_scripts.core.agent_settings import agent_settings
 from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
 from firmware_scripts.customising import BundleFiles, Order, check_order
 from firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
-from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.settings_check import check_agent_settings
 from wire.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from firmware_scripts.core.printable import size_text
-from firmware_scripts.image.cache import cache_folder
 from firmware_scripts.image.debian import parse_packages
 from firmware_scripts.image.making import boards, make_image, recipe_of
+from firmware_scripts.image.tools import cache_folder
 from firmware_scripts.shell.parcel import load_parcel
 from firmware_scripts.shell.progress import display
 from wire.errors import ConfigError, UnavailableError

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from firmware_scripts.commands.host_options import host_options, read_host_options
-from firmware_scripts.image.cache import cache_folder
+from firmware_scripts.image.tools import cache_folder
 from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.belonging import belonging
 from firmware_scripts.twin.coordinator import Coordinator

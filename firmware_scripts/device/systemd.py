@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+from host.programs import run_program
+from wire.errors import UnavailableError
 
 _ANSWER_S = 60.0
 _WORK_S = 900.0  # an enrolment or a training step on a slow board
@@ -48,34 +50,20 @@ class Systemd:
 
     def last_words(self, unit: str) -> str:
         """The last line that a unit logged."""
+        # Selected by field, because --unit adds systemd's own messages about the unit, never the real reason.
+        command = ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=1", f"_SYSTEMD_UNIT={unit}"]
         try:
-            done = subprocess.run(  # noqa: S603 - a constant and a unit of ours
-                # Selected by field, because --unit adds systemd's own messages about the unit, never the real reason.
-                ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=1", f"_SYSTEMD_UNIT={unit}"],  # noqa: S607
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_ANSWER_S,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            return " ".join(run_program(command, _ANSWER_S).stdout.split())[-300:]
+        except UnavailableError:
             return ""
-        return " ".join(done.stdout.split())[-300:]
 
     def _run(self, *arguments: str, timeout_s: float = _ANSWER_S) -> str:
         if not self.live:
             return ""
         try:
-            done = subprocess.run(  # noqa: S603 - this module names all of it
-                ["systemctl", *arguments],  # noqa: S607
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=timeout_s,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            # Ignored: the caller checks afterwards whether the unit runs.
+            return run_program(["systemctl", *arguments], timeout_s).stdout
+        except UnavailableError:  # the caller checks afterwards whether the unit runs
             return ""
-        return done.stdout
 
 
 def is_live() -> bool:

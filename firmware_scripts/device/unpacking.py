@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT,
 from firmware_scripts.core.manifest import ListedFile
 from firmware_scripts.device.places import Places
 from host.files import put_folder_in_place
+from host.programs import run_program
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 from wire.release_version import numbers
 
@@ -56,13 +56,8 @@ def check_with_openssl(key: Path, manifest: bytes, signature: bytes) -> None:
         signed, signature_file = Path(folder) / "signed", Path(folder) / "signature"
         signed.write_bytes(SIGNED_CONTEXT + manifest)
         signature_file.write_bytes(signature)
-        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(key), "-rawin"]
-        command += ["-in", str(signed), "-sigfile", str(signature_file)]
-        try:
-            done = subprocess.run(command, capture_output=True, check=False, timeout=60)  # noqa: S603
-        except (OSError, subprocess.TimeoutExpired) as error:
-            msg = f"openssl could not be run: {error} (apt install openssl)"
-            raise UnavailableError(msg) from error
+        command: list[str | Path] = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-rawin"]
+        done = run_program([*command, "-in", signed, "-sigfile", signature_file], 60.0, remedy="apt install openssl")
     if done.returncode:
         msg = "the bundle is not signed by the key of this device, or was changed since"
         raise IntegrityError(msg)
@@ -148,13 +143,7 @@ def _install(folder: Path, pip_options: Sequence[str]) -> None:
     command += ["--no-compile", *pip_options] if pip_options else []
     # Ignore the pip.conf of the device and of its user.
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "PIP_CONFIG_FILE": os.devnull, "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(  # noqa: S603 - pip from the signed bundle, with what this module names
-            command, capture_output=True, text=True, check=False, timeout=_PIP_S, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        msg = f"pip could not be run: {error}"
-        raise UnavailableError(msg) from error
+    done = run_program(command, _PIP_S, environment)
     if done.returncode:
         msg = f"pip could not install the wheels: {done.stderr.strip()[-300:]}"
         # An error of the disk also ends with this status; what pip did not foresee ends with another.

@@ -17,13 +17,11 @@ from importlib import resources
 from pathlib import Path
 
 from firmware_scripts.image.recipe import Architecture, Recipe
-from firmware_scripts.image.tools import environment, require, run
+from firmware_scripts.image.tools import require, run
 from host.files import put_in_place
 from host.locks import take_lock
 from wire.errors import ConfigError, UnavailableError
 
-# The time of files in images: the day of the first image. Files of packages have their own times.
-EPOCH_S = 1_767_225_600  # 2026-01-01
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
@@ -153,7 +151,7 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
             "apt install qemu-user-static binfmt-support (for a container: on its host)"
         )
         raise UnavailableError(msg)
-    variables = environment(EPOCH_S) | {
+    variables = {
         "KERNEL": recipe.board.kernel,
         "KERNEL_DROP": " ".join(recipe.board.drop),
         "KERNEL_MODULES": " ".join(recipe.kernel_modules),

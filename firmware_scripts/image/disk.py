@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.image.tools import environment, require, run
+from firmware_scripts.image.tools import EPOCH_S, require, run
 
 MIB = 2**20
 SECTOR_BYTES = 512
@@ -38,54 +38,47 @@ class Parts:
     finish: str = ""
 
 
-def make_disk(parts: Parts, disk: Path, work: Path, epoch_s: int) -> None:
-    """Write the disk's file.
-
-    Args:
-        parts: the contents of the disk.
-        disk: the disk's file; an existing one is replaced.
-        work: an empty folder with space for the unpacked root file system.
-        epoch_s: the time for everything that has no fixed time, in seconds since 1970 UTC.
+def make_disk(parts: Parts, disk: Path, work: Path) -> None:
+    """Write the disk's file, in place of an existing one; ``work`` is a folder for the unpacked root file system.
 
     Raises:
         UnavailableError: a program is missing or fails.
         OSError: a file cannot be written.
     """
     require("fakeroot", "mke2fs", "debugfs", "mkfs.vfat", "mcopy", "sfdisk")
-    variables = environment(epoch_s)
     disk.unlink(missing_ok=True)
     with disk.open("wb") as file:
         file.truncate(DISK_BYTES)
-    _partition(parts.name, disk, work, variables)
-    _make_boot(parts, disk, work, variables, epoch_s)
-    _make_root(parts, disk, work, variables, epoch_s)
+    _partition(parts.name, disk, work)
+    _make_boot(parts, disk, work)
+    _make_root(parts, disk, work)
 
 
-def _partition(name: str, disk: Path, work: Path, variables: Mapping[str, str]) -> None:
+def _partition(name: str, disk: Path, work: Path) -> None:
     lines = ["label: dos", f"label-id: 0x{_identity(name, 'disk').hex[:8]}", "unit: sectors", ""]
     for part, kind in ((BOOT, "c, bootable"), (ROOT, "83")):
         lines.append(f"start={part.start // SECTOR_BYTES}, size={len(part) // SECTOR_BYTES}, type={kind}")
     script = work / "partitions"
     script.write_text("\n".join(lines) + "\n", encoding="ascii")
-    run(["sh", "-c", 'exec sfdisk --quiet "$1" < "$2"', "sh", disk, script], variables)
+    run(["sh", "-c", 'exec sfdisk --quiet "$1" < "$2"', "sh", disk, script])
 
 
-def _make_boot(parts: Parts, disk: Path, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+def _make_boot(parts: Parts, disk: Path, work: Path) -> None:
     identity = _identity(parts.name, "boot").hex[:8]
     options = ["-F", "32", "-n", BOOT_LABEL, "-i", identity, "--invariant", "--offset", BOOT.start // SECTOR_BYTES]
-    run(["mkfs.vfat", *map(str, options), disk, str(len(BOOT) // 1024)], variables)
+    run(["mkfs.vfat", *map(str, options), disk, str(len(BOOT) // 1024)])
     tree = work / "boot"
     for path, data in sorted(parts.boot.items()):
         file = tree / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-    run(["find", tree, "-exec", "touch", f"--date=@{epoch_s}", "{}", "+"], variables)
+    run(["find", tree, "-exec", "touch", f"--date=@{EPOCH_S}", "{}", "+"])
     # -m keeps the times; -s copies whole folders, so we set the order of the top-level names.
     roots = sorted(tree.iterdir())
-    run(["mcopy", "-s", "-m", "-Q", "-i", f"{disk}@@{BOOT.start}", *roots, "::/"], variables)
+    run(["mcopy", "-s", "-m", "-Q", "-i", f"{disk}@@{BOOT.start}", *roots, "::/"])
 
 
-def _make_root(parts: Parts, disk: Path, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+def _make_root(parts: Parts, disk: Path, work: Path) -> None:
     (work / "overlay.tar").write_bytes(parts.overlay)
     identity = str(_identity(parts.name, "root"))
     script = f"""\
@@ -95,34 +88,34 @@ tar --extract --numeric-owner --preserve-permissions --file "$1" --directory roo
     --exclude './dev/*' --exclude './boot/*'
 tar --extract --numeric-owner --file overlay.tar --directory root --keep-directory-symlink
 {parts.finish}
-find root -newermt @{epoch_s} -exec touch --no-dereference --date=@{epoch_s} {{}} +
+find root -newermt @{EPOCH_S} -exec touch --no-dereference --date=@{EPOCH_S} {{}} +
 mke2fs -q -t ext4 -L {ROOT_LABEL} -U {identity} -m 1 -J size={_JOURNAL_MIB} -d root \\
     -E hash_seed={identity},lazy_itable_init=1,lazy_journal_init=0,offset={ROOT.start} "$2" {len(ROOT) // 1024}k
 """
-    run(["fakeroot", "--", "sh", "-c", script, "sh", parts.root_tar, disk], variables, cwd=work)
+    run(["fakeroot", "--", "sh", "-c", script, "sh", parts.root_tar, disk], cwd=work)
     image = f"{disk}?offset={ROOT.start}"
-    _settle_times(image, work, variables, epoch_s)
-    _write_journal(disk, image, variables)
+    _settle_times(image, work)
+    _write_journal(disk, image)
 
 
-def _settle_times(image: str, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+def _settle_times(image: str, work: Path) -> None:
     """Fix atime and ctime, which mke2fs copied from the unpacked files, where they cannot be set."""
-    counts = dict(re.findall(r"^(Inode count|Free inodes): +(\d+)$", run(["dumpe2fs", "-h", image], variables), re.M))
+    counts = dict(re.findall(r"^(Inode count|Free inodes): +(\d+)$", run(["dumpe2fs", "-h", image]), re.M))
     # mke2fs allocates inode numbers in order, so the used ones come first.
     used = int(counts["Inode count"]) - int(counts["Free inodes"])
     script = work / "times"
     lines = [
-        f"set_inode_field <{number}> {field} @{epoch_s}"
+        f"set_inode_field <{number}> {field} @{EPOCH_S}"
         for number in range(1, used + 1)
         for field in ("atime", "ctime")
     ]
     script.write_text("\n".join(lines), encoding="ascii")
-    run(["debugfs", "-w", "-f", script, image], variables)
+    run(["debugfs", "-w", "-f", script, image])
 
 
-def _write_journal(disk: Path, image: str, variables: Mapping[str, str]) -> None:
+def _write_journal(disk: Path, image: str) -> None:
     """Turn the journal's holes into zeros: holes would leave old data on a card, perhaps another journal's blocks."""
-    listing = run(["debugfs", "-R", "blocks <8>", image], variables)
+    listing = run(["debugfs", "-R", "blocks <8>", image])
     numbers = [int(number) for number in re.findall(r"\d+", listing)]
     block_bytes = 4096
     with disk.open("r+b") as file:

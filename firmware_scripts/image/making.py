@@ -13,7 +13,7 @@ from pathlib import Path
 
 from firmware_scripts.core.bmap import format_bmap
 from firmware_scripts.customising import BundleFiles
-from firmware_scripts.image.debian import EPOCH_S, Package, RootFileSystem, format_packages, root_file_system
+from firmware_scripts.image.debian import Package, RootFileSystem, format_packages, root_file_system
 from firmware_scripts.image.disk import Parts, make_disk
 from firmware_scripts.image.early import early_archive, modules_in_order
 from firmware_scripts.image.overlay import overlay_tar
@@ -95,11 +95,11 @@ def make_image(
         parts = Parts(
             name=f"nightjar-{recipe.name}",
             root_tar=base.tar,
-            overlay=overlay_tar(files, recipe.links, EPOCH_S),
+            overlay=overlay_tar(files, recipe.links),
             boot=_boot_files(recipe, base),
             finish=finish,
         )
-        make_disk(parts, partial, work, EPOCH_S)
+        make_disk(parts, partial, work)
     put_in_place(partial, image)
     sha256 = sha256_of(image)
     beside: dict[str, bytes] = {

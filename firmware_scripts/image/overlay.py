@@ -9,17 +9,16 @@ import io
 import tarfile
 from collections.abc import Mapping
 
+from firmware_scripts.image.tools import EPOCH_S
 
-def overlay_tar(files: Mapping[str, bytes], links: Mapping[str, str], epoch_s: int) -> bytes:
-    """A tar of files and symlinks, all owned by root and with one time; equal input gives identical bytes.
 
-    Args:
-        files: contents by path; a file that begins with ``#!`` is executable.
-        links: targets by path.
-        epoch_s: the time of every entry, in seconds since 1970 UTC.
+def overlay_tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
+    """A tar of files (contents by path) and symlinks (targets by path), all owned by root and with one time.
+
+    A file that begins with ``#!`` is executable. Equal input gives identical bytes.
 
     >>> import io, tarfile
-    >>> made = overlay_tar({"etc/hostname": b"nightjar"}, {"etc/localtime": "/usr/share/zoneinfo/UTC"}, 0)
+    >>> made = overlay_tar({"etc/hostname": b"nightjar"}, {"etc/localtime": "/usr/share/zoneinfo/UTC"})
     >>> tarfile.open(fileobj=io.BytesIO(made)).getnames()
     ['etc', 'etc/hostname', 'etc/localtime']
     """
@@ -27,7 +26,7 @@ def overlay_tar(files: Mapping[str, bytes], links: Mapping[str, str], epoch_s: i
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted({*files, *links, *_folders(files), *_folders(links)}):
             member = tarfile.TarInfo(path)
-            member.mtime = epoch_s
+            member.mtime = EPOCH_S
             if path in files:
                 data = files[path]
                 member.size, member.mode = len(data), 0o755 if data.startswith(b"#!") else 0o644

@@ -1,18 +1,17 @@
-"""Runs the programs that build images; an error for a missing program names the package that contains it."""
+"""Runs the programs that build images, so that equal input gives equal images, and locates the cache of what they make."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from host.programs import find_program, search_path
 from wire.errors import UnavailableError
 
-# Where Debian keeps mkfs and similar programs, which are not on ordinary users' path.
-_ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
-
+# The time of files in images: the day of the first image. Files of packages have their own times.
+EPOCH_S = 1_767_225_600  # 2026-01-01
 _CLEANS_UP_S = 120.0
 
 PACKAGES = {
@@ -36,15 +35,27 @@ PACKAGES = {
 }
 
 
-def environment(epoch_s: int) -> dict[str, str]:
+def cache_folder(variables: Mapping[str, str]) -> Path:
+    """The folder of cached root file systems and of twins: ``NIGHTJAR_CACHE``, else the user's. It may not exist yet.
+
+    >>> cache_folder({"XDG_CACHE_HOME": "/home/ada/.cache"}).as_posix()
+    '/home/ada/.cache/nightjar'
+    """
+    if named := variables.get("NIGHTJAR_CACHE"):
+        return Path(named).absolute()
+    home = variables.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "nightjar"
+
+
+def environment() -> dict[str, str]:
     """Environment variables for reproducible output: fixed times and language, and no personal settings."""
     return {
-        "PATH": f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}",
+        "PATH": search_path(),
         "HOME": os.environ.get("HOME", "/nonexistent"),
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
-        "SOURCE_DATE_EPOCH": str(epoch_s),
-        "E2FSPROGS_FAKE_TIME": str(epoch_s),
+        "SOURCE_DATE_EPOCH": str(EPOCH_S),
+        "E2FSPROGS_FAKE_TIME": str(EPOCH_S),
         "MTOOLS_SKIP_CHECK": "1",
     }
 
@@ -55,16 +66,15 @@ def require(*programs: str) -> None:
     Raises:
         UnavailableError: a program is missing; the message names every package to install.
     """
-    path = f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}"
-    missing = [program for program in programs if shutil.which(program, path=path) is None]
+    missing = [program for program in programs if find_program(program) is None]
     if missing:
         packages = " ".join(sorted({PACKAGES[program] for program in missing}))
         msg = f"{', '.join(missing)} missing: apt install {packages}"
         raise UnavailableError(msg)
 
 
-def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Path | None = None) -> str:
-    """Run a program until it ends and return its output.
+def run(command: Sequence[str | Path], variables: Mapping[str, str] = {}, *, cwd: Path | None = None) -> str:
+    """Run a program in :func:`environment` with further variables until it ends, and return its output.
 
     Raises:
         UnavailableError: the program could not be started, or failed; the message has the end of its output.
@@ -73,7 +83,7 @@ def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Pat
     try:
         process = subprocess.Popen(  # noqa: S603 - callers name constants
             words,
-            env=dict(variables),
+            env={**environment(), **variables},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

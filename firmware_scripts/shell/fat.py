@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from firmware_scripts.shell.block_file import open_to_read
+from host.programs import find_program, run_program
 from wire.errors import RemoteProtocolError, UnavailableError
 
 # MBR: FAT16 and FAT32 (CHS and LBA) and EFI. GPT: basic data and EFI.
@@ -26,7 +25,6 @@ _FAT_TYPES = frozenset(
 _SECTOR_BYTES = 512
 _TIMEOUT_S = 600.0
 _DRIVE = "n:"
-_ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Fat:
@@ -38,7 +36,7 @@ class Fat:
 
     def names(self) -> tuple[str, ...]:
         """The names of the files and folders at its root."""
-        lines = self._run("mdir", "-b", "-a", f"{_DRIVE}/").decode(errors="replace").splitlines()
+        lines = self._run("mdir", "-b", "-a", f"{_DRIVE}/").splitlines()
         return tuple(line.removeprefix("N:/").removeprefix("n:/").rstrip("/") for line in lines if line)
 
     def read(self, name: str) -> bytes | None:
@@ -71,7 +69,7 @@ class Fat:
 
     def free_bytes(self) -> int:
         """Free space in bytes."""
-        listing = self._run("mdir", f"{_DRIVE}/").decode(errors="replace")
+        listing = self._run("mdir", f"{_DRIVE}/")
         match = re.search(r"([\d ]+) bytes free", listing)
         if not match:
             msg = f"mdir did not say how much of the boot partition is free: {listing[-100:]!r}"
@@ -85,20 +83,11 @@ class Fat:
         with open_to_read(self._image) as file:
             file.drop_cache()
 
-    def _run(self, *command: str) -> bytes:
+    def _run(self, *command: str) -> str:
         environment = {**os.environ, "MTOOLSRC": str(self._settings), "MTOOLS_SKIP_CHECK": "1", "LC_ALL": "C.UTF-8"}
-        try:
-            done = subprocess.run(  # noqa: S603 - a program of mtools, with names that this package chose
-                command, capture_output=True, check=False, timeout=_TIMEOUT_S, env=environment, stdin=subprocess.DEVNULL
-            )
-        except FileNotFoundError as error:
-            msg = f"{command[0]} is missing, which reads and writes boot partitions: apt install mtools"
-            raise UnavailableError(msg) from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            msg = f"{command[0]} could not be run: {error}"
-            raise UnavailableError(msg) from error
+        done = run_program(command, _TIMEOUT_S, environment, "apt install mtools")
         if done.returncode:
-            msg = f"{command[0]} failed on the boot partition: {done.stderr.decode(errors='replace').strip()[:200]}"
+            msg = f"{command[0]} failed on the boot partition: {done.stderr.strip()[:200]}"
             raise UnavailableError(msg)
         return done.stdout
 
@@ -122,17 +111,11 @@ def boot_partition(image: Path) -> Iterator[Fat]:
 
 
 def _offset_of_fat(image: Path) -> int:
-    program = shutil.which("sfdisk") or shutil.which("sfdisk", path=_ADMINISTRATORS)
+    program = find_program("sfdisk")
     if program is None:
         msg = "sfdisk is missing, which reads partition tables: apt install fdisk"
         raise UnavailableError(msg)
-    try:
-        done = subprocess.run(  # noqa: S603 - the program above, and a file that was named
-            [program, "--json", str(image)], capture_output=True, check=False, timeout=60, env={"LC_ALL": "C"}
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        msg = f"sfdisk could not be run: {error}"
-        raise UnavailableError(msg) from error
+    done = run_program([program, "--json", image], 60.0, {"LC_ALL": "C"})
     try:
         table = json.loads(done.stdout)["partitiontable"]
         size = int(table.get("sectorsize", _SECTOR_BYTES))

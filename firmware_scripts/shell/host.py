@@ -5,11 +5,10 @@ from __future__ import annotations
 import grp
 import importlib.util
 import os
-import shutil
-import subprocess
 
-# Where Debian keeps mkfs and similar programs, which are not on ordinary users' path.
-_ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
+from host.programs import find_program, run_program
+from wire.errors import UnavailableError
+
 _TIMEOUT_S = 10.0
 
 
@@ -18,17 +17,14 @@ class ThisHost:
 
     def has_command(self, name: str) -> bool:
         """Whether a program is installed."""
-        return shutil.which(name) is not None or shutil.which(name, path=_ADMINISTRATORS) is not None
+        return find_program(name) is not None
 
     def output(self, *command: str) -> str:
         """The output of a program."""
         try:
-            done = subprocess.run(  # noqa: S603 - the checks name constants
-                command, capture_output=True, timeout=_TIMEOUT_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            return run_program(command, _TIMEOUT_S).stdout
+        except UnavailableError:
             return ""
-        return done.stdout.decode(errors="replace")
 
     def has_module(self, name: str) -> bool:
         """Whether Python can import a module."""

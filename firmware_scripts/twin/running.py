@@ -11,7 +11,7 @@ from pathlib import Path
 
 from firmware_scripts.customising import Order, customise
 from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, IMAGE_FILE, KERNEL
-from firmware_scripts.image.tools import environment, run
+from firmware_scripts.image.tools import run
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.twin.guest import Guest
 from firmware_scripts.twin.machines import Started, machine_of, qemu_command
@@ -65,7 +65,7 @@ def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
     machine_of(board)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{DISK}.part"
-    run(["cp", "--sparse=always", "--reflink=auto", image, partial], environment(0))
+    run(["cp", "--sparse=always", "--reflink=auto", image, partial])
     if order is not None:
         customise(partial, order, lambda _: None)
     put_in_place(partial, disk)

@@ -10,8 +10,7 @@ import pytest
 from firmware_scripts import customising
 from firmware_scripts.core.host_settings import wifi_key
 from firmware_scripts.shell import fat as fat_module
-from firmware_scripts.shell.agent_check import check_agent_settings
-from firmware_scripts.shell.schema_check import cloud_init_schema
+from firmware_scripts.shell.settings_check import check_agent_settings, cloud_init_schema
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import claim, keys, small_bundle
 from tests.firmware_scripts.stock_images import BOOKWORM, OWN, TRIXIE, make_image, missing, names, read
@@ -286,8 +285,7 @@ def test_files_that_are_no_images_and_packed_ones_are_told_apart(place):
 
 def test_missing_tools_say_what_to_install(place, monkeypatch):
     image = make_image(place / "pi.img", TRIXIE)
-    real = shutil.which
-    monkeypatch.setattr(fat_module.shutil, "which", lambda name, path=None: None if name == "sfdisk" else real(name))
+    monkeypatch.setattr(fat_module, "find_program", lambda name: None)
     done = customise(place, image)
     assert done.returncode == 3
     assert "apt install fdisk" in done.stderr

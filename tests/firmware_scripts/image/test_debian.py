@@ -3,8 +3,7 @@ import tarfile
 
 import pytest
 
-from firmware_scripts.image import debian, tools
-from firmware_scripts.image.cache import cache_folder
+from firmware_scripts.image import debian
 from firmware_scripts.image.debian import (
     Package,
     cached_name,
@@ -14,8 +13,9 @@ from firmware_scripts.image.debian import (
     root_file_system,
 )
 from firmware_scripts.image.making import recipe_of
-from firmware_scripts.image.tools import require
+from firmware_scripts.image.tools import cache_folder, require
 from firmware_scripts.sbom import image_sbom
+from host import programs
 from wire.errors import ConfigError, UnavailableError
 
 STATUS = b"""Package: dash
@@ -74,7 +74,7 @@ def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_p
 def test_another_architecture_needs_what_tells_that_its_programs_run_here(tmp_path, monkeypatch):
     monkeypatch.setattr(debian, "_MACHINES", {})
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(tools, "_ADMINISTRATORS", "/nonexistent")
+    monkeypatch.setattr(programs, "ADMINISTRATORS", "/nonexistent")
     with pytest.raises(UnavailableError, match=r"apt install arch-test .*mmdebstrap"):
         root_file_system(recipe_of("virt-arm64"), tmp_path, "", ())
 

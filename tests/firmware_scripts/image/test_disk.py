@@ -13,14 +13,13 @@ from firmware_scripts.core.bmap import format_bmap, parse_bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
 from firmware_scripts.image.overlay import overlay_tar
-from firmware_scripts.image.tools import environment
+from firmware_scripts.image.tools import EPOCH_S, environment
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.shell.sparse import map_of
 from wire.errors import UnavailableError
 
-EPOCH_S = 1_767_225_600
 TOOLS = ("fakeroot", "mcopy", "mkfs.vfat", "mke2fs", "debugfs", "sfdisk")
-PATH = environment(0)["PATH"]
+PATH = environment()["PATH"]
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool, path=PATH) is None for tool in TOOLS),
     reason="a program that makes images (fakeroot, mtools, dosfstools, e2fsprogs, fdisk) is not installed here",
@@ -51,7 +50,7 @@ def root_tar(folder):
 
 def parts(folder):
     overlay = overlay_tar(
-        {"etc/hostname": b"porch\n", "bin/hello": b"#!/bin/sh\n"}, {"etc/resolv.conf": "/run/resolv.conf"}, EPOCH_S
+        {"etc/hostname": b"porch\n", "bin/hello": b"#!/bin/sh\n"}, {"etc/resolv.conf": "/run/resolv.conf"}
     )
     boot = {"cmdline.txt": b"ro\n", "nightjar/image.json": b"{}\n"}
     return Parts("nightjar-test", root_tar(folder), overlay, boot, "echo finished > root/etc/finished")
@@ -61,7 +60,7 @@ def made(folder):
     work = folder / "work"
     work.mkdir(parents=True)
     disk = folder / "disk.img"
-    make_disk(parts(folder), disk, work, EPOCH_S)
+    make_disk(parts(folder), disk, work)
     return disk
 
 
@@ -165,4 +164,4 @@ def test_a_script_that_fails_names_what_it_said(tmp_path):
     bad = parts(tmp_path)
     bad = Parts(bad.name, bad.root_tar, bad.overlay, bad.boot, "echo no room >&2; exit 3")
     with pytest.raises(UnavailableError, match="no room"):
-        make_disk(bad, tmp_path / "disk.img", tmp_path / "work", EPOCH_S)
+        make_disk(bad, tmp_path / "disk.img", tmp_path / "work")

@@ -14,10 +14,9 @@ from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.core.host_settings import HostSettings
 from firmware_scripts.customising import Order
-from firmware_scripts.image.cache import cache_folder
 from firmware_scripts.image.debian import root_file_system
 from firmware_scripts.image.making import make_image, recipe_of
-from firmware_scripts.image.tools import PACKAGES, environment
+from firmware_scripts.image.tools import PACKAGES, cache_folder, environment
 from firmware_scripts.shell.parcel import load_parcel
 from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.machines import machine_of
@@ -52,7 +51,7 @@ cohort = 1
 
 
 def what_is_missing(board):
-    path = environment(0)["PATH"]
+    path = environment()["PATH"]
     needed = [
         "mmdebstrap",
         "fakeroot",

@@ -93,7 +93,7 @@ def is_whole(twin):
         capture_output=True,
         text=True,
         check=False,
-        env=environment(0),
+        env=environment(),
     )
     print(checked.stdout)
     return checked.returncode == 0
