@@ -80,12 +80,8 @@ def bundle_in(folder: Path, plan: FleetPlan) -> Path | None:
 def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Tell) -> None:
     """Make what is missing in a fleet's folder.
 
-    Args:
-        folder: it is created, for its owner only.
-        plan: the answers; its folder may hold them already.
-        ssh_key: public keys of those who may log in; empty: nobody.
-        model: size of the first model.
-        tell: receives a line before each step.
+    ``ssh_key`` holds public keys, and is empty if nobody may log in; ``model`` is the size of the first model. ``tell``
+    receives a line before each step.
 
     Raises:
         ConfigError: a step cannot be done with these answers.

@@ -51,10 +51,7 @@ _Signed = TypeVar("_Signed", Root, Targets)
 def make_repository(folder: Path, thresholds: Mapping[str, tuple[int, int]], now: datetime) -> None:
     """Make keys and the first root and targets in a new folder.
 
-    Args:
-        folder: created; nothing in it is overwritten.
-        thresholds: role (root, targets) -> (signatures needed, keys).
-        now: the time.
+    ``thresholds`` says, by role (root, targets), how many signatures are needed and how many keys are made.
 
     Raises:
         ConfigError: there are keys already.

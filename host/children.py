@@ -29,10 +29,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 class LineChild:
     """A child process that answers lines; started by the first question. One thread may ask at a time.
 
-    Args:
-        command: the program and its arguments.
-        log: file to which the child's standard error is appended; None inherits ours.
-        environment: the child's environment; None inherits ours.
+    The child's standard error is appended to ``log``. None for it or for the environment inherits ours.
     """
 
     def __init__(
@@ -59,10 +56,8 @@ class LineChild:
     ) -> bytes | None:
         """The child's answer to a line, both without the line feed; None if the child died at every try.
 
-        Args:
-            line: the question.
-            timeout_s: a child that takes longer is considered hung, and is killed with all its own children.
-            died: called with the exit status of a child that died, and the number of remaining tries.
+        A child that takes longer than ``timeout_s`` is considered hung, and is killed with all its own children.
+        ``died`` is called with the exit status of a child that died, and the number of remaining tries.
         """
         for left in reversed(range(TRIES)):
             answer = self._exchange(line + b"\n", timeout_s)
@@ -174,8 +169,7 @@ def die_with_parent(parent: int) -> None:
     Linux only; a no-op elsewhere. The kernel tracks the *thread* that started this process, so that thread must live
     as long as the parent.
 
-    Args:
-        parent: process id of the parent. If the parent is already dead, this process exits at once.
+    If the parent is dead already, this process exits at once.
     """
     if sys.platform != "linux":
         return

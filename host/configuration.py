@@ -34,9 +34,7 @@ _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 def read_toml(path: Path, remedy: str) -> dict[str, Any]:
     """Read the tables of a file.
 
-    Args:
-        path: path of the file.
-        remedy: what to do if the file does not exist, for the error message.
+    ``remedy`` is for the error's message: what to do if the file does not exist.
 
     Raises:
         ConfigError: the file cannot be read, or is not TOML.

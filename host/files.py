@@ -49,10 +49,7 @@ def private_file(path: Path) -> None:
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
     """Replace a file atomically and durably; return whether it changed. An equal file is not written again.
 
-    Args:
-        path: the file; its folder must exist.
-        data: the complete content.
-        mode: permissions; the data is never in a file with wider permissions.
+    The folder must exist. The data is never in a file with wider permissions than ``mode``.
 
     Raises:
         OSError: the file cannot be written; the old file is unchanged.

@@ -13,10 +13,8 @@ from typing import Any
 class HttpServer:
     """A running server.
 
-    Args:
-        server: the result of ``waitress.server.create_server``.
-        connections: the ``map`` that the server was created with: its sockets by descriptor.
-        name: name of the thread.
+    ``server`` is the result of ``waitress.server.create_server``, and ``connections`` the ``map`` that it was created
+    with: its sockets by descriptor.
     """
 
     def __init__(self, server: Any, connections: dict[int, Any], name: str) -> None:

@@ -15,10 +15,8 @@ from typing import BinaryIO
 def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> BinaryIO:
     """Lock a file; closing the returned file releases the lock.
 
-    Args:
-        path: the lock file; created if it does not exist, but its folder must exist.
-        waiting: wait while another process holds the lock, instead of raising.
-        says_who: write this process's id into the file, for :func:`holder_of`.
+    The file is created if it does not exist, but its folder must. ``waiting`` waits while another process holds the
+    lock; ``says_who`` writes this process's id into the file, for :func:`holder_of`.
 
     Raises:
         BlockingIOError: another process holds the lock.

@@ -18,9 +18,8 @@ _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)
 def configure_logs(level: str, *, json: bool = False) -> None:
     """Set up structlog and logging for this process.
 
-    Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``.
-        json: write one JSON object per line instead of logfmt.
+    The level is ``debug``, ``info``, ``warning`` or ``error``; ``json`` writes one JSON object per line instead of
+    logfmt.
     """
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     render = structlog.processors.JSONRenderer() if json else _logfmt

@@ -77,11 +77,7 @@ class LibraryPrimitives:
 
 
 class EnrolledKey:
-    """A device's enrolled key, for signing.
-
-    Args:
-        key: the private key.
-    """
+    """A device's enrolled key, for signing."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key

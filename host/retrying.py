@@ -25,13 +25,9 @@ def keep_trying(
 ) -> _Done:
     """Retry until the attempt succeeds.
 
-    Args:
-        attempt: the action; it may be called again after it raised UnavailableError.
-        pause: waits for the given seconds, like ``time.sleep``; it may return true to ask for an end, like
-            ``threading.Event.wait``.
-        refused: called with each error and the wait that follows.
-        back_off: the waits, without jitter: no other process waits for this disk.
-        give_up_after_s: total waiting time after which to give up.
+    ``pause`` waits for the given seconds, like ``time.sleep``; it may return true to ask for an end, like
+    ``threading.Event.wait``. ``refused`` is called with each error and the wait that follows. The waits have no jitter:
+    no other process waits for this disk.
 
     Raises:
         UnavailableError: the attempt still fails after the total waiting time, or at the last try before an end.

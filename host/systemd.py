@@ -25,10 +25,8 @@ _FIRST_DESCRIPTOR = 3
 def given_listener(environment: Mapping[str, str], host: str, port: int) -> socket.socket | None:
     """The listening socket that systemd passed to this process; None if there is none.
 
-    Args:
-        environment: environment variables with ``LISTEN_PID`` and ``LISTEN_FDS``.
-        host: configured host; it decides who may read without a token, so the socket must match it.
-        port: configured port.
+    The host decides who may read without a token, so the socket must match it. The environment holds ``LISTEN_PID`` and
+    ``LISTEN_FDS``.
 
     Raises:
         ConfigError: systemd passed several sockets, or one that listens elsewhere.
@@ -58,9 +56,7 @@ def given_listener(environment: Mapping[str, str], host: str, port: int) -> sock
 class ServiceManager:
     """Sends the program's state to systemd.
 
-    Args:
-        environment: environment variables with ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC``.
-        now_s: seconds on a clock that does not jump.
+    The environment holds ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC``; ``now_s`` is a clock that does not jump, in seconds.
     """
 
     def __init__(self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic) -> None:
@@ -74,8 +70,7 @@ class ServiceManager:
     def turned(self, status: str = "") -> None:
         """Report an iteration of the driver's loop; the first call means that the program is up.
 
-        Args:
-            status: what ``systemctl status`` shows; sent when it changes.
+        ``status`` is what ``systemctl status`` shows; it is sent when it changes.
         """
         self._show_life()
         if status != self._status:

@@ -54,10 +54,8 @@ class HostOptions:
     def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
         """Build the order for one card.
 
-        Args:
-            hostname: the card's host name.
-            others: further columns of the list of cards; ``claim`` and ``config`` name files for this card alone.
-            folder: the folder that file names in the columns are relative to.
+        ``others`` are further columns of the list of cards: ``claim`` and ``config`` name files for this card alone,
+        relative to ``folder``.
 
         Raises:
             ConfigError: the order cannot be carried out.

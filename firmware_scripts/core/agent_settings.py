@@ -18,10 +18,8 @@ _MOST_CLAIM_BYTES = 64_000
 def agent_settings(shared: str | None, hostname: str, *, has_claim: bool) -> str:
     r"""Return the text of agent.toml.
 
-    Args:
-        shared: the fleet's settings; None if there are none.
-        hostname: becomes the device's name, unless a claim decides it.
-        has_claim: whether the coordinator will supply the device's name and the addresses of coordinator and broker.
+    ``hostname`` becomes the device's name, unless it has a claim: then the coordinator supplies the name and all
+    addresses. ``shared`` are the fleet's settings; None if there are none.
 
     Raises:
         ConfigError: the settings are not TOML, their ``device`` line cannot be replaced, or the coordinator's address

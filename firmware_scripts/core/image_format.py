@@ -47,9 +47,7 @@ class Detected:
 def detect(names: Collection[str], texts: Mapping[str, str]) -> Detected:
     """Detect the format of the image that a boot partition belongs to.
 
-    Args:
-        names: the names of the files at the partition's root.
-        texts: the text of each file in :data:`TELLING` that exists.
+    ``names`` are the files at the partition's root, ``texts`` the text of each file in :data:`TELLING` that exists.
 
     Raises:
         ConfigError: the format cannot be detected or used; the message says why.

@@ -52,11 +52,8 @@ class RootFileSystem:
 def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Package, ...]) -> RootFileSystem:
     """The root file system for ``recipe``, from the cache or newly built, which takes minutes.
 
-    Args:
-        recipe: the recipe to build.
-        cache: the cache folder.
-        mirror: the URL of a Debian mirror or snapshot; empty for mmdebstrap's default.
-        lock: the exact package versions; empty takes the newest.
+    ``mirror`` is the URL of a Debian mirror or snapshot; empty for mmdebstrap's default. An empty ``lock`` takes the
+    newest versions.
 
     Raises:
         UnavailableError: a program is missing or fails, or the mirror does not answer.
@@ -86,10 +83,7 @@ def cached_name(recipe: Recipe, mirror: str, lock: tuple[Package, ...]) -> Path:
 def check_numbers(user: str, uid: int, tables: Mapping[str, str]) -> None:
     """Check that a user has subordinate ids, which the owners of Debian's files need; root needs none.
 
-    Args:
-        user: the user's name.
-        uid: the user's id.
-        tables: the texts of subuid(5) and subgid(5) by path.
+    ``tables`` are the texts of subuid(5) and subgid(5) by path.
 
     Raises:
         UnavailableError: the user has none; the message names the command that assigns them.

@@ -42,10 +42,8 @@ exec busybox switch_root /new /sbin/init
 def modules_in_order(wanted: Sequence[str], dependencies: str, builtin: str) -> tuple[str, ...]:
     r"""The paths of the modules to load, each after its dependencies.
 
-    Args:
-        wanted: module names; names built into the kernel need no file.
-        dependencies: the text of ``modules.dep``.
-        builtin: the text of ``modules.builtin``.
+    Names built into the kernel need no file. ``dependencies`` and ``builtin`` are the texts of ``modules.dep`` and
+    ``modules.builtin``.
 
     Raises:
         ConfigError: the kernel lacks one of the modules.
@@ -71,10 +69,7 @@ def modules_in_order(wanted: Sequence[str], dependencies: str, builtin: str) -> 
 def early_archive(busybox: bytes, modules: Sequence[str], read_module: Callable[[str], bytes]) -> bytes:
     """The packed initramfs; equal input gives identical bytes.
 
-    Args:
-        busybox: the statically linked program.
-        modules: the modules' paths in load order.
-        read_module: returns the contents of a module by path.
+    ``busybox`` is the statically linked program; ``modules`` are paths in load order.
     """
     names = [PurePosixPath(path).name for path in modules]
     files = {

@@ -68,14 +68,8 @@ def make_image(
 ) -> Made:
     """Write ``image``, with ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json`` beside it.
 
-    Args:
-        recipe: the recipe to build.
-        image: the image file to write.
-        cache: the folder that caches root file systems.
-        mirror: the URL of a Debian mirror; empty for Debian's own.
-        lock: the exact package versions; empty takes the newest.
-        parcel: the agent's bundle to preinstall; None for none.
-        report: receives the progress of the final survey.
+    ``mirror``, ``lock`` and ``cache`` are as in :func:`~firmware_scripts.image.debian.root_file_system`; ``parcel`` is
+    the bundle to preinstall. ``report`` receives the progress of the final survey.
 
     Raises:
         UnavailableError: a program is missing or fails, or the mirror does not answer.

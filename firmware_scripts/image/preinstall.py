@@ -20,10 +20,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 def preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> str:
     """A shell script that installs a bundle in the folder ``root``, for :class:`firmware_scripts.image.disk.Parts`.
 
-    Args:
-        parcel: the bundle, whose signature was checked.
-        architecture: Debian's name of the image's architecture.
-        work: the folder for the installer; it must outlive the script.
+    ``work`` is a folder for the installer; it must outlive the script.
 
     Raises:
         ConfigError: the bundle is for another kind of device, or has no installer.

@@ -73,10 +73,7 @@ class Recipe:
 def read_recipe(name: str, read_board: Callable[[str], bytes], read_layer: Callable[[str], bytes]) -> Recipe:
     """Read the recipe of a board.
 
-    Args:
-        name: the board's name.
-        read_board: returns the YAML of a board by name.
-        read_layer: returns the YAML of a layer by name.
+    ``read_board`` and ``read_layer`` return the YAML of a board or layer by name.
 
     Raises:
         ConfigError: a file is malformed, or two layers contradict each other.

@@ -1,4 +1,4 @@
-"""Runs the programs that build images, so that equal input gives equal images, and locates the cache of what they make."""
+"""Runs the programs that build images, so that equal input gives equal bytes, and locates the cache of the results."""
 
 from __future__ import annotations
 

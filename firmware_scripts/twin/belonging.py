@@ -25,10 +25,7 @@ class Belonging:
 def belonging(settings: str | None, claim: str | None, url: str | None) -> Belonging:
     r"""Combine the settings, the claim and an explicit URL.
 
-    Args:
-        settings: the text of agent.toml; None if there is none.
-        claim: the text of the claim file; None if there is none or it was wiped.
-        url: a URL that overrides both files; None uses the one in the files.
+    ``settings`` and ``claim`` are the texts of the files, None where there is none; ``url`` overrides what both say.
 
     Raises:
         ConfigError: a file is malformed.

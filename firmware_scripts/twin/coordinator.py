@@ -18,10 +18,8 @@ _MAX_ANSWER_BYTES = 16 * 2**20
 class Coordinator:
     """Reads one coordinator's API.
 
-    Args:
-        url: the coordinator's URL.
-        authority: certificates to trust, PEM; empty trusts the system's certificates.
-        token: a viewer's token; empty if the coordinator does not require one.
+    ``authority`` holds certificates to trust, PEM; empty trusts the system's. ``token`` is a viewer's; empty if the
+    coordinator does not require one.
 
     Raises:
         ConfigError: the URL or the certificates cannot be used.
@@ -53,9 +51,7 @@ class Coordinator:
     def counted(self, device: str, after: int) -> int | None:
         """The newest committed round with an accepted report of ``device``; None if there is none.
 
-        Args:
-            device: its name.
-            after: rounds up to this one are ignored.
+        Rounds up to ``after`` are ignored.
 
         Raises:
             UnavailableError: the coordinator does not answer.

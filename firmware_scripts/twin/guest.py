@@ -32,11 +32,7 @@ class Done:
 
 
 class Guest:
-    """The inside of one machine. Each request opens the socket again, so restarts in between do not matter.
-
-    Args:
-        path: the path of QEMU's socket.
-    """
+    """The inside of one machine. Each request opens QEMU's socket again, so restarts in between do not matter."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,10 +58,7 @@ class Guest:
     def run(self, command: Sequence[str], *, given: bytes = b"", deadline_s: float = 60.0) -> Done:
         """Run a program inside the machine until it ends.
 
-        Args:
-            command: program and arguments.
-            given: the program's standard input.
-            deadline_s: the time limit in seconds; a program that exceeds it keeps running inside.
+        ``given`` is its standard input. A program that exceeds the deadline keeps running inside.
 
         Raises:
             UnavailableError: the guest agent does not answer, or the program took too long.

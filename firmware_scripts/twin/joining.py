@@ -48,15 +48,8 @@ def join(
 ) -> Milestones:
     """Follow a machine from power-on to a committed round.
 
-    Args:
-        machine: the machine, just powered on.
-        guest: the inside of the machine.
-        coordinator: the coordinator that it joins.
-        device: the device's name; empty if it is assigned at enrolment.
-        sentences: the text to type on the device.
-        tell: receives a line of text for each step.
-        deadline_s: the time limit in seconds since power-on.
-        enrols: whether the device has a claim to enrol with.
+    ``device`` is its name; empty if it is assigned at enrolment, which it ``enrols`` for with a claim. ``tell``
+    receives a line for each step. The deadline counts from power-on.
 
     Raises:
         UnavailableError: a step was not reached in time; the message has the device's last status.

@@ -29,10 +29,7 @@ BOOTED = re.compile(r"nightjar: booted")
 class Qemu:
     """One running machine. A context manager that kills the machine when the block ends.
 
-    Args:
-        command: the command line from :func:`firmware_scripts.twin.machines.qemu_command`.
-        log: the file that receives all console output.
-        on_line: receives each line of the console, on another thread.
+    ``log`` receives all output of the console, and ``on_line`` each line, on another thread.
 
     Raises:
         UnavailableError: QEMU is not installed, or cannot be started.

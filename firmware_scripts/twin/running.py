@@ -46,10 +46,8 @@ class Twin:
 def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
     """Copy an image into a folder and customise the copy.
 
-    Args:
-        image: an image made by ``nightjar-firmware image``, already customised or not.
-        folder: new, empty, or an existing twin's; an existing disk is kept, and then ``order`` must be None.
-        order: the customisation; None leaves the image unchanged.
+    ``image`` is one made by ``nightjar-firmware image``, customised or not; None for ``order`` leaves it unchanged. The
+    disk of a twin that is in the folder is kept, and then ``order`` must be None.
 
     Raises:
         ConfigError: it is not our image, or ``order`` is given for an existing twin.
@@ -76,10 +74,8 @@ def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
 def powered(twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = lambda _: None) -> Iterator[Qemu]:
     """Power a twin on; its power is cut when the block ends.
 
-    Args:
-        twin: the twin, from :func:`prepare`.
-        ports: ports of the host's loopback interface that are forwarded to the twin's own loopback interface.
-        on_line: receives each line of the console.
+    ``ports`` of the host's loopback interface are forwarded to the twin's own; ``on_line`` receives each line of the
+    console.
 
     Raises:
         UnavailableError: QEMU is missing, or cannot be started.
