@@ -17,7 +17,7 @@ from firmware_scripts.core.confirm import differences
 from firmware_scripts.core.plan import Survey
 from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import MachineState, judge
-from firmware_scripts.ports import OpenedFile, OpenImage, ProgressReport
+from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport
 from firmware_scripts.shell.block_file import open_block, open_file
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 from firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
@@ -48,13 +48,13 @@ class CustomiseFailed:
 
 CardOutcome = Outcome | TargetRefused | CustomiseFailed
 
-OpenTarget = Callable[[Target, int], AbstractContextManager[OpenedFile | Reason]]
+OpenTarget = Callable[[Target, int], AbstractContextManager[BlockFile | Reason]]
 
 # Called after a card's image is written and verified, before success is reported. Raises NightjarError or OSError.
 Customise = Callable[[Confirmed], None]
 
 
-def open_target(target: Target, image_bytes: int) -> AbstractContextManager[OpenedFile | Reason]:
+def open_target(target: Target, image_bytes: int) -> AbstractContextManager[BlockFile | Reason]:
     """Open a disk or a file exclusively for this process."""
     match target:
         case DiskTarget(path):
@@ -128,7 +128,7 @@ def _write_card(
 
 
 def changed_or_refused(
-    machine: MachineState, target: DiskTarget, opened: OpenedFile, image_bytes: int, allow: frozenset[Rule]
+    machine: MachineState, target: DiskTarget, opened: BlockFile, image_bytes: int, allow: frozenset[Rule]
 ) -> tuple[Reason, ...]:
     """Every reason not to write to a disk that was confirmed before and is open now."""
     device = machine.devices.numbered(opened.number)

@@ -15,6 +15,10 @@ class BlockFile(Protocol):
     def size_bytes(self) -> int:
         """Its capacity in bytes."""
 
+    @property
+    def number(self) -> str:
+        """``major:minor``, for a disk."""
+
     def write_at(self, offset: int, data: memoryview) -> int:
         """Write some of ``data``; return the number of bytes written, which may be fewer than all."""
 
@@ -26,14 +30,6 @@ class BlockFile(Protocol):
 
     def drop_cache(self) -> None:
         """Make the next reads come from the medium, as far as the system allows it."""
-
-
-class OpenedFile(BlockFile, Protocol):
-    """A block file that knows its device number."""
-
-    @property
-    def number(self) -> str:
-        """``major:minor``, for a disk."""
 
 
 class ByteStream(Protocol):

@@ -7,33 +7,9 @@ import json
 
 import click
 
-from firmware_scripts.core.checks import (
-    Check,
-    Level,
-    check_customising,
-    check_desktop,
-    check_emulation,
-    check_image_tools,
-    check_listing,
-    check_packings,
-    check_permission,
-    findings,
-    install_line,
-    judged,
-)
+from firmware_scripts.core.checks import Level, findings, install_line
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.shell.host import ThisHost
-
-CHECKS: tuple[Check, ...] = (
-    check_listing,
-    check_permission,
-    check_packings,
-    check_desktop,
-    check_image_tools,
-    check_customising,
-    check_emulation,
-)
-
 
 COMMANDS = ("flash", "customise", "image", "twin", "android")
 
@@ -46,7 +22,7 @@ def doctor(commands: tuple[str, ...], *, as_json: bool) -> ExitStatus:
 
     Without COMMANDS only flash must be able to run; name those that you want to use.
     """
-    results = judged(findings(ThisHost(), CHECKS), commands)
+    results = findings(ThisHost(), commands)
     if as_json:
         rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in results]
         click.echo(json.dumps(rows, indent=2))

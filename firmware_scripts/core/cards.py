@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from firmware_scripts.core.host_settings import HOSTNAME
 from wire.errors import ConfigError
 
 MAX_CARDS = 1_000
-# RFC 1123; a host name on a card is a single label.
-_HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def parse_cards(text: str) -> tuple[Card, ...]:
         target, hostname, serial = (row.pop(name, "").strip() for name in ("target", "hostname", "serial"))
         if not target:
             faults.append(f"line {line}: names no target")
-        if not _HOSTNAME.fullmatch(hostname):
+        if not HOSTNAME.fullmatch(hostname):
             faults.append(f"line {line}: {hostname[:80]!r} is no host name (a to z, 0 to 9, '-' inside, at most 63)")
         faults += [f"line {line}: target {target!r} is there already" for card in cards if card.target == target]
         faults += [f"line {line}: host {hostname!r} is there already" for card in cards if card.hostname == hostname]

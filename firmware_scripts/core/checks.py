@@ -1,13 +1,9 @@
-"""The checks of ``doctor``: one finding per requirement of a command, with a remedy if the requirement is not met.
-
-A check is a function from a :class:`Host` to its findings; each part of ``nightjar-firmware`` adds its checks to
-:data:`firmware_scripts.commands.doctor.CHECKS`.
-"""
+"""The checks of ``doctor``: one finding per requirement of a command, with a remedy if the requirement is not met."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -52,16 +48,9 @@ class Host(Protocol):
         """The names of the groups that this user belongs to."""
 
 
-Check = Callable[[Host], Iterator[Finding]]
-
-
-def findings(host: Host, checks: Sequence[Check]) -> tuple[Finding, ...]:
-    """All findings of the checks, in order."""
-    return tuple(finding for check in checks for finding in check(host))
-
-
-def judged(found: Sequence[Finding], commands: Collection[str]) -> tuple[Finding, ...]:
-    """The findings, in which everything is a fault that one of the commands cannot run without."""
+def findings(host: Host, commands: Collection[str] = ()) -> tuple[Finding, ...]:
+    """All findings, by category; what one of these commands cannot run without is a fault."""
+    found = (finding for check in _CHECKS for finding in check(host))
     return tuple(replace(f, level=Level.FAULT) if f.needed_by.intersection(commands) else f for f in found)
 
 
@@ -119,8 +108,7 @@ def check_desktop(host: Host) -> Iterator[Finding]:
     A mounted card is refused until it is unmounted, and mounting it changes its contents.
     """
     settings = ("gsettings", "get", "org.gnome.desktop.media-handling", "automount")
-    automounts = host.output(*settings).strip() == "true"
-    if automounts:
+    if host.output(*settings).strip() == "true":
         text = "the desktop mounts cards when they are plugged in: they are refused until they are unmounted"
         remedy = "gsettings set org.gnome.desktop.media-handling automount false"
         yield Finding("desktop", Level.NOTE, text, remedy)
@@ -131,54 +119,33 @@ def check_desktop(host: Host) -> Iterator[Finding]:
         yield Finding("desktop", Level.GOOD, "nothing seen that mounts cards by itself")
 
 
-def check_image_tools(host: Host) -> Iterator[Finding]:
-    """Programs that inspect and build images without root."""
-    yield from _programs(
-        host,
-        "images",
-        [
-            ("mcopy", "files of a boot partition can be read and written", "mtools", "customise image"),
-            ("mkfs.vfat", "boot partitions can be made", "dosfstools", "image"),
-            ("mke2fs", "root file systems can be made", "e2fsprogs", "image"),
-            ("sfdisk", "partition tables can be read and made", "fdisk", "customise image"),
-            ("fakeroot", "files in images keep their owners", "fakeroot", "image"),
-            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap uidmap", "image"),
-        ],
-    )
+# (category, program, what it is for, its Debian packages, the commands that cannot run without it)
+_PROGRAMS = (
+    ("images", "mcopy", "files of a boot partition can be read and written", "mtools", "customise image"),
+    ("images", "mkfs.vfat", "boot partitions can be made", "dosfstools", "image"),
+    ("images", "mke2fs", "root file systems can be made", "e2fsprogs", "image"),
+    ("images", "sfdisk", "partition tables can be read and made", "fdisk", "customise image"),
+    ("images", "fakeroot", "files in images keep their owners", "fakeroot", "image"),
+    ("images", "mmdebstrap", "images can be made from Debian's packages", "mmdebstrap uidmap", "image"),
+    ("customising", "cloud-init", "user-data is checked by cloud-init itself, beside our own check", "cloud-init", ""),
+    ("customising", "mkpasswd", "passwords can be hashed for --password-hash", "whois", ""),
+    ("customising", "ssh-keygen", "SSH keys can be made for --ssh-key", "openssh-client", ""),
+    ("android", "adb", "phones on a cable can be reached", "adb", "android"),
+    ("twin", "qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm", "twin"),
+    ("twin", "qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86", "twin"),
+    ("twin", "qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static", ""),
+    ("twin", "arch-test", "images for another architecture can be made", "arch-test", ""),
+)
 
 
-def check_customising(host: Host) -> Iterator[Finding]:
-    """Programs that prepare and check the input of ``customise``, and the one that talks to phones."""
-    yield from _programs(
-        host,
-        "customising",
-        [
-            ("cloud-init", "user-data is checked by cloud-init itself, beside our own check", "cloud-init", ""),
-            ("mkpasswd", "passwords can be hashed for --password-hash", "whois", ""),
-            ("ssh-keygen", "SSH keys can be made for --ssh-key", "openssh-client", ""),
-        ],
-    )
-    yield from _programs(host, "android", [("adb", "phones on a cable can be reached", "adb", "android")])
-
-
-def check_emulation(host: Host) -> Iterator[Finding]:
-    """Programs that emulate a device."""
-    yield from _programs(
-        host,
-        "twin",
-        [
-            ("qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm", "twin"),
-            ("qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86", "twin"),
-            ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static", ""),
-            ("arch-test", "images for another architecture can be made", "arch-test", ""),
-        ],
-    )
-
-
-def _programs(host: Host, category: str, wanted: Sequence[tuple[str, str, str, str]]) -> Iterator[Finding]:
-    for name, text, packages, needed_by in wanted:
+def check_programs(host: Host) -> Iterator[Finding]:
+    """Programs that inspect and build images without root, check settings, reach phones and emulate devices."""
+    for category, name, text, packages, needed_by in _PROGRAMS:
         if host.has_command(name):
             yield Finding(category, Level.GOOD, f"{text} ({name})")
         else:
             missing, remedy = f"{name} is missing: {text} once it is there", f"apt install {packages}"
             yield Finding(category, Level.NOTE, missing, remedy, packages, frozenset(needed_by.split()))
+
+
+_CHECKS = (check_listing, check_permission, check_packings, check_desktop, check_programs)

@@ -7,7 +7,9 @@ included, is data and so in the block map; everything else is a hole.
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +34,8 @@ class Parts:
 
     name: str  # the image's name, from which its identifiers are derived
     root_tar: Path
-    overlay: bytes  # a tar that is unpacked over Debian's packages
+    files: Mapping[str, bytes]  # our own, by path, laid over Debian's packages
+    links: Mapping[str, str]  # our own, target by path
     boot: Mapping[str, bytes]  # the contents of the boot partition's files by path
     # a shell script that finishes the unpacked root file system in the folder ``root``; empty for none
     finish: str = ""
@@ -79,7 +82,7 @@ def _make_boot(parts: Parts, disk: Path, work: Path) -> None:
 
 
 def _make_root(parts: Parts, disk: Path, work: Path) -> None:
-    (work / "overlay.tar").write_bytes(parts.overlay)
+    (work / "overlay.tar").write_bytes(overlay_tar(parts.files, parts.links))
     identity = str(_identity(parts.name, "root"))
     script = f"""\
 set -eu
@@ -128,3 +131,36 @@ def _write_journal(disk: Path, image: str) -> None:
 
 def _identity(name: str, part: str) -> uuid.UUID:
     return uuid.uuid5(_NAMESPACE, f"{name}/{part}")
+
+
+def overlay_tar(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
+    """A tar of files (contents by path) and symlinks (targets by path), all owned by root and with one time.
+
+    A file that begins with ``#!`` is executable. Equal input gives identical bytes.
+
+    >>> import io, tarfile
+    >>> made = overlay_tar({"etc/hostname": b"nightjar"}, {"etc/localtime": "/usr/share/zoneinfo/UTC"})
+    >>> tarfile.open(fileobj=io.BytesIO(made)).getnames()
+    ['etc', 'etc/hostname', 'etc/localtime']
+    """
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted({*files, *links, *_folders(files), *_folders(links)}):
+            member = tarfile.TarInfo(path)
+            member.mtime = EPOCH_S
+            if path in files:
+                data = files[path]
+                member.size, member.mode = len(data), 0o755 if data.startswith(b"#!") else 0o644
+                archive.addfile(member, io.BytesIO(data))
+                continue
+            if path in links:
+                member.type, member.linkname, member.mode = tarfile.SYMTYPE, links[path], 0o777
+            else:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(member)
+    return made.getvalue()
+
+
+def _folders(paths: Mapping[str, object]) -> set[str]:
+    parts = [path.split("/") for path in paths]
+    return {"/".join(names[:depth]) for names in parts for depth in range(1, len(names))}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -11,13 +13,13 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from firmware_scripts.bundle.platforms import platform_named
 from firmware_scripts.core.bmap import format_bmap
 from firmware_scripts.customising import BundleFiles
+from firmware_scripts.device_program import PROGRAM
 from firmware_scripts.image.debian import Package, RootFileSystem, format_packages, root_file_system
 from firmware_scripts.image.disk import Parts, make_disk
 from firmware_scripts.image.early import early_archive, modules_in_order
-from firmware_scripts.image.overlay import overlay_tar
-from firmware_scripts.image.preinstall import preinstall_script
 from firmware_scripts.image.recipe import Recipe, read_recipe
 from firmware_scripts.ports import ProgressReport
 from firmware_scripts.sbom import image_sbom
@@ -29,6 +31,7 @@ from wire.errors import ConfigError
 IMAGE_FILE = "nightjar/image.json"
 KERNEL, EARLY, COMMAND_LINE, DEVICE_TREE = "vmlinuz", "initrd.gz", "cmdline.txt", "device-tree.dtb"
 FORMAT = "nightjar-1"
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _KERNEL_NAME = re.compile(r"\./boot/vmlinuz-(.+)")
 
 
@@ -85,11 +88,12 @@ def make_image(
     partial = image.with_name(f"{image.name}.part")
     with tempfile.TemporaryDirectory(prefix="nightjar-image-", dir=cache) as folder:
         work = Path(folder)
-        finish = preinstall_script(parcel, recipe.board.architecture, work) if parcel else ""
+        finish = _preinstall_script(parcel, recipe.board.architecture, work) if parcel else ""
         parts = Parts(
             name=f"nightjar-{recipe.name}",
             root_tar=base.tar,
-            overlay=overlay_tar(files, recipe.links),
+            files=files,
+            links=recipe.links,
             boot=_boot_files(recipe, base),
             finish=finish,
         )
@@ -105,6 +109,37 @@ def make_image(
     for suffix, data in beside.items():
         image.with_name(f"{image.name}.{suffix}").write_bytes(data)
     return Made(image, sha256, len(base.packages), base.cached)
+
+
+def _preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> str:
+    """A shell script that installs a bundle in the folder ``root`` with the device's own installer, put into ``work``.
+
+    The first boot then needs no pip, which would take a minute under emulation. The host unpacks the packages, and runs
+    no program of the device.
+    """
+    platform = platform_named(str(parcel.facts.get("platform")))
+    if platform.machine != _MACHINES[architecture] or PROGRAM not in parcel.own:
+        msg = f"the bundle is for {platform.name}, the image has the architecture {architecture}"
+        raise ConfigError(msg)
+    program, key = work / PROGRAM, work / "bundle.pub"
+    program.write_bytes(parcel.own[PROGRAM])
+    key.write_bytes(parcel.public_key)
+    options = shlex.quote(" ".join(platform.pip_options()))
+    lines = [
+        f"install -D -m 0644 {shlex.quote(str(key))} root/etc/nightjar/bundle.pub",
+        f"{shlex.quote(sys.executable)} -s {shlex.quote(str(program))} --root root install --no-start "
+        f"--pip-options={options} {shlex.quote(str(parcel.path.absolute()))} > install.log 2>&1 "
+        "|| { cat install.log >&2; exit 1; }",
+        # The packages' commands would name the host's Python, and the device writes its own status file.
+        "rm -rf root/opt/nightjar/releases/*/lib/bin root/boot/firmware/*",
+    ]
+    if platform.python == sys.version_info[:2]:
+        # The agent may not write there, so without bytecode it would compile everything again at each start.
+        lines.append(
+            f"{shlex.quote(sys.executable)} -m compileall -q --invalidation-mode unchecked-hash -s root "
+            "root/opt/nightjar/releases || true"
+        )
+    return "\n".join(lines)
 
 
 def _boot_files(recipe: Recipe, base: RootFileSystem) -> dict[str, bytes]:

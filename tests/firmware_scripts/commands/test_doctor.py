@@ -1,7 +1,6 @@
 import json
 
-from firmware_scripts.commands.doctor import CHECKS
-from firmware_scripts.core.checks import Level, findings, judged
+from firmware_scripts.core.checks import Level, findings
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.core.test_checks import FakeHost
 
@@ -22,10 +21,9 @@ def test_it_ends_with_a_status_of_its_own_where_a_command_would_fail(monkeypatch
 
 
 def test_what_a_command_that_was_asked_for_lacks_is_a_fault():
-    found = findings(FakeHost(), CHECKS)
-
     def faults(*commands):
-        return {finding.packages for finding in judged(found, commands) if finding.level is Level.FAULT} - {""}
+        found = findings(FakeHost(), commands)
+        return {finding.packages for finding in found if finding.level is Level.FAULT} - {""}
 
     assert faults() == {"util-linux"}
     assert faults("customise") == {"util-linux", "mtools", "fdisk"}

@@ -2,7 +2,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from firmware_scripts.commands.doctor import CHECKS
 from firmware_scripts.core.checks import Level, check_desktop, check_listing, check_permission, findings
 
 
@@ -31,7 +30,7 @@ class FakeHost:
 
 
 def test_on_a_bare_machine_everything_that_is_missing_has_a_remedy():
-    found = findings(FakeHost(), CHECKS)
+    found = findings(FakeHost())
     assert {finding.category for finding in found} == {
         "flashing",
         "desktop",
@@ -63,7 +62,7 @@ def test_a_machine_with_everything_has_no_fault():
         modules={"lzma", "zlib", "backports.zstd"},
         root=True,
     )
-    assert {finding.level for finding in findings(everything, CHECKS)} == {Level.GOOD}
+    assert {finding.level for finding in findings(everything)} == {Level.GOOD}
 
 
 @pytest.mark.parametrize(

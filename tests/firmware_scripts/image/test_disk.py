@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import tarfile
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,6 @@ from firmware_scripts.__main__ import run
 from firmware_scripts.core.bmap import format_bmap, parse_bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
-from firmware_scripts.image.overlay import overlay_tar
 from firmware_scripts.image.tools import EPOCH_S, environment
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.shell.sparse import map_of
@@ -49,11 +49,10 @@ def root_tar(folder):
 
 
 def parts(folder):
-    overlay = overlay_tar(
-        {"etc/hostname": b"porch\n", "bin/hello": b"#!/bin/sh\n"}, {"etc/resolv.conf": "/run/resolv.conf"}
-    )
+    files = {"etc/hostname": b"porch\n", "bin/hello": b"#!/bin/sh\n"}
+    links = {"etc/resolv.conf": "/run/resolv.conf"}
     boot = {"cmdline.txt": b"ro\n", "nightjar/image.json": b"{}\n"}
-    return Parts("nightjar-test", root_tar(folder), overlay, boot, "echo finished > root/etc/finished")
+    return Parts("nightjar-test", root_tar(folder), files, links, boot, "echo finished > root/etc/finished")
 
 
 def made(folder):
@@ -161,7 +160,6 @@ def test_a_flipped_byte_is_refused_by_both(disk, tmp_path):
 
 def test_a_script_that_fails_names_what_it_said(tmp_path):
     (tmp_path / "work").mkdir()
-    bad = parts(tmp_path)
-    bad = Parts(bad.name, bad.root_tar, bad.overlay, bad.boot, "echo no room >&2; exit 3")
+    bad = replace(parts(tmp_path), finish="echo no room >&2; exit 3")
     with pytest.raises(UnavailableError, match="no room"):
         make_disk(bad, tmp_path / "disk.img", tmp_path / "work")
