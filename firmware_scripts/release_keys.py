@@ -4,7 +4,7 @@ A folder holds ``metadata/N.root.json`` and ``metadata/N.targets.json``, N being
 says which keys speak for which role; targets lists the bundles. Whoever holds some keys of a role puts them into
 ``keys``; what has fewer signatures than the role's threshold counts for nothing until the others have signed too
 (:func:`cosign`). Only ``online-*.key`` goes to the coordinator, which signs snapshot, timestamp and the order who takes
-which release.
+which release. Every function but :func:`make_repository` raises ConfigError if the folder holds no such metadata.
 """
 
 from __future__ import annotations
@@ -73,11 +73,7 @@ def make_repository(folder: Path, thresholds: Mapping[str, tuple[int, int]], now
 
 
 def renew(folder: Path, role: str, now: datetime) -> None:
-    """Publish root or targets again with a new expiry.
-
-    Raises:
-        ConfigError: the folder holds no such metadata.
-    """
+    """Publish root or targets again with a new expiry."""
     root = _newest(folder, Root)
     if role == Root.type:
         root.signed.version, root.signed.expires = root.signed.version + 1, _expiry(now)
@@ -87,11 +83,7 @@ def renew(folder: Path, role: str, now: datetime) -> None:
 
 
 def rotate(folder: Path, role: str, now: datetime) -> None:
-    """Replace all keys of a role by as many new ones, and sign root with the former root keys and the present ones.
-
-    Raises:
-        ConfigError: the folder holds no metadata.
-    """
+    """Replace all keys of a role by as many new ones, and sign root with the former root keys and the present ones."""
     root = _newest(folder, Root)
     signed, former = root.signed, list(root.signed.roles[Root.type].keyids)
     signed.version, signed.expires = signed.version + 1, _expiry(now)
@@ -140,11 +132,7 @@ def add_bundles(folder: Path, bundles: Iterable[Path], now: datetime, *, securit
 
 
 def cosign(folder: Path) -> None:
-    """Add the signatures of the keys in the folder to the newest root and targets.
-
-    Raises:
-        ConfigError: the folder holds no metadata.
-    """
+    """Add the signatures of the keys in the folder to the newest root and targets."""
     root = _newest(folder, Root)
     both = (root.signed, *_former(folder, root.signed))
     _publish(folder, root, [keyid for each in both for keyid in each.roles[Root.type].keyids], anew=False)
@@ -152,11 +140,7 @@ def cosign(folder: Path) -> None:
 
 
 def signatures(folder: Path) -> tuple[tuple[str, int, int, datetime], ...]:
-    """(file, signatures that count, signatures needed, expiry) of the newest root and targets.
-
-    Raises:
-        ConfigError: the folder holds no metadata.
-    """
+    """(file, signatures that count, signatures needed, expiry) of the newest root and targets."""
     root, targets = _newest(folder, Root), _newest(folder, Targets)
     rows = []
     for metadata, judges in ((root, (root.signed, *_former(folder, root.signed))), (targets, (root.signed,))):

@@ -2,7 +2,7 @@
 
 The order of the steps guarantees this: write a file next to it, flush it to disk, rename it, flush the folder. Standard
 library only, because it also runs on a device before anything is installed there. Only one process at a time may
-replace a given path.
+replace a given path. Every function raises OSError if the file system refuses.
 
 Source: open(2), rename(2), fsync(2); T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
 """
@@ -38,9 +38,6 @@ def private_file(path: Path) -> None:
     """Create an empty file that only its owner can access, or restrict an existing one.
 
     For programs that would create the file with wider permissions.
-
-    Raises:
-        OSError: the file cannot be created, or belongs to another user.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
     path.chmod(PRIVATE)
@@ -72,11 +69,7 @@ def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file that was written next to ``path`` to ``path``, durably.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Rename a file that was written next to ``path`` to ``path``, durably."""
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     partial.replace(path)
@@ -84,11 +77,7 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def put_folder_in_place(partial: Path, folder: Path) -> None:
-    """Rename a folder that was filled next to ``folder`` to ``folder``, durably; ``folder`` must not exist yet.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Rename a folder that was filled next to ``folder`` to ``folder``, durably; ``folder`` must not exist yet."""
     os.sync()  # one flush for all files: there may be thousands of small ones
     partial.rename(folder)
     sync_folder(folder.parent)
@@ -98,9 +87,6 @@ def overwrite_file(path: Path, data: bytes) -> None:
     """Overwrite the beginning of a file in place, durably, to erase a secret.
 
     Flash memory may still keep old copies.
-
-    Raises:
-        OSError: the file does not exist, or cannot be written.
     """
     with path.open("r+b") as file:
         file.write(data)
@@ -109,11 +95,7 @@ def overwrite_file(path: Path, data: bytes) -> None:
 
 
 def replace_link(link: Path, target: str) -> bool:
-    """Point a symbolic link to ``target``, atomically and durably; return whether it changed.
-
-    Raises:
-        OSError: the link cannot be created.
-    """
+    """Point a symbolic link to ``target``, atomically and durably; return whether it changed."""
     if link.is_symlink() and str(link.readlink()) == target:
         return False
     partial = link.with_name(link.name + PARTIAL)
@@ -125,11 +107,7 @@ def replace_link(link: Path, target: str) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder, so that files renamed, created or removed in it stay so after a power cut.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Flush a folder, so that files renamed, created or removed in it stay so after a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

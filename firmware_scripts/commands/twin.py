@@ -14,12 +14,11 @@ import click
 
 from firmware_scripts.commands.host_options import host_options, read_host_options
 from firmware_scripts.image.tools import cache_folder
-from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.belonging import belonging
 from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.guest import Guest
 from firmware_scripts.twin.joining import Milestones, join
-from firmware_scripts.twin.person import sentences
+from firmware_scripts.twin.person import sentences, set_charging
 from firmware_scripts.twin.process import BOOTED
 from firmware_scripts.twin.running import SOCKET, boot_file, exists, powered, prepare
 from host.signals import noticed_signals

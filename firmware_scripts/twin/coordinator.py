@@ -16,7 +16,7 @@ _MAX_ANSWER_BYTES = 16 * 2**20
 
 
 class Coordinator:
-    """Reads one coordinator's API.
+    """Reads one coordinator's API. Every method raises UnavailableError if it does not answer.
 
     ``authority`` holds certificates to trust, PEM; empty trusts the system's. ``token`` is a viewer's; empty if the
     coordinator does not require one.
@@ -40,22 +40,12 @@ class Coordinator:
             raise ConfigError(msg) from error
 
     def device(self, name: str) -> dict[str, Any] | None:
-        """The state of one device; None if the coordinator does not know it.
-
-        Raises:
-            UnavailableError: the coordinator does not answer.
-        """
+        """The state of one device; None if the coordinator does not know it."""
         row: dict[str, Any] | None = self._get(f"/devices/{name}")
         return row
 
     def counted(self, device: str, after: int) -> int | None:
-        """The newest committed round with an accepted report of ``device``; None if there is none.
-
-        Rounds up to ``after`` are ignored.
-
-        Raises:
-            UnavailableError: the coordinator does not answer.
-        """
+        """The newest committed round after this one with an accepted report of ``device``; None if there is none."""
         rounds = self._get("/rounds?limit=20")
         for row in rounds["items"] if rounds else ():
             if row["number"] <= after or row["phase"] != "committed":
@@ -67,11 +57,7 @@ class Coordinator:
         return None
 
     def newest_round(self) -> int:
-        """The number of the newest round; 0 if there is none.
-
-        Raises:
-            UnavailableError: the coordinator does not answer.
-        """
+        """The number of the newest round; 0 if there is none."""
         rounds = self._get("/rounds?limit=1")
         return int(rounds["items"][0]["number"]) if rounds and rounds["items"] else 0
 

@@ -32,18 +32,17 @@ class Done:
 
 
 class Guest:
-    """The inside of one machine. Each request opens QEMU's socket again, so restarts in between do not matter."""
+    """The inside of one machine. Every method raises UnavailableError if the guest agent does not answer in time.
+
+    Each request opens QEMU's socket again, so restarts in between do not matter.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._number = 0
 
     def wait_until_there(self, deadline_s: float) -> None:
-        """Wait until the guest agent answers.
-
-        Raises:
-            UnavailableError: the guest agent did not answer in time.
-        """
+        """Wait until the guest agent answers."""
         until = time.monotonic() + deadline_s
         while True:
             try:
@@ -61,7 +60,7 @@ class Guest:
         ``given`` is its standard input. A program that exceeds the deadline keeps running inside.
 
         Raises:
-            UnavailableError: the guest agent does not answer, or the program took too long.
+            UnavailableError: the program took too long.
             RemoteProtocolError: the guest agent refused, for example because there is no such program.
         """
         until = time.monotonic() + deadline_s
@@ -84,7 +83,7 @@ class Guest:
         """Run a shell command inside the machine and return its output.
 
         Raises:
-            UnavailableError: the guest agent does not answer, or the command took too long or failed.
+            UnavailableError: the command took too long or failed.
         """
         done = self.run(["/bin/sh", "-c", script])
         if done.status:
@@ -93,11 +92,7 @@ class Guest:
         return done.output
 
     def read(self, path: str) -> bytes | None:
-        """The first 48 KiB of a file inside the machine; None if it cannot be opened. Starts no program.
-
-        Raises:
-            UnavailableError: the guest agent does not answer.
-        """
+        """The first 48 KiB of a file inside the machine; None if it cannot be opened. Starts no program."""
         try:
             handle = self._ask(_FILE_S, "guest-file-open", {"path": path, "mode": "r"})
         except RemoteProtocolError:

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firmware_scripts.twin.battery import has_battery, set_charging
 from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.person import type_sentences
+from firmware_scripts.twin.person import has_battery, set_charging, type_sentences
 from firmware_scripts.twin.process import BOOTED, Qemu
 from wire.errors import UnavailableError
 

@@ -15,18 +15,6 @@ _EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_exp
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """The files that QEMU is started with."""
-
-    disk: Path
-    kernel: Path  # from the image's boot partition
-    early: Path  # the initial file system, from there too
-    command_line: str
-    device_tree: Path | None  # the device tree; None if the machine describes itself
-    guest_socket: Path  # the socket on which QEMU accepts clients of the guest agent
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """How QEMU emulates a board."""
 
@@ -74,8 +62,20 @@ def machine_of(board: str) -> Machine:
     return MACHINES[board]
 
 
-def qemu_command(machine: Machine, started: Started) -> list[str]:
+def qemu_command(
+    machine: Machine,
+    disk: Path,
+    *,
+    kernel: Path,
+    early: Path,
+    command_line: str,
+    device_tree: Path | None,
+    guest_socket: Path,
+) -> list[str]:
     """Build the whole command line; the console is standard output.
+
+    Kernel, ``early`` (the initial file system) and device tree are files from the disk's boot partition; a machine
+    that describes itself has no device tree. QEMU accepts clients of the guest agent on ``guest_socket``.
 
     Uses TCG, which runs everywhere alike. KVM is never used: nested KVM, or hosts that only appear to offer it, hang
     before the first instruction.
@@ -83,16 +83,16 @@ def qemu_command(machine: Machine, started: Started) -> list[str]:
     interface = "none" if machine.disk else "sd"
     # Each write is passed to the host's kernel at once, so killing QEMU acts as a power cut. There is no need to wait
     # for the host's disk ("unsafe": a power cut of the host may destroy the twin).
-    drive = f"if={interface},id=disk,format=raw,file={_escaped(started.disk)},cache=unsafe"
+    drive = f"if={interface},id=disk,format=raw,file={_escaped(disk)},cache=unsafe"
     serial = ["-serial", "stdio"] if machine.disk else ["-serial", "null", "-serial", "stdio"]
     command = [machine.program, *machine.options, "-nodefaults", "-accel", "tcg,thread=multi"]
-    line = f"{started.command_line} {_EMULATED}"
-    command += ["-kernel", str(started.kernel), "-initrd", str(started.early), "-append", line]
-    if started.device_tree:
-        command += ["-dtb", str(started.device_tree)]
+    line = f"{command_line} {_EMULATED}"
+    command += ["-kernel", str(kernel), "-initrd", str(early), "-append", line]
+    if device_tree:
+        command += ["-dtb", str(device_tree)]
     command += ["-drive", drive, *machine.disk, "-netdev", "user,id=net", "-device", machine.network]
     if machine.guest:
-        socket = f"socket,id=guest,path={_escaped(started.guest_socket)},server=on,wait=off"
+        socket = f"socket,id=guest,path={_escaped(guest_socket)},server=on,wait=off"
         command += ["-device", "virtio-rng-pci", "-chardev", socket, *machine.guest]
     return [*command, "-display", "none", "-monitor", "none", *serial, "-no-reboot"]
 

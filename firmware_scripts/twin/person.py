@@ -1,4 +1,8 @@
-"""The twin's simulated user: types sentences on the device's own keyboard, through its page's interface."""
+"""The twin's simulated user: types on the device's own keyboard, through its page's interface, and plugs it in.
+
+The charger is the kernel's test power supply, set through its module's parameters, so what the agent reads in
+/sys/class/power_supply comes from the kernel itself. Source: Linux 6.1, drivers/power/supply/test_power.c.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from importlib import resources
 from firmware_scripts.twin.guest import Guest
 from wire.errors import UnavailableError
 
+_PARAMETERS = "/sys/module/test_power/parameters"
 # The keyboard's page answers only requests from the device itself that hold its key, so root sends them from inside.
 _TYPES = """\
 import json, sys, urllib.request
@@ -43,3 +48,19 @@ def type_sentences(guest: Guest, texts: Sequence[str], deadline_s: float) -> int
         msg = f"the keyboard in the machine does not answer: {done.output.strip().splitlines()[-1:]}"
         raise UnavailableError(msg)
     return int(match[1])
+
+
+def has_battery(guest: Guest) -> bool:
+    """Whether the machine has a battery; one without is always on mains."""
+    return guest.read(f"{_PARAMETERS}/ac_online") is not None
+
+
+def set_charging(guest: Guest, *, charging: bool) -> None:
+    """Connect or disconnect the charger.
+
+    Raises:
+        UnavailableError: its kernel lacks the module.
+    """
+    plug, battery = ("on", "charging") if charging else ("off", "discharging")
+    settings = {"ac_online": plug, "usb_online": plug, "battery_status": battery, "battery_capacity": "80"}
+    guest.shell(" && ".join(f"echo {value} > {_PARAMETERS}/{name}" for name, value in settings.items()))

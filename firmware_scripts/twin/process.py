@@ -54,6 +54,7 @@ class Qemu:
         except OSError as error:
             msg = f"{command[0]} could not be started: {error}"
             raise UnavailableError(msg) from error
+        self.pid = self._process.pid
         self._reader = threading.Thread(target=self._read, name="console", daemon=True)
         self._reader.start()
 
@@ -64,11 +65,6 @@ class Qemu:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cut_power()
-
-    @property
-    def pid(self) -> int:
-        """QEMU's process id."""
-        return self._process.pid
 
     def running(self) -> bool:
         """Whether the machine is on."""
@@ -98,7 +94,7 @@ class Qemu:
     def cut_power(self) -> None:
         """Kill the machine, like a power cut: the guest is not notified."""
         if self.running():
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(_TAKES_S)
         self._reader.join(_TAKES_S)
         if self._process.stdout:

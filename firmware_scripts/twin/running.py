@@ -14,7 +14,7 @@ from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, IMAG
 from firmware_scripts.image.tools import run
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.machines import Started, machine_of, qemu_command
+from firmware_scripts.twin.machines import machine_of, qemu_command
 from firmware_scripts.twin.process import Qemu
 from host.files import put_in_place
 from wire.errors import ConfigError, RemoteProtocolError
@@ -98,8 +98,16 @@ def powered(twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = l
         msg = f"{folder} has too long a name for a socket in it: take a folder with a shorter one"
         raise ConfigError(msg)
     socket.unlink(missing_ok=True)
-    started = Started(disk, folder / KERNEL, folder / EARLY, line, device_tree, socket)
-    with Qemu(qemu_command(machine_of(twin.board), started), folder / LOG, on_line) as machine:
+    command = qemu_command(
+        machine_of(twin.board),
+        disk,
+        kernel=folder / KERNEL,
+        early=folder / EARLY,
+        command_line=line,
+        device_tree=device_tree,
+        guest_socket=socket,
+    )
+    with Qemu(command, folder / LOG, on_line) as machine:
         yield machine
 
 

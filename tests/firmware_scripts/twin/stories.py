@@ -6,9 +6,8 @@ import time
 
 from firmware_scripts.image.disk import ROOT
 from firmware_scripts.image.tools import environment
-from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences
+from firmware_scripts.twin.person import sentences, set_charging
 from firmware_scripts.twin.running import DISK, Twin, prepare
 from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
 from tests.firmware_scripts.twin.over_the_air import ask_for, record

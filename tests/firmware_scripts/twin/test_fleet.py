@@ -11,9 +11,8 @@ import time
 import pytest
 
 from coordinator.storage.blobs import FileBlobs
-from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences
+from firmware_scripts.twin.person import sentences, set_charging
 from firmware_scripts.twin.running import boot_file, powered
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from tests.firmware_scripts.twin.bad_agents import bad_bundle, foreign_bundle, good_bundle

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.person import sentences, type_sentences
+from firmware_scripts.twin.person import sentences, set_charging, type_sentences
 from tests.firmware_scripts.twin.power import what_the_kernel_says
 from wire.errors import RemoteProtocolError, UnavailableError
 

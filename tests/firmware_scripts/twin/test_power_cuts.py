@@ -1,8 +1,7 @@
 """QEMU is killed while its device writes: it starts again, goes on, and is enrolled once. Releases: test_fleet.py."""
 
-from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences, type_sentences
+from firmware_scripts.twin.person import sentences, set_charging, type_sentences
 from firmware_scripts.twin.running import boot_file, powered
 from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
 from tests.firmware_scripts.twin.stories import (
