@@ -199,8 +199,13 @@ def _cloud_init_files(order: Order, line: str | None) -> dict[str, str]:
     return made
 
 
+def size_of(data: bytes | Path) -> int:
+    """The bytes that a file of a customisation takes."""
+    return len(data) if isinstance(data, bytes) else data.stat().st_size
+
+
 def _check_room(fat: Fat, files: Mapping[str, bytes | Path], names: Sequence[str]) -> None:
-    needed = sum(len(data) if isinstance(data, bytes) else data.stat().st_size for data in files.values())
+    needed = sum(map(size_of, files.values()))
     free = fat.free_bytes()
     if FOLDER in names:
         free += sum(len(fat.read(name) or b"") for name in files if name.startswith(f"{FOLDER}/"))
@@ -259,16 +264,3 @@ def _words(order: Order, detected: Detected) -> tuple[str, ...]:
         *words,
         "what it does is written to nightjar-status.txt on the boot partition: pull the card if it is silent",
     )
-
-
-def order_as_json(custom: Customisation) -> dict[str, object]:
-    """A customisation for JSON output: names, sizes and descriptions, but no contents, which include secrets."""
-    sizes = {name: len(data) if isinstance(data, bytes) else data.stat().st_size for name, data in custom.files.items()}
-    return {
-        "format": custom.detected.format.value,
-        "because": custom.detected.because,
-        "files": [{"path": name, "size_bytes": size} for name, size in sizes.items()],
-        "removed": list(custom.removed),
-        "first_start": list(custom.words),
-        "warnings": list(custom.warnings),
-    }

@@ -28,7 +28,8 @@ def confirm(
 ) -> None:
     """End the command unless the target, given as ``name``, is confirmed.
 
-    It must differ from all ``disks`` of this machine. An empty ``serial`` is not checked; ``yes`` asks nothing.
+    What is typed tells it from the other ``disks`` of this machine. An empty ``serial`` is not checked; ``yes`` asks
+    nothing.
     """
     if serial and isinstance(target, DiskTarget):
         objection = serial_objection(target.device, serial, disks)

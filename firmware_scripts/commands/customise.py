@@ -16,7 +16,7 @@ from firmware_scripts.commands.host_options import host_options, read_host_optio
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.printable import printable
 from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.customising import Customisation, Order, carry_out, order_as_json, plan
+from firmware_scripts.customising import Customisation, Order, carry_out, plan, size_of
 from firmware_scripts.fleet import changed_or_refused, open_target, refusals
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.shell.images import Packing, packing_of
@@ -105,13 +105,23 @@ def _claimed(target: Target, allowed: frozenset[Rule]) -> Iterator[None]:
 
 def _tell(custom: Customisation, order: Order, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        report = {"hostname": order.settings.hostname, "written": not dry_run, **order_as_json(custom)}
+        # Names and sizes, but no contents: they include secrets.
+        report = {
+            "hostname": order.settings.hostname,
+            "written": not dry_run,
+            "format": custom.detected.format.value,
+            "because": custom.detected.because,
+            "files": [{"path": name, "size_bytes": size_of(data)} for name, data in custom.files.items()],
+            "removed": custom.removed,
+            "first_start": custom.words,
+            "warnings": custom.warnings,
+        }
         click.echo(json.dumps(report, indent=2))
         return
     click.echo(f"{custom.detected.format.value}: {custom.detected.because}")
     click.echo("would be written:" if dry_run else "written, and read back:")
     for name, data in custom.files.items():
-        click.echo(f"  {name}  {len(data) if isinstance(data, bytes) else data.stat().st_size} bytes")
+        click.echo(f"  {name}  {size_of(data)} bytes")
     click.echo("at its first start:")
     for line in custom.words:
         click.echo(f"  {line}")
