@@ -165,7 +165,7 @@ def _steps(folder: Path) -> None:
     from edge_agent.shell.tflite import load_program
 
     model = exported_model(folder)
-    program = load_program(model, threads=1)
+    program = load_program(model)
     shape = (model.manifest.batch_rows, model.manifest.sequence_length)
     batch = np.random.default_rng(7).integers(4, model.manifest.vocabulary_size, shape).astype(np.int32)
     for _ in sys.stdin:

@@ -60,8 +60,6 @@ from wire.messages import Status
 
 STORED_BYTES = 4_000_000
 """Most text that is stored: 400 bytes, far above the mean, for each of the default maximum of messages."""
-TRAINING_THREADS = 1
-"""A second thread helps only on an idle machine; on a busy one it spins."""
 LAST_BATCH_S = 5.0
 """How long a stopping process waits for the batch in progress."""
 WIPE_SIGNAL = signal.SIGUSR1
@@ -274,10 +272,9 @@ def caps(config: AgentConfig) -> Caps:
 
 
 def trainer_for(config: AgentConfig) -> Trainer:
-    """The trainer, with its limits of memory and threads."""
+    """The trainer, with its limit of memory."""
     return TrainerProcess(
         config.conditions.training_memory_bytes,
-        TRAINING_THREADS,
         # Emulated phones share a machine with each other and with the person who watches them.
         idle_priority=config.emulator is None,
         report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),

@@ -48,12 +48,8 @@ def runtime_name() -> str:
     return f"{distribution} {metadata.version(distribution)}"
 
 
-def load_program(model: Model, threads: int = 1) -> TfliteProgram:
+def load_program(model: Model) -> TfliteProgram:
     """Load a model from this device's files, with its weights restored.
-
-    Args:
-        model: the model's verified files.
-        threads: threads of the interpreter.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or does not accept these weights.
@@ -61,7 +57,7 @@ def load_program(model: Model, threads: int = 1) -> TfliteProgram:
     """
     manifest = model.manifest
     keyboard = manifest.task_type == KEYBOARD
-    return TfliteProgram(model.program, mapped_weights(model), manifest.layout, threads, in_numpy=keyboard)
+    return TfliteProgram(model.program, mapped_weights(model), manifest.layout, in_numpy=keyboard)
 
 
 class TfliteProgram:
@@ -71,20 +67,18 @@ class TfliteProgram:
         path: the ``.tflite`` file.
         weights: (n,) float32, restored at once.
         layout: layout of the n parameters.
-        threads: threads of the interpreter.
         in_numpy: evaluate a keyboard's weights in numpy, which needs less memory than ``evaluate`` of the program.
 
     Raises:
         RemoteProtocolError: the program does not have our signatures, or does not accept these weights.
     """
 
-    def __init__(
-        self, path: Path, weights: Vector, layout: ParameterLayout, threads: int = 1, *, in_numpy: bool = True
-    ) -> None:
+    def __init__(self, path: Path, weights: Vector, layout: ParameterLayout, *, in_numpy: bool = True) -> None:
         self._layout = layout
         self._in_numpy = in_numpy
         with _faults("load"):
-            self._interpreter = _interpreter_class()(model_path=str(path), num_threads=threads)
+            # A second thread helps only on an idle machine; on a busy one it spins.
+            self._interpreter = _interpreter_class()(model_path=str(path), num_threads=1)
             offered = set(self._interpreter.get_signature_list())
         if not offered.issuperset(SIGNATURES):
             msg = f"expected a program with the signatures {', '.join(SIGNATURES)}, got {', '.join(sorted(offered))}"
@@ -156,13 +150,10 @@ class TfliteProgram:
 
     def _call(self, signature: str, **inputs: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         with _faults(signature):
-            outputs: dict[str, npt.NDArray[Any]] = self._runner(signature)(**inputs)
+            if signature not in self._runners:
+                self._runners[signature] = self._interpreter.get_signature_runner(signature)
+            outputs: dict[str, npt.NDArray[Any]] = self._runners[signature](**inputs)
             return outputs
-
-    def _runner(self, signature: str) -> Any:
-        if signature not in self._runners:
-            self._runners[signature] = self._interpreter.get_signature_runner(signature)
-        return self._runners[signature]
 
 
 def _numbers(**values: float) -> dict[str, npt.NDArray[np.float32]]:

@@ -48,13 +48,11 @@ class TrainerProcess:
 
     Attributes:
         memory_bytes: limit of the process's private memory; a session that needs more fails.
-        threads: threads of the interpreter.
         idle_priority: run at a lower priority than everything else on the machine.
         report_peak: called with the peak resident memory of each process, in bytes.
     """
 
     memory_bytes: int
-    threads: int = 1
     idle_priority: bool = True
     report_peak: Callable[[int], None] = lambda _bytes: None
 
@@ -91,7 +89,7 @@ class TrainerProcess:
     def _process(self) -> subprocess.Popen[bytes]:
         root = str(Path(edge_agent.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        limits = [str(self.memory_bytes), IDLE if self.idle_priority else NORMAL, str(self.threads)]
+        limits = [str(self.memory_bytes), IDLE if self.idle_priority else NORMAL]
         try:
             return subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", "edge_agent.shell.trainer_process", *limits],

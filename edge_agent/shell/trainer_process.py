@@ -1,4 +1,4 @@
-"""The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY THREADS``.
+"""The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY``.
 
 Started only by :mod:`edge_agent.shell.trainer`, with an errand on standard input; see
 :mod:`edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the agent, so it
@@ -34,7 +34,7 @@ FIRST_TO_DIE = "800"
 
 def main() -> None:
     """Run one errand."""
-    memory_bytes, priority, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    memory_bytes, priority = int(sys.argv[1]), sys.argv[2]
     agent, stops = os.getppid(), []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
     # Libraries may print: redirect their output to standard error, so that only our messages reach the pipe.
@@ -56,8 +56,7 @@ def main() -> None:
         task = SessionTask(
             errand.assignment, errand.model, errand.source, residual, errand.seed, personal=errand.personal
         )
-        load = partial(load_program, threads=threads)
-        done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
+        done = train_and_encode(task, load_program, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
     except Exception as error:  # the agent logs any error and carries on
         fault = fault_of(error)
     outcome = TrainerOutcome(

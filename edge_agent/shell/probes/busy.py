@@ -32,8 +32,6 @@ class Busy:
 
     Args:
         root: folder that holds ``proc`` and ``sys``.
-        maximum_pressure: share of the time for which other processes may wait for a processor.
-        maximum_load: most processes per core, our own not counted.
         processor_s: CPU seconds that this process and its children have used.
         now_s: seconds on a clock that does not jump.
         cores: number of processors.
@@ -42,16 +40,12 @@ class Busy:
     def __init__(
         self,
         root: Path,
-        maximum_pressure: float = MAXIMUM_PRESSURE,
-        maximum_load: float = MAXIMUM_LOAD,
         *,
         processor_s: Callable[[], float] | None = None,
         now_s: Callable[[], float] = time.monotonic,
         cores: int | None = None,
     ) -> None:
         self._root = root
-        self._maximum_pressure = maximum_pressure
-        self._maximum_load = maximum_load
         self._processor_s = processor_s or (lambda: own_use().processor_s)
         self._now_s = now_s
         self._cores = cores or os.cpu_count() or 1
@@ -62,11 +56,11 @@ class Busy:
         """Take a reading now."""
         pressure = pressure_of_others(self._root)
         if pressure is not None:
-            return {Condition.IDLE: _reading(pressure <= self._maximum_pressure, "pressure of other control groups")}
+            return {Condition.IDLE: _reading(pressure <= MAXIMUM_PRESSURE, "pressure of other control groups")}
         load = self._foreign_load()
         if load is None:
             return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "/proc/loadavg", "load not known")}
-        return {Condition.IDLE: _reading(load / self._cores <= self._maximum_load, "/proc/loadavg")}
+        return {Condition.IDLE: _reading(load / self._cores <= MAXIMUM_LOAD, "/proc/loadavg")}
 
     def _foreign_load(self) -> float | None:
         """The load average of the last minute without our own share."""

@@ -26,12 +26,10 @@ class Heat:
     Attributes:
         root: folder that holds ``sys``.
         maximum_battery_c: highest temperature of any battery.
-        maximum_zone_c: highest temperature of any thermal zone.
     """
 
     root: Path
     maximum_battery_c: float
-    maximum_zone_c: float = MAXIMUM_ZONE_C
 
     def __call__(self) -> Readings:
         """Take a reading now: from the sensor that is nearest to its limit, or furthest above it."""
@@ -44,9 +42,9 @@ class Heat:
             millidegrees = number(zone / "temp")
             # A disabled zone reads 0 or some hundreds of degrees below zero.
             if millidegrees is not None and 0 < millidegrees < 150_000:
-                limit_c = min([self.maximum_zone_c, *_passive_trips_c(zone)])
+                limit_c = min([MAXIMUM_ZONE_C, *_passive_trips_c(zone)])
                 measured.append((millidegrees / 1000, limit_c, f"{zone.name} {text(zone / 'type')}".strip()))
-        hottest = max(measured, key=lambda one: one[0] - one[1], default=(None, self.maximum_zone_c, "thermal"))
+        hottest = max(measured, key=lambda one: one[0] - one[1], default=(None, MAXIMUM_ZONE_C, "thermal"))
         return {Condition.COOL: heat_reading(*hottest)}
 
 

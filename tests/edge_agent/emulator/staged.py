@@ -59,9 +59,9 @@ def with_files(phone: PlayedPhone, root: Path, minimum_battery: float) -> Staged
     """A phone that looks like a Linux device below a folder."""
     probes = (
         Power(root, minimum_battery),
-        Heat(root, 45.0, 80.0),
+        Heat(root, 45.0),
         Terminals(root, 60.0, phone.now_s),
-        Busy(root, 0.2, 0.7, processor_s=lambda: 0.0),
+        Busy(root, processor_s=lambda: 0.0),
         Network(root, "auto", _nothing_installed),
         Memory(root, 0),
     )

@@ -15,8 +15,6 @@ def busy(tree, moments=None):
     moments = moments or Moments()
     return Busy(
         tree.root,
-        0.2,
-        0.7,
         processor_s=lambda: moments.processor_s,
         now_s=lambda: moments.now_s,
         cores=CORES,

@@ -23,17 +23,17 @@ def test_heat(tree, battery_tenths, zones, answer):
         tree.supply("BAT0", type="Battery", status="Full", temp=battery_tenths)
     for number, millidegrees in enumerate(zones):
         tree.zone(number, millidegrees)
-    assert Heat(tree.root, 45.0, 80.0)()[Condition.COOL].value is answer
+    assert Heat(tree.root, 45.0)()[Condition.COOL].value is answer
 
 
 def test_a_mouse_may_be_warm(tree):
     tree.supply("mouse", type="Battery", scope="Device", temp=600)
-    assert Heat(tree.root, 45.0, 80.0)()[Condition.COOL].value is Answer.UNKNOWN
+    assert Heat(tree.root, 45.0)()[Condition.COOL].value is Answer.UNKNOWN
 
 
 @pytest.mark.parametrize(("passive", "answer"), [(60_000, Answer.NO), (0, Answer.YES), (90_000, Answer.YES)])
 def test_the_kernels_own_limit_counts_where_it_is_one(tree, passive, answer):
     tree.zone(0, 65_000, passive=passive)
-    reading = Heat(tree.root, 45.0, 80.0)()[Condition.COOL]
+    reading = Heat(tree.root, 45.0)()[Condition.COOL]
     assert reading.value is answer
     assert reading.source == "thermal_zone0 cpu-thermal"
