@@ -29,11 +29,11 @@ from edge_agent.core import events, lifecycle, outbox
 from edge_agent.core.eligibility import (
     Answer,
     Condition,
-    ConditionReading,
     EligibilityRun,
     Readings,
     judge,
     settle,
+    yes_or_no,
 )
 from edge_agent.core.events import (
     Assigned,
@@ -475,13 +475,10 @@ class Driver:
     # --- small things ---
 
     def _read(self) -> Readings:
-        source = "example store"
         problems = {each.partition(":")[2] for each in self._ports.examples.task_types()} - {"", NO_EXAMPLES}
         # Who has only examples that cannot be used checks in, too: so the coordinator counts why.
-        if self._ports.examples.count() or problems:
-            own = ConditionReading(Answer.YES, source, "has examples")
-        else:
-            own = ConditionReading(Answer.NO, source, "no examples yet")
+        some = self._ports.examples.count() > 0 or bool(problems)
+        own = yes_or_no(some, "example store", "has examples", "no examples yet")
         return {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: own}
 
     def _moment(self) -> Moment:

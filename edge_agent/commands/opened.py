@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from edge_agent.assembly import caps, emulation_started_s
 from edge_agent.config import AgentConfig
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Condition, Readings, yes_or_no
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.model import Model
 from edge_agent.shell.clock import SystemClock
@@ -51,11 +51,6 @@ def device_beside(config: AgentConfig, database: Database | None) -> DeviceProfi
 
 def readings_of(device: DeviceProfile, database: Database | None) -> Readings:
     """All readings that the agent takes before it trains."""
-    count = 0 if database is None else database.count()
-    source = "example store"
-    own = (
-        ConditionReading(Answer.YES, source, "has messages")
-        if count
-        else ConditionReading(Answer.NO, source, "nothing typed yet")
-    )
+    some = database is not None and database.count() > 0
+    own = yes_or_no(some, "example store", "has messages", "nothing typed yet")
     return {**device.conditions.read(), Condition.HAS_EXAMPLES: own}

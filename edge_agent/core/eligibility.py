@@ -62,6 +62,11 @@ class ConditionReading:
     age_s: float = 0.0
 
 
+def yes_or_no(holds: bool, source: str, yes: str, no: str, age_s: float = 0.0) -> ConditionReading:
+    """The reading of a condition that is known to hold or not, with the reason for either."""
+    return ConditionReading(Answer.YES, source, yes, age_s) if holds else ConditionReading(Answer.NO, source, no, age_s)
+
+
 Readings = Mapping[Condition, ConditionReading]
 """Readings by condition; a missing condition is unknown."""
 
@@ -233,9 +238,8 @@ def battery_reading(level: float | None, minimum: float, source: str) -> Conditi
     """
     if level is None:
         return ConditionReading(Answer.UNKNOWN, source, "battery level not known")
-    if level < minimum:
-        return ConditionReading(Answer.NO, source, f"battery below {100 * minimum:.0f} %")
-    return ConditionReading(Answer.YES, source, f"battery at {100 * level:.0f} %")
+    yes, no = f"battery at {100 * level:.0f} %", f"battery below {100 * minimum:.0f} %"
+    return yes_or_no(level >= minimum, source, yes, no)
 
 
 def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> ConditionReading:
@@ -251,9 +255,7 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
     """
     if temperature_c is None:
         return ConditionReading(Answer.UNKNOWN, source, "no thermometer")
-    if temperature_c > maximum_c:
-        return ConditionReading(Answer.NO, source, f"too hot: above {maximum_c:.0f} C")
-    return ConditionReading(Answer.YES, source, f"{temperature_c:.1f} C")
+    return yes_or_no(temperature_c <= maximum_c, source, f"{temperature_c:.1f} C", f"too hot: above {maximum_c:.0f} C")
 
 
 QuietSpan = tuple[int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading
+from edge_agent.core.eligibility import Condition, Readings, battery_reading, yes_or_no
 from edge_agent.emulator.phone import PlayedPhone
 
 SOURCE = "emulated day"
@@ -26,12 +26,8 @@ class ScriptedConditions:
         """Take a reading now."""
         phone = self.phone.state()
         return {
-            Condition.CHARGING: _reading(phone.charging, "charging", "unplugged"),
-            Condition.IDLE: _reading(not phone.in_use, "idle", "in use"),
-            Condition.UNMETERED: _reading(phone.wifi, "on Wi-Fi", "not on Wi-Fi"),
+            Condition.CHARGING: yes_or_no(phone.charging, SOURCE, "charging", "unplugged"),
+            Condition.IDLE: yes_or_no(not phone.in_use, SOURCE, "idle", "in use"),
+            Condition.UNMETERED: yes_or_no(phone.wifi, SOURCE, "on Wi-Fi", "not on Wi-Fi"),
             Condition.BATTERY_HIGH: battery_reading(phone.battery, self.minimum_battery, SOURCE),
         }
-
-
-def _reading(holds: bool, yes: str, no: str) -> ConditionReading:
-    return ConditionReading(Answer.YES, SOURCE, yes) if holds else ConditionReading(Answer.NO, SOURCE, no)

@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading, heat_reading
+from edge_agent.core.eligibility import (
+    Answer,
+    Condition,
+    ConditionReading,
+    Readings,
+    battery_reading,
+    heat_reading,
+    yes_or_no,
+)
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.termux import aged, charging_reading
@@ -157,19 +165,13 @@ def _idle(phone: PhoneState, source: str) -> ConditionReading:
     if phone.awake is None and phone.deep_idle is None:
         return ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is in use")
     # Deep idle needs an unplugged phone at rest, so its absence says nothing; a dark screen is enough.
-    if phone.deep_idle or phone.awake is False:
-        return ConditionReading(Answer.YES, source, "idle")
-    return ConditionReading(Answer.NO, source, "in use")
+    return yes_or_no(phone.deep_idle or phone.awake is False, source, "idle", "in use")
 
 
 def _unmetered(phone: PhoneState, source: str) -> ConditionReading:
-    match phone.metered:
-        case True:
-            return ConditionReading(Answer.NO, source, "the network is metered")
-        case False:
-            return ConditionReading(Answer.YES, source, "unmetered")
-        case None:
-            return ConditionReading(Answer.UNKNOWN, source, "the phone does not say what its network costs")
+    if phone.metered is None:
+        return ConditionReading(Answer.UNKNOWN, source, "the phone does not say what its network costs")
+    return yes_or_no(not phone.metered, source, "unmetered", "the network is metered")
 
 
 def _number(pattern: str, text: str) -> int | None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
@@ -56,11 +56,11 @@ class Busy:
         """Take a reading now."""
         pressure = pressure_of_others(self._root)
         if pressure is not None:
-            return {Condition.IDLE: _reading(pressure <= MAXIMUM_PRESSURE, "pressure of other control groups")}
+            return _reading(pressure <= MAXIMUM_PRESSURE, "pressure of other control groups")
         load = self._foreign_load()
         if load is None:
             return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "/proc/loadavg", "load not known")}
-        return {Condition.IDLE: _reading(load / self._cores <= MAXIMUM_LOAD, "/proc/loadavg")}
+        return _reading(load / self._cores <= MAXIMUM_LOAD, "/proc/loadavg")
 
     def _foreign_load(self) -> float | None:
         """The load average of the last minute without our own share."""
@@ -107,9 +107,5 @@ def _some_avg10(path: Path) -> float | None:
     return None
 
 
-def _reading(idle: bool, source: str) -> ConditionReading:
-    return (
-        ConditionReading(Answer.YES, source, "idle")
-        if idle
-        else ConditionReading(Answer.NO, source, "busy with something else")
-    )
+def _reading(idle: bool, source: str) -> Readings:
+    return {Condition.IDLE: yes_or_no(idle, source, "idle", "busy with something else")}

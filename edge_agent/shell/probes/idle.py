@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.files import text
 
 NOTE_EVERY_S = 1.0
@@ -65,7 +65,7 @@ class Keyboard:
 
     def __call__(self) -> Readings:
         """Take a reading now."""
-        return {Condition.IDLE: use_reading(self.typing.idle_s(), self.idle_after_s, "our keyboard")}
+        return use_readings(self.typing.idle_s(), self.idle_after_s, "our keyboard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Terminals:
         """Take a reading now."""
         paths = (*self.root.glob("dev/tty[1-9]"), *self.root.glob("dev/pts/[0-9]*"))
         last_s = max((_time_s(path, "st_atime") for path in paths), default=-math.inf)
-        return {Condition.IDLE: use_reading(self.wall_s() - last_s, self.idle_after_s, "terminals")}
+        return use_readings(self.wall_s() - last_s, self.idle_after_s, "terminals")
 
 
 class InputDevices:
@@ -120,7 +120,7 @@ class InputDevices:
                 os.close(self._open.pop(name))
         if not self._open:
             return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "input devices", "none that we may read")}
-        return {Condition.IDLE: use_reading(self._now_s() - self._last_s, self._idle_after_s, "input devices")}
+        return use_readings(self._now_s() - self._last_s, self._idle_after_s, "input devices")
 
     def close(self) -> None:
         """Close the devices."""
@@ -137,15 +137,13 @@ class InputDevices:
             return False
 
 
-def use_reading(idle_s: float, idle_after_s: float, source: str) -> ConditionReading:
+def use_readings(idle_s: float, idle_after_s: float, source: str) -> Readings:
     """Idle if the last input is at least ``idle_after_s`` seconds ago.
 
-    >>> use_reading(3.0, 60.0, "terminals").reason
+    >>> use_readings(3.0, 60.0, "terminals")[Condition.IDLE].reason
     'in use'
     """
-    if idle_s < idle_after_s:
-        return ConditionReading(Answer.NO, source, "in use")
-    return ConditionReading(Answer.YES, source, "idle")
+    return {Condition.IDLE: yes_or_no(idle_s >= idle_after_s, source, "idle", "in use")}
 
 
 def _drained(descriptor: int) -> Iterator[bool]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.files import text
@@ -53,14 +53,8 @@ class Network:
         if interface is None:
             return ConditionReading(Answer.UNKNOWN, "/proc/net/route", "no network: no default route")
         latest = self.question.latest()
-        if latest.answer is not None and latest.answer[0] == interface:
-            match latest.answer[1].split()[:1]:
-                case ["yes"]:
-                    return _say(True, "NetworkManager", latest.age_s)
-                case ["no"]:
-                    return _say(False, "NetworkManager", latest.age_s)
-                case _:
-                    pass
+        if latest.answer is not None and latest.answer[0] == interface and latest.answer[1] in {"yes", "no"}:
+            return _say(latest.answer[1] == "yes", "NetworkManager", latest.age_s)
         source = f"name of {interface}"
         if interface.startswith(COSTLY):
             return _say(True, source)
@@ -73,7 +67,7 @@ class Network:
     def _ask(self) -> tuple[str, str]:
         interface = default_interface(self._root) or ""
         output = self._run(("nmcli", "-g", "GENERAL.METERED", "device", "show", interface), TIMEOUT_S)
-        return interface, output.strip()
+        return interface, output.partition("(")[0].strip()  # such as "yes (guessed)"
 
 
 def default_interface(root: Path) -> str | None:
@@ -92,6 +86,4 @@ def default_interface(root: Path) -> str | None:
 
 
 def _say(metered: bool, source: str, age_s: float = 0.0) -> ConditionReading:
-    if metered:
-        return ConditionReading(Answer.NO, source, "the network is metered", age_s)
-    return ConditionReading(Answer.YES, source, "unmetered", age_s)
+    return yes_or_no(not metered, source, "unmetered", "the network is metered", age_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.files import number, text
@@ -43,9 +43,8 @@ class Raspberry:
         latest = self.question.latest()
         source = " ".join(COMMAND)
         if latest.answer is not None:
-            steady, cool = not latest.answer & UNDER_VOLTAGE, not latest.answer & SLOWED_DOWN
-            readings[Condition.STEADY_POWER] = _voltage(steady, source, latest.age_s)
-            if not cool:
+            readings[Condition.STEADY_POWER] = _voltage(not latest.answer & UNDER_VOLTAGE, source, latest.age_s)
+            if latest.answer & SLOWED_DOWN:
                 readings[Condition.COOL] = ConditionReading(
                     Answer.NO, source, "too hot: slowed down by the firmware", latest.age_s
                 )
@@ -82,6 +81,5 @@ def throttled_bits(output: str) -> int:
 
 
 def _voltage(steady: bool, source: str, age_s: float) -> ConditionReading:
-    if steady:
-        return ConditionReading(Answer.YES, source, "the voltage is steady", age_s)
-    return ConditionReading(Answer.NO, source, "under-voltage: the power supply or its cable is too weak", age_s)
+    weak = "under-voltage: the power supply or its cable is too weak"
+    return yes_or_no(steady, source, "the voltage is steady", weak, age_s)

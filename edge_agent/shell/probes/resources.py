@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
@@ -68,6 +68,5 @@ class Memory:
 
 
 def _reading(free: int, minimum: int, source: str, what: str) -> ConditionReading:
-    if free < minimum:
-        return ConditionReading(Answer.NO, source, f"less than {minimum // 1_000_000} MB of {what} free")
-    return ConditionReading(Answer.YES, source, f"enough {what} free")
+    too_little = f"less than {minimum // 1_000_000} MB of {what} free"
+    return yes_or_no(free >= minimum, source, f"enough {what} free", too_little)

@@ -6,7 +6,7 @@ ssh sessions (their terminals have a probe of their own), background and manager
 
 from __future__ import annotations
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 
@@ -31,8 +31,7 @@ class Sessions:
         latest = self.question.latest()
         if latest.answer is None:
             return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "logind", latest.reason, latest.age_s)}
-        value, reason = (Answer.NO, "in use") if latest.answer else (Answer.YES, "idle")
-        return {Condition.IDLE: ConditionReading(value, "logind", reason, latest.age_s)}
+        return {Condition.IDLE: yes_or_no(not latest.answer, "logind", "idle", "in use", latest.age_s)}
 
     def _ask(self) -> bool:
         listed = self._run(("loginctl", "list-sessions", "--no-legend", "--no-pager"), TIMEOUT_S)

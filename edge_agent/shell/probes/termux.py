@@ -12,7 +12,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading, heat_reading
+from edge_agent.core.eligibility import (
+    Answer,
+    Condition,
+    ConditionReading,
+    Readings,
+    battery_reading,
+    heat_reading,
+    yes_or_no,
+)
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 
@@ -81,9 +89,7 @@ def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> C
         age_s: age of the information in seconds.
     """
     # Plugged in and discharging means too weak a charger; plugged in and not charging means a charge limit.
-    if plugged and status != "DISCHARGING":
-        return ConditionReading(Answer.YES, source, "charging", age_s)
-    return ConditionReading(Answer.NO, source, "not charging", age_s)
+    return yes_or_no(plugged and status != "DISCHARGING", source, "charging", "not charging", age_s)
 
 
 def aged(reading: ConditionReading, age_s: float) -> ConditionReading:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, quiet_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, quiet_reading, yes_or_no
 from wire.errors import UnavailableError
 
 EARLIEST_CLOCK_S = 1_672_531_200.0
@@ -40,14 +40,8 @@ class UserPreferences:
     def __call__(self) -> Readings:
         """Take a reading now."""
         try:
-            paused = self.paused()
+            wanted = yes_or_no(not self.paused(), "settings", "learning is on", "learning is paused")
         except UnavailableError as error:
             wanted = ConditionReading(Answer.UNKNOWN, "settings", str(error)[:100])
-        else:
-            wanted = (
-                ConditionReading(Answer.NO, "settings", "learning is paused")
-                if paused
-                else ConditionReading(Answer.YES, "settings", "learning is on")
-            )
         hours = quiet_reading(self.quiet_hours, self.minute(), self.source)
         return {Condition.WANTED: wanted, Condition.OUTSIDE_QUIET_HOURS: hours}
