@@ -27,7 +27,7 @@ from edge_agent.core import lifecycle
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
-from edge_agent.emulator.person import move_in
+from edge_agent.emulator.phone import read_messages
 from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
 from edge_agent.enrolment.renewal import Renewal
 from edge_agent.enrolment.standing import StandingWatch
@@ -288,7 +288,8 @@ def inhabited_device(
     emulator, started = config.emulator, 0.0
     if emulator is not None:
         if emulator.messages is not None:
-            added = move_in(database, emulator.messages)
+            messages = read_messages(emulator.messages)
+            added = len(messages) if database.add_once("person", messages) else 0
             log.info("person_moved_in", device=config.device, messages=added, stored=database.count())
         started = emulation_started_s(database, clock)
     return assembled_device(config, clock, typing, database.learning_paused, started)

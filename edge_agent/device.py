@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from edge_agent.config import AgentConfig
-from edge_agent.emulator.conditions import ScriptedConditions
-from edge_agent.emulator.phone import PlayedPhone, scripted
+from edge_agent.emulator.day import state_at
+from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from edge_agent.ports import Clock
 from edge_agent.shell.probes import Probe, Probes
 from edge_agent.shell.probes.adb import Adb
@@ -77,7 +77,7 @@ def assembled_device(
     keyboard = Keyboard(typing, settings.idle_after_s)
     preferences = partial(UserPreferences, learning_paused, settings.quiet_hours)
     if emulator is not None:
-        script = scripted(emulator.day, emulator.seed)
+        script = partial(state_at, emulator.day, emulator.seed)
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
         hours = preferences(phone.minute, "emulated day")
         return DeviceProfile(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))

@@ -1,15 +1,19 @@
-"""An emulated phone: plays a script on a virtual clock that may run faster than real time."""
+"""An emulated phone: plays a script on a virtual clock that may run faster than real time, and has a person's messages.
+
+Every reading of its conditions says that it is emulated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 
-from edge_agent.emulator.day import DAY_S, HOUR_S, Day, PhoneState, state_at
+from edge_agent.core.eligibility import Condition, Readings, battery_reading, yes_or_no
+from edge_agent.emulator.day import DAY_S, HOUR_S, PhoneState
+from wire.errors import ConfigError
 
-Script = Callable[[float], PhoneState]
-"""Seconds of virtual time since the first midnight -> state of the phone."""
+SOURCE = "emulated day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +21,14 @@ class PlayedPhone:
     """A phone that follows a script.
 
     Attributes:
-        script: the phone's script.
+        script: seconds of virtual time since the first midnight -> state of the phone.
         speed: virtual seconds per real second.
         start_hour: hour of the script at ``started_s``.
         started_s: when this phone was first started, so that a restart resumes its day.
         now_s: the clock that ``started_s`` was read from.
     """
 
-    script: Script
+    script: Callable[[float], PhoneState]
     speed: float
     start_hour: float
     started_s: float
@@ -43,11 +47,37 @@ class PlayedPhone:
         return self.start_hour * HOUR_S + max(0.0, self.now_s() - self.started_s) * self.speed
 
 
-def scripted(day: Day, seed: int) -> Script:
-    """A script that repeats a day.
+@dataclass(frozen=True, slots=True)
+class ScriptedConditions:
+    """Probe that reads a phone's script; ``minimum_battery`` is a level, 0 to 1, below which it does not train."""
 
-    Args:
-        day: the day to repeat.
-        seed: seed of this phone; phones with other seeds act at other minutes.
+    phone: PlayedPhone
+    minimum_battery: float
+
+    def __call__(self) -> Readings:
+        """Take a reading now."""
+        phone = self.phone.state()
+        return {
+            Condition.CHARGING: yes_or_no(phone.charging, SOURCE, "charging", "unplugged"),
+            Condition.IDLE: yes_or_no(not phone.in_use, SOURCE, "idle", "in use"),
+            Condition.UNMETERED: yes_or_no(phone.wifi, SOURCE, "on Wi-Fi", "not on Wi-Fi"),
+            Condition.BATTERY_HIGH: battery_reading(phone.battery, self.minimum_battery, SOURCE),
+        }
+
+
+def read_messages(path: Path) -> list[str]:
+    """Read a person's messages from a text file with one message per line; empty lines are skipped.
+
+    Raises:
+        ConfigError: the file cannot be read, is not UTF-8, or has no message.
     """
-    return partial(state_at, day, seed)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"emulator.messages: expected a UTF-8 text file with one message a line, got: {path}: {error}"
+        raise ConfigError(msg) from error
+    messages = [line.strip() for line in lines if line.strip()]
+    if not messages:
+        msg = f"emulator.messages: expected one message a line, got none in {path}"
+        raise ConfigError(msg)
+    return messages

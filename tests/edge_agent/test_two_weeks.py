@@ -6,6 +6,7 @@ import os
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +14,8 @@ import pytest
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
-from edge_agent.emulator.conditions import ScriptedConditions
-from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
-from edge_agent.emulator.phone import PlayedPhone, scripted
+from edge_agent.emulator.day import DAY_S, DEFAULT_DAY, state_at
+from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from edge_agent.shell.database import Caps
 from edge_agent.shell.probes import Probes
 from edge_agent.shell.probes.user_preferences import UserPreferences
@@ -53,7 +53,7 @@ class Life(fakes.Phone):
 
     def start(self):
         super().start()
-        self.played = PlayedPhone(scripted(DEFAULT_DAY, 7), 1.0, 0.0, 1.7e9 + 1000.0, self.clock.wall_s)
+        self.played = PlayedPhone(partial(state_at, DEFAULT_DAY, 7), 1.0, 0.0, 1.7e9 + 1000.0, self.clock.wall_s)
         self.emulated = ScriptedConditions(self.played, 0.3)
         wishes = UserPreferences(self.database.learning_paused, (QUIET,), self.played.minute)
         self.conditions.read = Probes((wishes, self.emulated)).read
@@ -130,7 +130,7 @@ def test_two_weeks(tmp_path):
     for trained_s in trained_at_s:
         # Eligible at that moment and for the two minutes before it, and never in the quiet hours.
         for moment_s in (trained_s, trained_s - STEP_S, trained_s - 2 * STEP_S):
-            phone = scripted(DEFAULT_DAY, 7)(moment_s)
+            phone = state_at(DEFAULT_DAY, 7, moment_s)
             assert phone.charging
             assert phone.wifi
             assert not phone.in_use

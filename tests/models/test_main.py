@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edge_agent.emulator.person import read_messages
+from edge_agent.emulator.phone import read_messages
 from models import __main__ as command
 from models.batches import pack
 from models.configurations import configuration

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edge_agent.core.eligibility import Condition, Readings
-from edge_agent.emulator.conditions import ScriptedConditions
 from edge_agent.emulator.day import PhoneState
-from edge_agent.emulator.phone import PlayedPhone
+from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from edge_agent.shell.probes import Probe, Probes
 from edge_agent.shell.probes.adb import Adb
 from edge_agent.shell.probes.busy import Busy

@@ -4,13 +4,13 @@ import contextlib
 import os
 import shutil
 import subprocess
+from functools import partial
 
 import pytest
 
 from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.emulator.conditions import ScriptedConditions
-from edge_agent.emulator.day import DEFAULT_DAY, PhoneState
-from edge_agent.emulator.phone import PlayedPhone, scripted
+from edge_agent.emulator.day import DEFAULT_DAY, PhoneState, state_at
+from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from tests.edge_agent.emulator.adb_server import AdbServer, serving
 from tests.edge_agent.emulator.faces import shell
 from tests.edge_agent.emulator.staged import with_adb, with_files, with_termux
@@ -28,7 +28,7 @@ class Clock:
 
 
 def played(clock):
-    return PlayedPhone(scripted(DEFAULT_DAY, 1), 1.0, 0.0, 1.7e9, clock)
+    return PlayedPhone(partial(state_at, DEFAULT_DAY, 1), 1.0, 0.0, 1.7e9, clock)
 
 
 @contextlib.contextmanager
