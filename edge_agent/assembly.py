@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
+from edge_agent.config import AgentConfig, EmulatorSettings
 from edge_agent.connection import FACT as CONNECTION
 from edge_agent.core import lifecycle
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
@@ -155,7 +155,6 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
     return AgentIdentity(
         population=config.population,
         device=config.device,
-        shards=1,
         runtime=runtime,
         cores=os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -394,7 +393,7 @@ def _keyboard(
             return compare_versions(artifacts.first(), artifacts.current(), database.texts())
 
         app = create_app(suggester, database, about, ask_to_wipe, key, typing.note, compared)
-        serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
+        serving = serve(app, config.keyboard.port)
         # The URL in the log does not contain the key.
         log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")
         try:

@@ -41,7 +41,6 @@ class AgentIdentity:
     Attributes:
         population: the fleet that the device belongs to.
         device: the device's name in the population.
-        shards: assumed number of the coordinator's ingest shards until it announces them.
         runtime: TFLite runtime and version.
         cores: number of processors.
         memory_bytes: memory of the device.
@@ -51,7 +50,6 @@ class AgentIdentity:
 
     population: Population
     device: DeviceId
-    shards: int
     runtime: str
     cores: int
     memory_bytes: int
@@ -69,7 +67,7 @@ class Uplink:
     """
 
     def __init__(self, identity: AgentIdentity, transport: Transport, outgoing: Outgoing) -> None:
-        self.shards = identity.shards
+        self.shards = 1
         """Number of the coordinator's ingest shards, as last announced."""
         self.refused_release = ""
         """A release that was refused before it was tried, with the reason."""

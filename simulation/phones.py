@@ -180,7 +180,7 @@ def make_phone(
     )
 
     driver = Driver(
-        AgentIdentity(population, device, 1, "none", 1, GIGABYTE, emulated=True),
+        AgentIdentity(population, device, "none", 1, GIGABYTE, emulated=True),
         Pace(setting.poll_s, setting.hysteresis_s, SESSION_LIMIT_S),
         Ports(
             clock=clock,

@@ -27,7 +27,6 @@ from edge_agent.keyboard.typed import read_typed, sentences
 from edge_agent.ports import Predictor
 from models.lexicon import WordList
 from models.vocabulary import OOV, words
-from wire.errors import LocalProtocolError
 
 OTHER_LANGUAGE = "The model was trained in another language than this keyboard's: common words of yours instead."
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
@@ -116,15 +115,9 @@ class Suggester:
 
         Args:
             text: the text as typed; only the sentence with the caret matters.
-            count: maximum number of words.
-            language: tag of the typed language; it matters only while there is no model.
-
-        Raises:
-            LocalProtocolError: the count is below 1.
+            count: maximum number of words, at least 1.
+            language: tag of the typed language, such as ``de-AT``; empty if it is not known.
         """
-        if count < 1:
-            msg = f"expected to suggest at least 1 word, got {count}"
-            raise LocalProtocolError(msg)
         typed = read_typed(text)
         sources, reason = self._sources_after(typed.finished, language)
         version = sources.model.predictor.version

@@ -449,7 +449,7 @@ class Phone:
         around, journal = self._around, self._journal
         texts = _MORE_TEXTS if around.evaluates else _TEXTS
         examples = FixedExamples(texts[self.number % len(texts)])
-        identity = AgentIdentity(around.population, self.device, 1, "least squares", 8, 4 << 30, emulated=True)
+        identity = AgentIdentity(around.population, self.device, "least squares", 8, 4 << 30, emulated=True)
         ports = Ports(
             clock=SimulatedClock(self._monotonic_s, lambda: EPOCH_S + around.timeline.now_s + self._clock_offset_s),
             jitter=lambda: float(around.generator.random()),

@@ -270,7 +270,7 @@ class Phone:
             return self.programs[-1]
 
         self.driver = Driver(
-            AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
+            AgentIdentity(Population("demo"), DeviceId("phone"), "fake 1.0", 4, 10**9, emulated=True),
             Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0),
             Ports(
                 clock=self.clock,

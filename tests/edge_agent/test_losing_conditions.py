@@ -58,7 +58,7 @@ class ProbedPhone(Phone):
                 return super().train(x, y, learning_rate, clip_norm)
 
         self.driver = Driver(
-            AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
+            AgentIdentity(Population("demo"), DeviceId("phone"), "fake 1.0", 4, 10**9, emulated=True),
             Pace(1.0, 120.0, 585.0, self.config.conditions.policy),
             Ports(
                 clock=self.clock,

@@ -86,7 +86,7 @@ def plain(_tmp_path):
 def keyboard(_tmp_path):
     app = Flask("x")
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    served = serve(app, "127.0.0.1", 0)
+    served = serve(app, 0)
     yield served.port, None, MAX_BODY_BYTES
     served.close()
 

@@ -169,7 +169,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def served(bench: Bench) -> Iterator[Serving]:
-    serving = serve(bench.app(), "127.0.0.1", 0)
+    serving = serve(bench.app(), 0)
     yield serving
     serving.close()
 

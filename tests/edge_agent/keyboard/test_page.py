@@ -355,7 +355,7 @@ def test_without_the_agent_it_is_a_plain_keyboard_and_finds_the_agent_again(open
     assert bench.store.texts == []
     screen.key("Backspace").click()
     assert screen.text == "hello my frien"
-    again = serve(bench.app(), served.host, served.port)
+    again = serve(bench.app(), served.port)
     try:
         screen.page.wait_for_function("() => !document.getElementById('notice').textContent.includes('not running')")
         screen.wait_for_words(["frien", "", ""])

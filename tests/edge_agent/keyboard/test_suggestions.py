@@ -12,7 +12,7 @@ from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester, Suggestions
 from models.lexicon import read_lexicon, write_lexicon
 from models.vocabulary import BOS, OOV, Vocabulary
-from wire.errors import LocalProtocolError, UnavailableError
+from wire.errors import UnavailableError
 
 
 def test_empty_field_already_offers_words(bench):
@@ -300,8 +300,3 @@ def test_threads_never_mix_two_models(bench):
 
 def test_specials_are_never_suggested(bench):
     assert all(not word.startswith("<") for word in bench.suggester.suggest("", count=1000).words)
-
-
-def test_count_below_one_is_refused(bench):
-    with pytest.raises(LocalProtocolError, match="at least 1"):
-        bench.suggester.suggest("", count=0)
