@@ -16,7 +16,7 @@ import numpy as np
 
 from edge_agent.ports import Floats, Predictor
 from models.compact_ngram import CompactNgram
-from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from models.vocabulary import BOS, FIRST_WORD, words
 from wire.errors import NightjarError
 
 PRIOR_WORDS = 20.0
@@ -34,24 +34,17 @@ class Mixture:
         texts: the user's messages, oldest first.
 
     Attributes:
+        vocabulary: the words that the model knows.
+        version: version of the fleet's model.
         weight: of the n-gram model, 0 to 1.
     """
 
     def __init__(self, model: Predictor, ngram: CompactNgram, texts: Sequence[str] = ()) -> None:
+        self.vocabulary, self.version = model.vocabulary, model.version
         self._model, self._ngram = model, ngram
         self._credit, self._words = PRIOR_WORDS / 2, PRIOR_WORDS
         for text in reversed([*_latest(texts)]):
             self.learn(text)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model knows."""
-        return self._model.vocabulary
-
-    @property
-    def version(self) -> int | None:
-        """Version of the fleet's model."""
-        return self._model.version
 
     @property
     def weight(self) -> float:

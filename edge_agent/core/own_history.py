@@ -81,23 +81,18 @@ class Blended:
     Args:
         model: predictor of the underlying model.
         texts: the user's messages, oldest first.
+
+    Attributes:
+        vocabulary: the words that the model knows.
+        version: version of the underlying model.
     """
 
     def __init__(self, model: Predictor, texts: Iterable[str] = ()) -> None:
+        self.vocabulary, self.version = model.vocabulary, model.version
         self._model = model
         self._history = OwnHistory(model.vocabulary)
         for text in deque(texts, LATEST_MESSAGES):
             self._history.learn(text)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model knows."""
-        return self._model.vocabulary
-
-    @property
-    def version(self) -> int | None:
-        """Version of the underlying model."""
-        return self._model.version
 
     def learn(self, text: str) -> None:
         """Learn from a message that was sent; so does the model, if it can. Must not run during :meth:`scores`."""

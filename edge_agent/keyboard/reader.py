@@ -50,23 +50,15 @@ class StepModel(Protocol[State]):
 class Reader(Generic[State]):
     """Implements :class:`edge_agent.ports.Predictor`.
 
-    Args:
-        model: the underlying model.
+    Attributes:
+        vocabulary: the words that the model knows.
+        version: version of the model.
     """
 
     def __init__(self, model: StepModel[State]) -> None:
+        self.vocabulary, self.version = model.vocabulary, model.version
         self._model = model
         self._states: OrderedDict[tuple[int, ...], tuple[Floats, State]] = OrderedDict()
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model knows."""
-        return self._model.vocabulary
-
-    @property
-    def version(self) -> int:
-        """Version of the underlying model."""
-        return self._model.version
 
     def scores(self, finished: Sequence[str]) -> Floats:
         """Scores of the next word, (V,) float32; costs one model step for each word that is not cached.
@@ -74,8 +66,7 @@ class Reader(Generic[State]):
         Raises:
             LocalProtocolError: the model's scores do not fit its vocabulary.
         """
-        vocabulary, states = self._model.vocabulary, self._states
-        tokens = (BOS, *vocabulary.encode(finished))
+        states, tokens = self._states, (BOS, *self.vocabulary.encode(finished))
         known = next((n for n in range(len(tokens), 0, -1) if tokens[:n] in states), 0)
         if known:
             states.move_to_end(tokens[:known])
@@ -84,8 +75,8 @@ class Reader(Generic[State]):
             state = self._model.start()
         for read in range(known, len(tokens)):
             scores, state = self._model.step(tokens[read], state)
-            if scores.shape != (vocabulary.size,):
-                msg = f"expected one score for each of {vocabulary.size} word ids, got shape {scores.shape}"
+            if scores.shape != (self.vocabulary.size,):
+                msg = f"expected one score for each of {self.vocabulary.size} word ids, got shape {scores.shape}"
                 raise LocalProtocolError(msg)
             states[tokens[: read + 1]] = scores, state
             if len(states) > KEPT_STATES:
