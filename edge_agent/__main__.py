@@ -5,6 +5,7 @@ Options and output only; :mod:`edge_agent.commands` does the work, and lists the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -35,6 +36,13 @@ config_option = click.option(
     show_default=True,
     help="The agent's TOML file.",
 )
+log_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least that is logged.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -61,13 +69,7 @@ def main() -> None:
 
 @main.command()
 @config_option
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least that is logged.",
-)
+@log_option
 @reports_errors
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
@@ -82,13 +84,7 @@ def run(path: Path, log_level: str) -> None:
 @click.option(
     "--artifacts", type=click.Path(path_type=Path), required=True, help="Folder for the models that they share."
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least that is logged.",
-)
+@log_option
 @reports_errors
 def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
     """Run many emulated phones, which share one trainer, in this process until it is asked to stop."""
@@ -169,7 +165,7 @@ def doctor(path: Path, as_json: bool) -> None:
             click.echo(f"           -> {check.remedy}")
     failed = sum(check.outcome is CheckOutcome.FAILED for check in checks)
     if as_json:
-        _print_json({"checks": checks, "failed": failed})
+        _print_json({"checks": [check._asdict() for check in checks], "failed": failed})
     else:
         click.echo(f"{failed} of {len(checks)} checks failed" if failed else "nothing is in the way")
     sys.exit(EXIT_NO if failed else 0)
@@ -189,7 +185,7 @@ def wipe(path: Path, as_json: bool, yes: bool) -> None:
         click.confirm(f"Delete everything that was typed, from {config.data_dir}?", abort=True, err=True)
     done = delete(config)
     if as_json:
-        _print_json({"messages": done.messages, "by_agent": done.by_agent})
+        _print_json(done)
     else:
         click.echo(f"deleted: {done.messages} messages, learned words, what waited to be sent, and their traces")
 
@@ -249,12 +245,17 @@ def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -
     Exit status 0: enrolled; a warning names each place where the claim could not be wiped. 2: refused, a new claim is
     needed. 3: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
-    from edge_agent.commands.enrol import enrol_with_claim
+    from edge_agent.config import data_dir_of
+    from edge_agent.enrolment.enrolling import enrol as enrol_with_claim
+    from edge_agent.shell.folder import own_folder, running_agent
 
-    done = enrol_with_claim(path, os.environ, claim, also_wipe)
+    data_dir = data_dir_of(path, os.environ)
+    # A running agent holds the folder's lock; only identity/ changes.
+    with contextlib.nullcontext() if running_agent(data_dir) else own_folder(data_dir):
+        done = enrol_with_claim(data_dir, claim, also_wipe)
     if as_json:
-        enrolled = {"device": done.identity.device, "population": done.identity.population, "anew": done.anew}
-        _print_json({**enrolled, "not_wiped": done.not_wiped})
+        names = {"device": done.identity.device, "population": done.identity.population}
+        _print_json({**names, "anew": done.anew, "not_wiped": done.not_wiped})
     else:
         click.echo(f"{'enrolled' if done.anew else 'enrolled already'} as {done.identity.device}")
     for why in done.not_wiped:

@@ -28,7 +28,7 @@ from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
 from edge_agent.emulator.phone import read_messages
-from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
+from edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
 from edge_agent.enrolment.renewal import Renewal
 from edge_agent.enrolment.standing import StandingWatch
 from edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
@@ -91,7 +91,7 @@ def run_agent(config: AgentConfig) -> None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        tls = tls_of(config)
+        tls = enrolled_tls(config.data_dir)
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
         transport = transport_of(config, watched(stack, config, tls, inbox.put), tls)
@@ -195,16 +195,6 @@ def trust_of(
     recovery = "" if identity is None else identity.recovery_key
     now_s = clock.synchronised_s
     return KnownKey(config.population, config.device, database, config.coordinator_key, recovery, holds, now_s)
-
-
-def tls_of(config: AgentConfig) -> ssl.SSLContext | None:
-    """The TLS context with the certificate of an enrolled device; None if the device is not enrolled.
-
-    Raises:
-        ConfigError: the certificate cannot be used.
-    """
-    identity = held_identity(config.data_dir)
-    return None if identity is None else tls_context(config.data_dir, identity)
 
 
 def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:

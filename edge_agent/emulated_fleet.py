@@ -29,6 +29,7 @@ from edge_agent.connection import FACT as CONNECTION
 from edge_agent.device import typing_activity
 from edge_agent.driver import Driver
 from edge_agent.driver_ports import Ports
+from edge_agent.enrolment.identity import enrolled_tls
 from edge_agent.inbox import Item, StopAsked
 from edge_agent.model import Model
 from edge_agent.session import Desk, Trainer, in_this_process
@@ -107,7 +108,7 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
         stack.enter_context(own_folder(artifacts))
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, assembly.LAST_BATCH_S)
-        tls = [assembly.tls_of(config) for config in configs]
+        tls = [enrolled_tls(config.data_dir) for config in configs]
         downloader = Downloader(configs[0].coordinator_url, tls=tls[0])
         models = ModelFiles(artifacts / ARTIFACTS, downloader)
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)

@@ -1,4 +1,4 @@
-"""The commands of ``nightjar-agent`` besides ``run``: one module per command, each with a function that does the work.
+"""The larger commands of ``nightjar-agent``: one module per command, each with a function that does the work.
 
 ``__main__`` handles options and output. Exit statuses of all commands:
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import email.utils
 import os
 import platform
+import queue
 import socket
 import sqlite3
 import ssl
 import stat
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import paho.mqtt.client as paho
 import urllib3
@@ -30,7 +29,7 @@ from edge_agent.commands.conditions import look_once
 from edge_agent.commands.opened import held_model
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, Demand
-from edge_agent.enrolment.identity import held_identity, tls_context
+from edge_agent.enrolment.identity import enrolled_tls
 from edge_agent.shell.folder import DATABASE, running_agent
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.probes.command import run
@@ -58,28 +57,26 @@ class CheckOutcome(Enum):
     """This keeps the device from taking part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding.
+OK, WARNING, FAILED = CheckOutcome
 
-    Attributes:
-        category: runtime, storage, permissions, model, broker, coordinator, clock, conditions or service.
-        name: what was checked.
-        outcome: result of the check.
-        detail: what was found.
-        remedy: what to do about it; empty if nothing is needed.
-    """
+Finding = tuple[str, CheckOutcome, str, str]
+"""What was checked, the outcome, what was found, and what to do about it (empty if nothing is needed)."""
+Findings = Iterator[Finding]
+
+
+class Check(NamedTuple):
+    """A finding in its category, such as storage."""
 
     category: str
     name: str
     outcome: CheckOutcome
     detail: str
-    remedy: str = ""
+    remedy: str
 
 
 def examine(config: AgentConfig) -> Iterator[Check]:
     """Run all checks, in the order in which the agent needs their subjects."""
-    checks: tuple[tuple[str, Callable[[AgentConfig], Iterator[Check]]], ...] = (
+    checks: tuple[tuple[str, Callable[[AgentConfig], Findings]], ...] = (
         ("runtime", _runtime),
         ("storage", _storage),
         ("permissions", _permissions),
@@ -92,59 +89,55 @@ def examine(config: AgentConfig) -> Iterator[Check]:
     )
     for category, check in checks:
         try:
-            yield from check(config)
+            for finding in check(config):
+                yield Check(category, *finding)
         except NightjarError as error:
-            yield Check(category, "check", CheckOutcome.FAILED, str(error), "see the message")
+            yield Check(category, "check", FAILED, str(error), "see the message")
         except Exception as error:
             detail = f"the check itself failed: {type(error).__name__}: {error}"
-            yield Check(category, "check", CheckOutcome.WARNING, detail, "report this as a defect")
+            yield Check(category, "check", WARNING, detail, "report this as a defect")
 
 
 # --- here ---
 
 
-def _runtime(_config: AgentConfig) -> Iterator[Check]:
+def _runtime(_config: AgentConfig) -> Findings:
     version = platform.python_version()
     supported = sys.version_info >= (3, 11)
     remedy = "" if supported else "install Python 3.11 or newer, and make the environment again"
-    yield Check("runtime", "python", _ok(supported), f"{version} on {platform.machine()}", remedy)
+    yield "python", _ok(supported), f"{version} on {platform.machine()}", remedy
     try:
-        yield Check("runtime", "tflite", CheckOutcome.OK, runtime_name())
+        yield "tflite", OK, runtime_name(), ""
     except NightjarError as error:
         remedy = "pip install -r requirements/agent.txt (docs/platforms.md has the runtime of each platform)"
-        yield Check("runtime", "tflite", CheckOutcome.FAILED, str(error), remedy)
+        yield "tflite", FAILED, str(error), remedy
 
 
-def _storage(config: AgentConfig) -> Iterator[Check]:
+def _storage(config: AgentConfig) -> Findings:
     folder = config.data_dir
     if not folder.is_dir():
-        above = _nearest(folder)
+        above = next(path for path in (folder, *folder.parents) if path.exists())
         if not above.is_dir():
-            yield Check("storage", "folder", CheckOutcome.FAILED, f"{above} is no folder", "set another data_dir")
-            return
-        ready = os.access(above, os.W_OK | os.X_OK)
-        remedy = "nothing: the agent makes it" if ready else f"make {folder}, owned by the user that runs the agent"
-        yield Check(
-            "storage",
-            "folder",
-            CheckOutcome.WARNING if ready else CheckOutcome.FAILED,
-            f"{folder} is not there",
-            remedy,
-        )
+            yield "folder", FAILED, f"{above} is no folder", "set another data_dir"
+        elif os.access(above, os.W_OK | os.X_OK):
+            yield "folder", WARNING, f"{folder} is not there", "nothing: the agent makes it"
+        else:
+            remedy = f"make {folder}, owned by the user that runs the agent"
+            yield "folder", FAILED, f"{folder} is not there", remedy
         return
     writable = os.access(folder, os.W_OK | os.X_OK)
     remedy = "" if writable else "give it to the user that runs the agent (chown), or set another data_dir"
-    yield Check("storage", "folder", _ok(writable), f"{folder} {'can' if writable else 'cannot'} be written", remedy)
+    yield "folder", _ok(writable), f"{folder} {'can' if writable else 'cannot'} be written", remedy
     free = free_bytes(folder)
     enough = free >= config.conditions.minimum_free_disk_bytes
     remedy = "" if enough else "free some space, or set conditions.minimum_free_disk_bytes"
-    yield Check("storage", "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy)
+    yield "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy
     database = folder / DATABASE
     if database.exists():
         yield _sound(database)
 
 
-def _sound(database: Path) -> Check:
+def _sound(database: Path) -> Finding:
     try:
         connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=ANSWER_S)
         try:
@@ -154,41 +147,40 @@ def _sound(database: Path) -> Check:
     except sqlite3.Error as error:
         result = str(error)
     remedy = "" if result == "ok" else "stop the agent, keep a copy of the file, and move it away to begin anew"
-    return Check("storage", "database", _ok(result == "ok"), f"{database.name}: {result}", remedy)
+    return "database", _ok(result == "ok"), f"{database.name}: {result}", remedy
 
 
-def _permissions(config: AgentConfig) -> Iterator[Check]:
+def _permissions(config: AgentConfig) -> Findings:
     folder = config.data_dir
     paths = [folder, *sorted(folder.glob(f"{DATABASE}*"))] if folder.is_dir() else []
     for path in paths:
         mode = stat.S_IMODE(path.stat().st_mode)
         closed = not mode & 0o077
         remedy = "" if closed else f"chmod go= '{path}' (the agent does it at its next start)"
-        yield Check("permissions", path.name, _ok(closed), f"mode {mode:04o}", remedy)
+        yield path.name, _ok(closed), f"mode {mode:04o}", remedy
 
 
-def _model(config: AgentConfig) -> Iterator[Check]:
+def _model(config: AgentConfig) -> Findings:
     model = held_model(config)
     if model is None:
         remedy = "nothing: it is fetched when the device is selected first, or announced to its keyboard"
-        yield Check("model", "held", CheckOutcome.WARNING, "none yet", remedy)
+        yield "held", WARNING, "none yet", remedy
         return
     load_keyboard_model(model)
-    yield Check("model", "held", CheckOutcome.OK, f"version {model.manifest.version}, can be loaded")
+    yield "held", OK, f"version {model.manifest.version}, can be loaded", ""
 
 
 # --- elsewhere ---
 
 
-def _broker(config: AgentConfig) -> Iterator[Check]:
+def _broker(config: AgentConfig) -> Findings:
     broker = config.broker
     where = f"{broker.host}:{broker.port}"
-    tls = _tls(config)
+    tls = enrolled_tls(config.data_dir)
     if tls is not None:
         yield _broker_with_certificates(where, (broker.host, broker.port), tls)
         return
-    reasons: list[Any] = []
-    answered = threading.Event()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Not the agent's client id: the broker would disconnect the running agent.
     client = paho.Client(
         CallbackAPIVersion.VERSION2,
@@ -199,37 +191,34 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
     client.username_pw_set(broker.username or config.device, broker.password or None)
     if broker.tls:
         client.tls_set_context(ssl.create_default_context())
-
-    def note(_client: Any, _userdata: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        reasons.append(reason)
-        answered.set()
-
-    client.on_connect = note
+    client.on_connect = lambda _client, _userdata, _flags, reason, _properties: answers.put(reason)
     client.connect_timeout = ANSWER_S
     try:
         client.connect(broker.host, broker.port)
     except (OSError, ssl.SSLError, ValueError) as error:
         remedy = "is it running, and are [broker] host, port and tls right? a firewall may be between"
-        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where}: {error}", remedy)
+        yield "connection", FAILED, f"{where}: {error}", remedy
         return
     client.loop_start()
     try:
-        answered.wait(ANSWER_S)
+        reason = answers.get(timeout=ANSWER_S)
+    except queue.Empty:
+        reason = None
     finally:
         client.disconnect()
         client.loop_stop()
         client.reinitialise()  # closes paho's internal sockets
-    if not reasons:
+    if reason is None:
         remedy = "something else listens on that port, or TLS is expected: see [broker] port and tls"
-        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} does not answer as a broker", remedy)
-    elif reasons[0].is_failure:
+        yield "connection", FAILED, f"{where} does not answer as a broker", remedy
+    elif reason.is_failure:
         remedy = "set [broker] username and password as the broker's list has them"
-        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} refused us: {reasons[0]}", remedy)
+        yield "connection", FAILED, f"{where} refused us: {reason}", remedy
     else:
-        yield Check("broker", "connection", CheckOutcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
+        yield "connection", OK, f"{where}{' with TLS' if broker.tls else ''}", ""
 
 
-def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Check:
+def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Finding:
     """Check the TLS handshake only: an MQTT CONNECT with our certificate would disconnect a running agent."""
     try:
         with socket.create_connection(address, ANSWER_S) as plain, tls.wrap_socket(plain) as connection:
@@ -237,12 +226,12 @@ def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSL
             try:
                 connection.recv(1)
             except TimeoutError:
-                return Check("broker", "connection", CheckOutcome.OK, f"{where} with our certificate")
+                return "connection", OK, f"{where} with our certificate", ""
             reason = "closed the connection"
     except OSError as error:
         reason = str(error)
     remedy = "is it running, is the clock right, and was this device blocked or forgotten? see the coordinator's page"
-    return Check("broker", "connection", CheckOutcome.FAILED, f"{where}: {reason}", remedy)
+    return "connection", FAILED, f"{where}: {reason}", remedy
 
 
 def _detail(answer: urllib3.BaseHTTPResponse) -> str:
@@ -253,23 +242,21 @@ def _detail(answer: urllib3.BaseHTTPResponse) -> str:
         return ""
 
 
-def _coordinator(config: AgentConfig) -> Iterator[Check]:
-    url, tls = config.coordinator_url, _tls(config)
+def _coordinator(config: AgentConfig) -> Findings:
+    url, tls = config.coordinator_url, enrolled_tls(config.data_dir)
     try:
         answer = _ask(f"{url}{'/healthz' if tls is None else f'{ROOT}/self'}", tls)
     except UnavailableError as error:
         remedy = "is it running, and is coordinator_url right? the keyboard works without it"
-        yield Check("coordinator", "connection", CheckOutcome.FAILED, str(error), remedy)
+        yield "connection", FAILED, str(error), remedy
         return
     if answer.status not in {200, 503}:  # 503: the coordinator's own problems, which its page shows
         remedy = "is coordinator_url that of a Nightjar coordinator?"
         if tls is not None:
             remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"
-        yield Check(
-            "coordinator", "connection", CheckOutcome.FAILED, f"{url} answered {answer.status}{_detail(answer)}", remedy
-        )
+        yield "connection", FAILED, f"{url} answered {answer.status}{_detail(answer)}", remedy
         return
-    yield Check("coordinator", "connection", CheckOutcome.OK, url)
+    yield "connection", OK, url, ""
     try:
         population = answer.json().get("population")
     except (ValueError, AttributeError):
@@ -277,28 +264,29 @@ def _coordinator(config: AgentConfig) -> Iterator[Check]:
     if population is not None:
         same = population == config.population
         remedy = "" if same else f'set population = "{population}", or the coordinator_url of "{config.population}"'
-        yield Check("coordinator", "population", _ok(same), f"it serves {str(population)[:80]!r}", remedy)
+        yield "population", _ok(same), f"it serves {str(population)[:80]!r}", remedy
 
 
-def _clock(config: AgentConfig) -> Iterator[Check]:
+def _clock(config: AgentConfig) -> Findings:
     try:
-        theirs = email.utils.parsedate_to_datetime(_ask(config.coordinator_url, _tls(config)).headers.get("Date", ""))
+        answer = _ask(config.coordinator_url, enrolled_tls(config.data_dir))
+        theirs = email.utils.parsedate_to_datetime(answer.headers.get("Date", ""))
     except (UnavailableError, ValueError, TypeError):
         pass
     else:
         skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is checked
         remedy = "" if skew_s <= MOST_SKEW_S else "set the clock, or switch its synchronisation on (timedatectl)"
         detail = f"{skew_s:.0f} s from the coordinator's"
-        yield Check("clock", "time", _ok(skew_s <= MOST_SKEW_S), detail, remedy)
+        yield "time", _ok(skew_s <= MOST_SKEW_S), detail, remedy
         return
     try:
         synchronized = run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), ANSWER_S).strip() == "yes"
     except UnavailableError as error:
-        yield Check("clock", "time", CheckOutcome.WARNING, f"cannot be compared with anything ({error})", "look at it")
+        yield "time", WARNING, f"cannot be compared with anything ({error})", "look at it"
         return
     remedy = "" if synchronized else "timedatectl set-ntp true"
     detail = "synchronized" if synchronized else "not synchronized"
-    yield Check("clock", "time", CheckOutcome.OK if synchronized else CheckOutcome.WARNING, detail, remedy)
+    yield "time", OK if synchronized else WARNING, detail, remedy
 
 
 # --- this device ---
@@ -318,43 +306,38 @@ _REMEDIES = {
 }
 
 
-def _conditions(config: AgentConfig) -> Iterator[Check]:
+def _conditions(config: AgentConfig) -> Findings:
     policy = config.conditions.policy
     for condition, reading in look_once(config).readings.items():
         match reading.value, policy[condition]:
             case Answer.UNKNOWN, Demand.REQUIRED:
                 # A device like this can never train. Not being eligible at the moment is only a warning.
-                outcome = CheckOutcome.FAILED
+                outcome = FAILED
             case Answer.NO, Demand.REQUIRED | Demand.UNLESS_UNKNOWN:
-                outcome = CheckOutcome.WARNING
+                outcome = WARNING
             case _:
-                outcome = CheckOutcome.OK
-        fine = outcome is CheckOutcome.OK
+                outcome = OK
+        fine = outcome is OK
         detail = f"{reading.value.value}: {reading.reason} ({reading.source})"
-        yield Check("conditions", condition.value, outcome, detail, "" if fine else _REMEDIES[condition])
+        yield condition.value, outcome, detail, "" if fine else _REMEDIES[condition]
 
 
-def _service(config: AgentConfig) -> Iterator[Check]:
+def _service(config: AgentConfig) -> Findings:
     pid = running_agent(config.data_dir)
     if pid is not None:
-        yield Check("service", "agent", CheckOutcome.OK, f"running as process {pid}")
+        yield "agent", OK, f"running as process {pid}", ""
     else:
         remedy = f"systemctl start {SERVICE}, or: nightjar-agent run --config FILE"
-        yield Check("service", "agent", CheckOutcome.WARNING, "not running", remedy)
+        yield "agent", WARNING, "not running", remedy
     if config.emulator is not None:
         return
     try:
         enabled = run(("systemctl", "is-enabled", SERVICE), ANSWER_S).strip()
     except UnavailableError as error:
         remedy = "nightjar-agent service prints a unit that starts it with the device (docs/device.md)"
-        yield Check("service", "start", CheckOutcome.WARNING, f"does not start with the device ({error})", remedy)
+        yield "start", WARNING, f"does not start with the device ({error})", remedy
     else:
-        yield Check("service", "start", CheckOutcome.OK, f"{SERVICE} is {enabled}")
-
-
-def _tls(config: AgentConfig) -> ssl.SSLContext | None:
-    identity = held_identity(config.data_dir)
-    return None if identity is None else tls_context(config.data_dir, identity)
+        yield "start", OK, f"{SERVICE} is {enabled}", ""
 
 
 def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
@@ -368,10 +351,5 @@ def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
         raise UnavailableError(msg) from error
 
 
-def _nearest(folder: Path) -> Path:
-    """The folder itself, or its nearest ancestor that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
-
-
 def _ok(fine: bool) -> CheckOutcome:
-    return CheckOutcome.OK if fine else CheckOutcome.FAILED
+    return OK if fine else FAILED

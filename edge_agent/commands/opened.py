@@ -35,10 +35,16 @@ def opened_database(config: AgentConfig) -> Iterator[Database | None]:
         database.close()
 
 
+def model_files(config: AgentConfig) -> ModelFiles | None:
+    """The models on this device; None if it never had one."""
+    folder = config.data_dir / ARTIFACTS
+    return ModelFiles(folder, Downloader(config.coordinator_url)) if folder.is_dir() else None
+
+
 def held_model(config: AgentConfig) -> Model | None:
     """The newest model on this device; None if there is none."""
-    folder = config.data_dir / ARTIFACTS
-    return ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
+    files = model_files(config)
+    return None if files is None else files.current()
 
 
 def device_beside(config: AgentConfig, database: Database | None) -> DeviceProfile:

@@ -11,22 +11,15 @@ import time
 from dataclasses import dataclass
 
 from edge_agent.assembly import WIPE_S, WIPE_SIGNAL
-from edge_agent.commands.opened import opened_database
+from edge_agent.commands.opened import model_files, opened_database
 from edge_agent.config import AgentConfig
-from edge_agent.shell.folder import ARTIFACTS, running_agent
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.folder import running_agent
 from wire.errors import ConfigError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """Result of the wipe.
-
-    Attributes:
-        messages: number of messages that were stored.
-        by_agent: whether the running agent did it.
-    """
+    """How many messages were stored, and whether the running agent deleted them."""
 
     messages: int
     by_agent: bool
@@ -45,8 +38,9 @@ def wipe(config: AgentConfig) -> Wiped:
             return Wiped(0, by_agent=False)
         messages = database.count()
         if not pid:
-            if (config.data_dir / ARTIFACTS).is_dir():
-                ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url)).forget_personal()
+            files = model_files(config)
+            if files is not None:
+                files.forget_personal()
             database.wipe()
             return Wiped(messages, by_agent=False)
         before = database.wipes()

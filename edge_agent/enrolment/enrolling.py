@@ -127,10 +127,7 @@ def refusal(data_dir: Path) -> str:
         ConfigError: the device is not enrolled, or its certificate cannot be used.
         UnavailableError: the coordinator cannot be reached.
     """
-    held = held_identity(data_dir)
-    if held is None:
-        msg = "this device is not enrolled: nightjar-agent enrol"
-        raise ConfigError(msg)
+    held = _enrolled(data_dir)
     try:
         _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
     except EnrolmentRefused as error:
@@ -148,10 +145,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     """
     from edge_agent.enrolment.keys import forget_next_key, next_key
 
-    before = held_identity(data_dir)
-    if before is None:
-        msg = "this device is not enrolled: nightjar-agent enrol"
-        raise ConfigError(msg)
+    before = _enrolled(data_dir)
     held = refreshed(data_dir, before)
     if now_s < held.renew_s:
         return held != before
@@ -164,8 +158,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
         raise
     identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
     keep(data_dir, identity, key + answer.certificate.encode())
-    held = held_identity(data_dir) or held
-    refreshed(data_dir, held)  # the first use of the new certificate makes it the current one
+    refreshed(data_dir, identity)  # the first use of the new certificate makes it the current one
     return True
 
 
@@ -180,6 +173,14 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> EnrolledIdentity:
         raise
     identity = _identity(answer, claim.url)
     keep(data_dir, identity, key + answer.certificate.encode())
+    return identity
+
+
+def _enrolled(data_dir: Path) -> EnrolledIdentity:
+    identity = held_identity(data_dir)
+    if identity is None:
+        msg = "this device is not enrolled: nightjar-agent enrol"
+        raise ConfigError(msg)
     return identity
 
 

@@ -106,6 +106,16 @@ def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
     return context
 
 
+def enrolled_tls(data_dir: Path) -> ssl.SSLContext | None:
+    """The TLS context of an enrolled device; None before it is enrolled.
+
+    Raises:
+        ConfigError: the identity, the key or the certificate cannot be used.
+    """
+    identity = held_identity(data_dir)
+    return None if identity is None else tls_context(data_dir, identity)
+
+
 def trusting(authorities: list[str]) -> ssl.SSLContext:
     """A TLS context that trusts servers of these authorities.
 

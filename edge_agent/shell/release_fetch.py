@@ -20,7 +20,7 @@ import msgspec
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
-from edge_agent.enrolment.identity import held_identity, tls_context
+from edge_agent.enrolment.identity import enrolled_tls
 from edge_agent.inbox import Looked
 from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.releases import Looking, read_record
@@ -61,10 +61,8 @@ def look(asked: Looking) -> Looked:
         NightjarError: the coordinator or the disk is not available, or the present release is damaged.
     """
     folder = Path(asked.data_dir) / FOLDER
-    identity = held_identity(Path(asked.data_dir))
-    tls = None if identity is None else tls_context(Path(asked.data_dir), identity)
     patience = Patience(whole_s=WHOLE_S, bytes_per_s=BYTES_PER_S)
-    downloader = Downloader(asked.coordinator_url, patience, tls=tls)
+    downloader = Downloader(asked.coordinator_url, patience, tls=enrolled_tls(Path(asked.data_dir)))
     try:
         return _Look(asked, folder, downloader).outcome()
     except RepositoryError as error:
