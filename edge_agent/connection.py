@@ -19,13 +19,7 @@ FACT = "connection"
 
 
 class ConnectionState(msgspec.Struct, frozen=True):
-    """The connection to the broker.
-
-    Attributes:
-        connected: whether it is established.
-        since_s: since when, seconds since 1970 UTC.
-        reason: why it is not; empty if it is.
-    """
+    """Whether the broker is connected, since when (seconds since 1970 UTC), and why not (empty if it is)."""
 
     connected: bool
     since_s: float
@@ -42,13 +36,7 @@ def decoded(stored: str | None) -> ConnectionState | None:
 
 
 class Connection:
-    """Notes changes of the connection; for the driver's thread.
-
-    Args:
-        wall_s: wall-clock time.
-        remember: stores the state.
-        log: logger of the changes.
-    """
+    """Notes changes of the connection; for the driver's thread."""
 
     def __init__(
         self,

@@ -21,12 +21,7 @@ seconds after the first, so it is no longer explained by a burst, a restart or a
 class Delivery:
     """Sends the report in the outbox until a receipt settles it.
 
-    Args:
-        uplink: publishes the report.
-        transport: knows whether we are connected.
-        moment: returns the time and the jitter of an event.
-        settle: stores how the report leaves the outbox, with the step of the lifecycle that its receipt makes.
-        log: logger of receipts, and of their absence.
+    ``settle`` stores how the report leaves the outbox, with the step of the lifecycle that its receipt makes.
     """
 
     def __init__(

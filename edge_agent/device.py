@@ -35,12 +35,7 @@ SLOWEST_QUESTION_S = 12.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """The probes of this device.
-
-    Attributes:
-        conditions: reads all conditions.
-        questions: questions that are asked in the background.
-    """
+    """Reads all conditions of this device; ``questions`` are asked in the background."""
 
     conditions: Probes
     questions: Sequence[Background[Any]] = ()
@@ -66,12 +61,7 @@ def assembled_device(
 ) -> DeviceProfile:
     """The device that a configuration describes.
 
-    Args:
-        config: configuration of the agent.
-        clock: source of the time of day.
-        typing: when somebody last typed on our own keyboard.
-        learning_paused: whether the user has paused learning.
-        emulation_started_s: when an emulated phone was first started, on the wall clock.
+    ``emulation_started_s`` is when an emulated phone was first started, on the wall clock.
     """
     settings, emulator = config.conditions, config.emulator
     keyboard = Keyboard(typing, settings.idle_after_s)

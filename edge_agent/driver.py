@@ -97,11 +97,7 @@ log = structlog.get_logger()
 class Driver:
     """The running agent.
 
-    Args:
-        identity: what this agent tells others about itself.
-        pace: intervals, limits and policy.
-        ports: the adapters.
-        inbox: the queue; adapters put items into it from any thread or signal handler.
+    Adapters put items into ``inbox`` from any thread or signal handler.
     """
 
     def __init__(self, identity: AgentIdentity, pace: Pace, ports: Ports, inbox: queue.SimpleQueue[Item]) -> None:

@@ -35,8 +35,6 @@ class Pace:
     Attributes:
         poll_s: interval between readings of the conditions.
         hysteresis_s: how long the conditions must hold before the device is eligible.
-        session_limit_s: longest session.
-        policy: how strictly each condition is required.
     """
 
     poll_s: float
@@ -50,19 +48,8 @@ class Ports:
     """The adapters to everything outside the driver.
 
     Attributes:
-        clock: source of time.
         jitter: returns random numbers in [0, 1).
         random_for: makes the random generators of sessions.
-        conditions: reads the device's conditions.
-        transport: connection to the broker.
-        artifacts: store of models.
-        examples: store of the device's examples.
-        journal: store of the state that survives a power cut.
-        worker: runs jobs.
-        desk: what every session works with.
-        trust: decides which orders are obeyed.
-        sums: makes the steps of secure sums.
-        limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
         releases: looks for releases of the agent; None where nothing could install one.
         remember_connection: stores the state of the connection, for ``status``.

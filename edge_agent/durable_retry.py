@@ -19,13 +19,7 @@ from wire.errors import LocalProtocolError, UnavailableError
 
 
 class DurableRetry:
-    """The queue of owed events. Use it on the driver's thread only.
-
-    Args:
-        clock: source of time.
-        jitter: returns random numbers in [0, 1).
-        log: logger of the failures.
-    """
+    """The queue of owed events. Use it on the driver's thread only."""
 
     def __init__(self, clock: Clock, jitter: Callable[[], float], log: structlog.typing.FilteringBoundLogger) -> None:
         self._clock, self._jitter, self._log = clock, jitter, log

@@ -59,13 +59,7 @@ Envelope = tuple[int, Item]
 
 @dataclass(frozen=True, slots=True)
 class EmulatedPhone:
-    """One phone of the fleet.
-
-    Attributes:
-        config: configuration of its agent.
-        driver: driver of its agent.
-        transport: its connection to the broker.
-    """
+    """One phone of the fleet."""
 
     config: AgentConfig
     driver: Driver
@@ -91,9 +85,7 @@ class SharedProgram:
 def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
     """Run emulated phones until SIGTERM or SIGINT.
 
-    Args:
-        configs: configurations of the phones.
-        artifacts: folder for the shared models; no other process may use it.
+    ``artifacts`` is the folder for the shared models; no other process may use it.
 
     Raises:
         ConfigError: a phone is not emulated or has a keyboard, or a configuration cannot be used on this machine.

@@ -30,12 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model that the coordinator wants this device to have.
-
-    Attributes:
-        manifest: hash of the model's manifest.
-        payload: the announcement as received.
-    """
+    """A model that the coordinator wants this device to have, and the announcement as received."""
 
     manifest: Sha256
     payload: bytes
@@ -64,10 +59,6 @@ def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callabl
 class KeyboardUpkeep:
     """Tracks which model the keyboard has, and which it should have.
 
-    Args:
-        ports: the adapters.
-        start: starts a job.
-
     Attributes:
         job: number of the fetch job in progress; 0 if there is none.
     """
@@ -89,9 +80,7 @@ class KeyboardUpkeep:
     def fetch_if_due(self, readings: Readings, *, working: bool) -> None:
         """Fetch the announced model if the network is unmetered; not during a fetch or its back-off.
 
-        Args:
-            readings: the conditions now.
-            working: whether a session needs the worker.
+        ``working``: a session needs the worker.
         """
         ports, wanted = self._ports, self._wanted
         if working or not holds(readings, Condition.UNMETERED):

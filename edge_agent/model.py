@@ -16,10 +16,7 @@ class Model:
 
     Attributes:
         sha256: hash of the manifest, which names the model.
-        manifest: the manifest, which lists the model's files.
-        program: path of the ``.tflite`` file.
         weights: path of the flat weights.
-        vocabulary: path of the word list.
         bases: path of the bases of updates for secure sums, if the manifest has some.
         lexicons: the lexicons on this device, language -> path.
         ngram: the n-gram model; None if this device has none.

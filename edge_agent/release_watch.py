@@ -21,11 +21,7 @@ FIRST = EligibilityVerdict(False, "a release of the agent is fetched first", Dro
 class ReleaseWatch:
     """Starts and stops the looks for releases.
 
-    Args:
-        releases: makes a look; None where nothing could install a release.
-        clock: source of time.
-        start: starts a job.
-        stop: stops the job of this number.
+    ``releases`` is None where nothing could install a release.
 
     Attributes:
         job: number of the look in progress; 0 if there is none.
@@ -46,9 +42,7 @@ class ReleaseWatch:
     def look_if_due(self, readings: Readings, *, working: bool) -> None:
         """Look for a release if it is time; stop a fetch that begins to cost.
 
-        Args:
-            readings: the conditions now.
-            working: whether a session needs the worker.
+        ``working``: a session needs the worker.
         """
         releases = self._releases
         if releases is None:

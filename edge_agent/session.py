@@ -46,11 +46,8 @@ class Produced:
     """The result of a session: a report that is ready to be stored.
 
     Attributes:
-        report: the report's bytes and the next residual.
         num_examples: number of targets trained on, counted over one pass.
-        steps: optimizer steps.
         loss: mean loss per target over the last epoch, nats.
-        seconds: time spent in training.
         evaluation: result on held-out messages, if the plan asks for it and there are enough.
         personal_share: share of the update in the personal model that was kept; 0 if none was kept.
         words: (values,) uint32, the contribution to a secure sum, to be masked and put into the report; None without.
@@ -71,9 +68,6 @@ class SessionTask:
     """All inputs of a session.
 
     Attributes:
-        assignment: the coordinator's assignment.
-        model: the base model, already on the device.
-        source: the examples to train on.
         residual: returns the residual adopted in this task, if there is one; called after the training, because a
             residual is as large as the model.
         seed: seed of the generator for shuffling, and for rounding in the codec.
@@ -100,9 +94,7 @@ class Desk:
     """What every session of this agent works with.
 
     Attributes:
-        examples: store of the typed messages, and the folder of other examples.
         residual: returns the adopted residual, if any, for a key from :func:`residual_of`.
-        train: the trainer.
         personalise: keep a personal model if it is better.
         memory_bytes: most private memory of a training.
     """
@@ -126,15 +118,8 @@ def prepare(
 ) -> Model:
     """Download the model of an assignment, if the assignment is to be obeyed.
 
-    Args:
-        artifacts: store of models.
-        trust: decides whether the assignment is obeyed.
-        limits: this device's limits on assignments.
-        assignment: the coordinator's assignment.
-        payload: the assignment as received.
-        should_stop: polled while fetching.
-        ledger: returns what this device has spent of its privacy.
-        memory_bytes: most private memory of a training.
+    ``payload`` is the assignment as received, ``ledger`` returns what this device has spent of its privacy, and
+    ``memory_bytes`` is the most private memory of a training.
 
     Raises:
         ConfigError: this device has no plug-in for the model's task type.
@@ -183,12 +168,7 @@ def run_session(
 ) -> Produced | TrainingStopped:
     """Gather the inputs of an assignment, and run the session.
 
-    Args:
-        desk: what every session works with.
-        assignment: the coordinator's assignment.
-        model: the base model, already on the device.
-        generator: draws the seed of the session.
-        should_stop: polled between batches.
+    ``generator`` draws the seed of the session; ``should_stop`` is polled between batches.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
@@ -221,12 +201,7 @@ def personal_weights(model: Model) -> Path:
 
 
 def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
-    """A trainer that runs in the calling process.
-
-    Args:
-        load_program: loads a model for training.
-        now_s: seconds on a clock that does not jump.
-    """
+    """A trainer that runs in the calling process; ``now_s`` is a clock that does not jump."""
     return lambda task, should_stop: train_and_encode(task, load_program, should_stop, now_s)
 
 
@@ -234,12 +209,6 @@ def train_and_encode(
     task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
 ) -> Produced | TrainingStopped:
     """Train according to the assignment and encode the update once; or only evaluate, if the assignment says so.
-
-    Args:
-        task: the session's inputs.
-        load_program: loads a model for training.
-        should_stop: polled between batches.
-        now_s: seconds on a clock that does not jump.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.

@@ -25,11 +25,6 @@ DISOBEYED = {
 class SessionJobs:
     """Starts and stops the jobs of the session; one at a time.
 
-    Args:
-        ports: the adapters.
-        population: the device's population.
-        start: starts a job.
-
     Attributes:
         job: number of the newest job; 0 before the first one.
         payload: the newest assignment as received: the signed bytes.
@@ -43,12 +38,7 @@ class SessionJobs:
         self.model: Model | None = None
 
     def prepare(self, assignment: Assignment, last: SumState | None) -> None:
-        """Fetch the model of an assignment, and join its secure sum.
-
-        Args:
-            assignment: the assignment.
-            last: the last secure sum that the device joined.
-        """
+        """Fetch the model of an assignment, and join its secure sum; ``last`` is the last sum that was joined."""
         ports, payload = self._ports, self.payload
 
         def work(should_stop: Callable[[], bool]) -> object:

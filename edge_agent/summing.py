@@ -27,9 +27,7 @@ class Enlisted:
     """The device has its model and has joined the secure sum.
 
     Attributes:
-        model: the model of the assignment.
         summing: the device's state; to be stored before anything is sent.
-        sent: messages to the coordinator.
     """
 
     model: Model
@@ -41,13 +39,6 @@ def enlist(
     model: Model, assignment: Assignment, population: Population, last: SumState | None, machine: SumMachine
 ) -> Enlisted | Model:
     """Join the secure sum of an assignment that is obeyed; without one, the model as it is.
-
-    Args:
-        model: the model of the assignment.
-        assignment: the assignment.
-        population: the device's population.
-        last: the last secure sum that the device joined.
-        machine: makes the steps.
 
     Raises:
         RemoteProtocolError: the device may have joined this session before, so that its masks could be found out; or
@@ -69,11 +60,6 @@ def enlist(
 
 class SumPart:
     """The last secure sum that the device joined, as the driver holds it.
-
-    Args:
-        machine: makes the steps.
-        journal: stores the state.
-        uplink: sends the messages to the coordinator.
 
     Attributes:
         state: the stored state; None before the first sum.
@@ -97,11 +83,7 @@ class SumPart:
     def hear(self, question: Down, payload: bytes, state: State, *, metered: bool) -> SumStep | None:
         """Answer the coordinator; the step that was made, stored and sent, or None if there is nothing to answer.
 
-        Args:
-            question: the coordinator's message.
-            payload: the message as received.
-            state: the lifecycle's state.
-            metered: whether the network is metered; then nothing is answered after the report.
+        ``payload`` is the question as received. On a metered network nothing is answered after the report.
 
         Raises:
             UnavailableError: the step cannot be made or stored now; the coordinator asks again.

@@ -39,12 +39,7 @@ class AgentIdentity:
     """What this agent tells others about itself.
 
     Attributes:
-        population: the fleet that the device belongs to.
-        device: the device's name in the population.
         runtime: TFLite runtime and version.
-        cores: number of processors.
-        memory_bytes: memory of the device.
-        emulated: whether the device is an emulated phone.
         taken_back: a release of the agent that was rolled back here, with the reason; empty if there is none.
     """
 
@@ -58,13 +53,7 @@ class AgentIdentity:
 
 
 class Uplink:
-    """Publishes the agent's messages.
-
-    Args:
-        identity: what this agent tells others about itself.
-        transport: connection to the broker.
-        outgoing: holds the report and the dropouts that are still to be sent.
-    """
+    """Publishes the agent's messages."""
 
     def __init__(self, identity: AgentIdentity, transport: Transport, outgoing: Outgoing) -> None:
         self.shards = 1
@@ -79,13 +68,7 @@ class Uplink:
         self._outgoing = outgoing
 
     def check_in(self, held: Model | None, examples: int, task_types: tuple[str, ...]) -> None:
-        """Report that the device is eligible.
-
-        Args:
-            held: the model on the device, if any.
-            examples: number of examples.
-            task_types: the task types of this agent.
-        """
+        """Report that the device is eligible."""
         who = self._identity
         self._publish(
             CheckIn(
@@ -120,10 +103,7 @@ class Uplink:
     def status(self, state: lifecycle.State, now_s: float, *, at_once: bool = False) -> None:
         """Publish the retained status: the device's state and reason. Delay it if the last one is too recent.
 
-        Args:
-            state: state of the device.
-            now_s: monotonic time.
-            at_once: skip the delay; the broker may have published our last will since.
+        ``at_once`` skips the delay: the broker may have published our last will since.
         """
         if now_s < self._status_from_s and not at_once:
             self.status_due_at_s = self._status_from_s

@@ -28,13 +28,7 @@ from edge_agent.core.eligibility import (
 
 @dataclass(frozen=True, slots=True)
 class ConditionsNow:
-    """The conditions at one moment.
-
-    Attributes:
-        readings: condition -> reading, every condition.
-        verdict: the verdict for this moment.
-        standing: the standing with hysteresis; it follows the verdict if only one reading was taken.
-    """
+    """The conditions at one moment; after a single reading the standing follows from the verdict."""
 
     readings: Readings
     verdict: EligibilityVerdict

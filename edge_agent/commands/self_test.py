@@ -29,7 +29,6 @@ class Tested:
     Attributes:
         passed: whether the model trains, or there is no model yet.
         reason: why it failed, or what could not be tested.
-        runtime: TFLite runtime and version.
         losses: loss of each step, nats.
     """
 

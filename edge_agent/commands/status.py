@@ -23,29 +23,14 @@ class AgentStatus:
     """The agent's status: numbers and names only, no typed text.
 
     Attributes:
-        device: the device's name.
-        emulated: whether the device is an emulated phone.
-        agent_version: version of this program.
-        running: whether the agent is running.
-        pid: the agent's process id; None if it is not running.
         state: the lifecycle state, as last stored.
-        reason: why the device is in this state.
-        connected: whether the agent is connected to its coordinator.
         connected_since_s: since when it is or is not, seconds since 1970 UTC; None if it was never noted.
         not_connected_because: why it is not; the coordinator's words if it refuses this device.
-        learning_paused: whether the user has paused learning.
-        messages: number of stored messages.
-        message_bytes: total size of the stored messages.
-        model_version: version of the model on the device; None if there is none.
         coordinator_key: the trusted key that signs orders, in hex; empty if no coordinator is known yet.
         orders_refused: number of refused models and assignments: not signed by the key, too old, or outside limits.
-        refused_because: why the last refused order was refused.
         privacy_spent: epsilon of all tasks that it took part in; 0 if none had differential privacy.
         privacy: by task, what was promised and how many reports were made.
         report_waiting: whether a report has no receipt yet.
-        reports_sent: number of reports that the coordinator accepted.
-        bytes_sent: total size of the accepted reports.
-        last_report_bytes: size of the newest report; None if there was none.
         last_trained_at_s: when the last training ended, seconds since 1970 UTC; None if never.
         keyboard_url: opens the keyboard page in a browser, with its key; None if the page was never served.
     """

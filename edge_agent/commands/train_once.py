@@ -29,13 +29,9 @@ class Session:
     """Result of the session. Contains numbers only.
 
     Attributes:
-        trained: whether the session completed.
         reason: why it did not complete; empty if it did.
-        model_version: version of the model that was trained.
         examples: number of targets in one pass.
-        steps: number of optimizer steps.
         loss: mean loss per target over the last pass, nats.
-        seconds: duration of the training.
         report_bytes: size of the report that a round would send.
     """
 
@@ -50,13 +46,7 @@ class Session:
 
 
 def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, whatever: bool) -> Session:
-    """Run one training session.
-
-    Args:
-        config: configuration of the agent.
-        plan: epochs, steps and learning rate.
-        codec: how the report is encoded.
-        whatever: ignore the conditions.
+    """Run one training session; ``whatever`` ignores the conditions.
 
     Raises:
         ConfigError: there is no model or no message here yet.

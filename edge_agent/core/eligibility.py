@@ -78,13 +78,7 @@ def holds(readings: Readings, condition: Condition) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EligibilityVerdict:
-    """Whether the device may train at this moment.
-
-    Attributes:
-        eligible: every condition holds, or is unknown where the policy allows that.
-        reason: text for people; never empty.
-        cause: dropout cause if a round is in progress; None if eligible.
-    """
+    """Whether the device may train now, and why (never empty); ``cause`` would end a round, and is None if eligible."""
 
     eligible: bool
     reason: str
@@ -167,10 +161,6 @@ def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVer
     >>> judge({}).reason
     'wanted: unknown (no source)'
 
-    Args:
-        readings: condition -> reading.
-        policy: how strictly each condition is required.
-
     Returns:
         The verdict; if it blocks, it names the first condition that blocks.
     """
@@ -210,11 +200,8 @@ def settle(
     >>> settle(100.0, yes, 220.0, 120.0)
     (100.0, <EligibilityRun.FIT: 'fit'>)
 
-    Args:
-        eligible_since_s: start of the current run; None if there is none.
-        verdict: the newest verdict.
-        now_s: time of the verdict on a clock that does not jump.
-        hysteresis_s: how long the run must last.
+    ``eligible_since_s`` is the start of the current run, None if there is none; ``now_s`` is on a clock that does not
+    jump.
 
     Returns:
         The start of the run, to be passed to the next call, and the standing.
@@ -226,15 +213,10 @@ def settle(
 
 
 def battery_reading(level: float | None, minimum: float, source: str) -> ConditionReading:
-    """Whether the battery level is high enough.
+    """Whether the battery level, 0 to 1, is high enough; None is not known.
 
     >>> battery_reading(0.12, 0.3, "BAT0").reason
     'battery below 30 %'
-
-    Args:
-        level: battery level, 0 to 1; None if not known.
-        minimum: least level that allows training.
-        source: where the level comes from.
     """
     if level is None:
         return ConditionReading(Answer.UNKNOWN, source, "battery level not known")
@@ -243,15 +225,10 @@ def battery_reading(level: float | None, minimum: float, source: str) -> Conditi
 
 
 def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> ConditionReading:
-    """Whether the temperature is low enough.
+    """Whether the temperature is low enough; None without a thermometer.
 
     >>> heat_reading(47.5, 45.0, "BAT0").reason
     'too hot: above 45 C'
-
-    Args:
-        temperature_c: degrees Celsius; None if there is no thermometer.
-        maximum_c: highest temperature that allows training.
-        source: where the temperature comes from.
     """
     if temperature_c is None:
         return ConditionReading(Answer.UNKNOWN, source, "no thermometer")
@@ -290,17 +267,12 @@ def _minute(text: str) -> int:
 
 
 def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> ConditionReading:
-    """Whether the time is outside the quiet hours.
+    """Whether a minute of the local day, None if the clock cannot be trusted, is outside the quiet hours.
 
     >>> quiet_reading(["22:30-07:00"], 60, "clock").reason
     'quiet hours 22:30-07:00'
     >>> quiet_reading(["22:30-07:00"], 420, "clock").value
     <Answer.YES: 'yes'>
-
-    Args:
-        spans: quiet hours in the format of :func:`quiet_span`.
-        minute: minute of the local day; None if the clock cannot be trusted.
-        source: where the time comes from.
     """
     if not spans:
         return ConditionReading(Answer.YES, "configuration", "no quiet hours")

@@ -14,12 +14,7 @@ from wire.messages import Assignment, DropoutCause, Receipt, Rejection
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When an event happened, and the random number drawn for it.
-
-    Attributes:
-        now_s: seconds on a clock that does not jump.
-        jitter: random number in [0, 1).
-    """
+    """When an event happened, on a clock that does not jump, and the random number in [0, 1) drawn for it."""
 
     now_s: float
     jitter: float
@@ -47,7 +42,6 @@ class Announced:
     """The coordinator announced its current model; it is running, perhaps after a restart.
 
     Attributes:
-        at: when it happened.
         within_s: a round has just opened with room for every device, and check-ins should come within this time; None
             if the announcement does not say so.
         recalled: a task was created or resumed since the last announcement.

@@ -31,12 +31,7 @@ class Secret(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The part of a message that may be stored.
-
-    Attributes:
-        text: the message, or what remains of it; empty if nothing may be stored.
-        secret: why the whole message was dropped; None if it was not.
-    """
+    """What may be stored of a message, empty if nothing; ``secret`` is why the whole message was dropped."""
 
     text: str
     secret: Secret | None = None
@@ -61,16 +56,12 @@ _RUN = re.compile(r"\S+")
 
 
 def storable(text: str, forbidden: Sequence[str] = ()) -> Kept:
-    """The part of a message that may be stored.
+    """The part of a message that may be stored; the case of ``forbidden`` words does not matter.
 
     >>> storable("see you at 8, room 12b!")
     Kept(text='see you at … room …', secret=None)
     >>> storable("mine is ada@example.org").secret
     <Secret.EMAIL: 'e-mail address'>
-
-    Args:
-        text: the message as typed.
-        forbidden: words that no stored message may contain; case does not matter.
     """
     # Full-width digits, ligatures and the like are as readable as plain characters, so the text is normalised. A lone
     # surrogate, which a browser can send, cannot be encoded in UTF-8.

@@ -285,10 +285,6 @@ def step(state: State, event: Event) -> Result:
     Traceback (most recent call last):
     wire.errors.IllegalEvent: lifecycle, ineligible: Prepared cannot happen here
 
-    Args:
-        state: the current state.
-        event: what happened.
-
     Returns:
         The next state and the effects, in the order in which they must run.
 

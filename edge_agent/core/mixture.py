@@ -28,14 +28,9 @@ FIRST_WORDS = 200
 class Mixture:
     """Implements :class:`edge_agent.ports.Predictor` and :class:`edge_agent.ports.Learner`.
 
-    Args:
-        model: predictor of the fleet's model.
-        ngram: n-gram model over the same vocabulary.
-        texts: the user's messages, oldest first.
+    ``ngram`` is over the vocabulary of the model; ``texts`` are the user's messages, oldest first.
 
     Attributes:
-        vocabulary: the words that the model knows.
-        version: version of the fleet's model.
         weight: of the n-gram model, 0 to 1.
     """
 

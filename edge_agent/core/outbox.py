@@ -56,8 +56,6 @@ class Parcel:
     """Identifies the report in the outbox.
 
     Attributes:
-        round: round number of the report.
-        attempt: attempt number of the report.
         parts: number of MQTT publishes of the report; 1 means that it is not chunked.
     """
 

@@ -36,8 +36,7 @@ LATEST_MESSAGES = 2_000
 class OwnHistory:
     """Counts of the user's words after each single word and each pair of words.
 
-    Args:
-        vocabulary: maps words to ids; words outside it serve as context but are never counted.
+    Words outside the vocabulary serve as context but are never counted.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -56,15 +55,7 @@ class OwnHistory:
             before, last = last, word
 
     def blend(self, model: Probabilities, finished: Sequence[str]) -> Probabilities:
-        """Probabilities of the next word.
-
-        Args:
-            model: (V,) the model's probabilities; they sum to 1.
-            finished: the words of the sentence so far.
-
-        Returns:
-            (V,) probabilities, a new array.
-        """
+        """Probabilities of the next word, (V,), from those of the model, (V,), which sum to 1."""
         ids = [BOS, BOS, *self._vocabulary.encode(finished[-2:])]
         orders = (self._latest, self._after.get((ids[-1],), ()), self._after.get((ids[-2], ids[-1]), ()))
         blended = model
@@ -78,13 +69,7 @@ class OwnHistory:
 class Blended:
     """A predictor that also uses what the user wrote. Implements :class:`edge_agent.ports.Predictor`.
 
-    Args:
-        model: predictor of the underlying model.
-        texts: the user's messages, oldest first.
-
-    Attributes:
-        vocabulary: the words that the model knows.
-        version: version of the underlying model.
+    ``texts`` are the user's messages, oldest first.
     """
 
     def __init__(self, model: Predictor, texts: Iterable[str] = ()) -> None:

@@ -23,15 +23,11 @@ SHARES = (0.5, 1.0)
 
 
 def better(ours: Evaluation, theirs: Evaluation) -> bool:
-    """Whether a personal model is better than the fleet's by more than chance on the same held-out messages.
+    """Whether a personal model (ours) beats the fleet's (theirs) by more than chance on the same held-out messages.
 
     It must have a lower loss, and the gain in predicted words (first and among three, added) must be at least half the
     square root of the number of words. Of 200 people, 9 % then lose more than a point of top-1 recall on their later
     messages, instead of 19 % if any gain is enough; the mean gain is 1.5 points instead of 1.6.
-
-    Args:
-        ours: evaluation of the personal model.
-        theirs: evaluation of the fleet's model.
     """
     gain = ours.top1 + ours.top3 - theirs.top1 - theirs.top3
     by_chance = 0.5 * math.sqrt(theirs.counted)
@@ -41,9 +37,7 @@ def better(ours: Evaluation, theirs: Evaluation) -> bool:
 def best_share(try_share: Callable[[float], Evaluation], theirs: Evaluation) -> float:
     """The share of the local update that makes the best personal model; 0.0 if none is better than the fleet's.
 
-    Args:
-        try_share: evaluates the model with this share of the update on the held-out messages.
-        theirs: evaluation of the fleet's model.
+    ``try_share`` evaluates the model with a share of the update on the held-out messages.
     """
     best, chosen = theirs, 0.0
     for share in SHARES:

@@ -35,11 +35,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
-    """The tensors of a model.
-
-    Args:
-        vector: (n,) float32.
-        layout: layout from :func:`models.configurations.lstm_layout`.
+    """The tensors of a model from :func:`models.configurations.lstm_layout`, whose weights are (n,) float32.
 
     Raises:
         LocalProtocolError: the vector does not have the length of the layout.
@@ -50,11 +46,7 @@ def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
 def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
     """Read one word and score the next one.
 
-    Args:
-        weights: the parameters.
-        token: id of the word; ``BOS`` resets the state.
-        h: (D,) float32 state.
-        c: (H,) float32 state.
+    ``h`` (D,) and ``c`` (H,) are the float32 state; the token ``BOS`` resets it.
 
     Returns:
         Scores (V,) float32 of the next word, with the special tokens at ``NEVER``; the next h; the next c.
@@ -73,10 +65,8 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
     Processes one position of all rows at a time: for a 10,000-word model, the scores of a whole batch take 13 MB, those
     of one position 0.6 MB.
 
-    Args:
-        weights: the parameters.
-        x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
-        y: (B, T) int32 targets; ``PAD`` is no target.
+    ``x`` are (B, T) int32 inputs, where ``BOS`` resets the state of its row, and ``y`` the targets, where ``PAD`` is
+    none.
     """
     rows = np.arange(len(x))
     h = np.zeros((len(x), weights.projection.shape[1]), np.float32)

@@ -20,13 +20,7 @@ from wire.secure_sum.terms import honest_devices
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """What a device has spent in a task.
-
-    Attributes:
-        task: name of the task.
-        terms: the newest terms under which it made a report.
-        reports: how many it made.
-    """
+    """What a device has spent in a task: the terms of its newest report, and how many it made."""
 
     task: str
     terms: PrivacyTerms
@@ -91,9 +85,7 @@ def noise_faults(assignment: Assignment, values: int) -> list[str]:
     ``P D^2 / (2 n s^2)``-zCDP (:mod:`coordinator.learning.privacy.distributed`). From that epsilon follows as in
     dp-accounting, which is too heavy for a device.
 
-    Args:
-        assignment: with a secure sum.
-        values: length of the update in the sum.
+    ``values`` is the length of the update in the sum.
 
     Source: Canonne, Kamath and Steinke 2020, proposition 12, for epsilon.
     """

@@ -87,26 +87,14 @@ def _rows() -> Iterable[Row[Result]]:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What the machine calls.
-
-    Attributes:
-        primitives: the cryptography.
-        sign: signs with the device's enrolled key.
-    """
+    """The cryptography, and what signs with the device's enrolled key."""
 
     primitives: Primitives
     sign: Callable[[bytes], bytes]
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """A device's place in a session.
-
-    Attributes:
-        terms: terms of the session.
-        seed: 32 random bytes, from which all secrets come.
-        roster: the roster.
-        member: the device's place in it.
-    """
+    """A device's place in a session; all its secrets come from ``seed``, 32 random bytes."""
 
     terms: Terms
     seed: bytes
@@ -153,13 +141,7 @@ class NeighbourKeys:
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """The device's keys were sent.
-
-    Attributes:
-        terms: terms of the session.
-        seed: 32 random bytes, from which all secrets come.
-        enrolled: the device's enrolled key, public.
-    """
+    """The device's keys were sent; ``seed`` are 32 random bytes, ``enrolled`` is its enrolled key, public."""
 
     terms: Terms
     seed: bytes
@@ -213,11 +195,7 @@ State = Joined | Sharing | Ready | Masked | ListConfirmed | Disclosed | Aborted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UpdateEncoded:
-    """Training is over.
-
-    Attributes:
-        values: (values,) uint32 below 2**bits.
-    """
+    """Training is over; ``values`` are (values,) uint32 below 2**bits."""
 
     values: masks.Words
 
@@ -229,11 +207,8 @@ Result = tuple[State, tuple[Up, ...]]
 def join(terms: Terms, seed: bytes, enrolled: bytes, tools: Tools) -> tuple[Joined, tuple[Up, ...]]:
     """Join a session.
 
-    Args:
-        terms: terms of the session, as the coordinator signed them; the caller has not joined this session before.
-        seed: 32 random bytes.
-        enrolled: the device's enrolled key, public.
-        tools: the cryptography.
+    The caller has not joined this session before; ``seed`` are 32 random bytes, ``enrolled`` is the device's public
+    key.
     """
     channel = tools.primitives.public_key(_channel_key(terms, seed, tools))
     mask = tools.primitives.public_key(_mask_key(terms, seed, tools))

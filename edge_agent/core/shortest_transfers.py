@@ -12,9 +12,7 @@ def shortest_transfers(wanted: Manifest, has: Callable[[str], bool]) -> tuple[Tr
 
     Bellman and Ford's shortest path, backwards from the wanted weights; a manifest has at most 64 transfers.
 
-    Args:
-        wanted: the manifest of the new version.
-        has: whether the weights with this sha256 are on the device.
+    ``has`` says whether the weights with a sha256 are on the device.
     """
     ways: dict[str | None, tuple[int, tuple[Transfer, ...]]] = {wanted.weights.sha256: (0, ())}
     for _ in wanted.transfers:

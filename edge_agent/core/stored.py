@@ -20,8 +20,6 @@ class NewReport:
     """A report, and the residual with which error feedback continues if it is accepted; stored atomically.
 
     Attributes:
-        parcel: identifies the report.
-        frame: its exact bytes.
         layout: what the residual is bound to: the parameter layout and the task.
         residual: (n,) float32, the next residual; None without error feedback.
         carried: the part of the update that the report carries; the update is ``carried`` plus ``residual``. None
@@ -53,9 +51,7 @@ class SumState(msgspec.Struct, frozen=True):
     """The last secure sum that the device joined.
 
     Attributes:
-        number: number in its order.
         round: its round; with the number, what a device joins only once.
-        session: its session.
         phase: name of the machine's state (:mod:`edge_agent.core.summing`).
         state: the machine's state; empty if the device answers no more.
     """
@@ -71,14 +67,8 @@ class SumState(msgspec.Struct, frozen=True):
 class Change:
     """The changes of one event, written in one transaction.
 
-    Attributes:
-        lifecycle: the new state.
-        report: new report for the outbox; None for none.
-        settlement: settles the report and empties the outbox; None leaves the outbox as it is.
-        dropouts: messages that are to be sent even if the process dies now.
-        deaths: how many processes in a row died during a session; None leaves the count as it is.
-        charged: what the report costs of the device's privacy; None for nothing.
-        summing: new state of the secure sum; None leaves it as it is.
+    None leaves its part as it is. The dropouts are to be sent even if the process dies now; ``deaths`` is how many
+    processes in a row died during a session.
     """
 
     lifecycle: State
@@ -94,11 +84,8 @@ class Change:
 class Remembered:
     """The state that the last process left.
 
-    Attributes:
-        lifecycle: the last lifecycle state; None on a new device.
-        parcel: the report in the outbox, if any.
-        deaths: how many processes in a row, before the last one, died during a session.
-        summing: the last secure sum that the device joined, if any.
+    ``lifecycle`` is None on a new device; ``deaths`` is how many processes in a row, before the last one, died during a
+    session.
     """
 
     lifecycle: State | None

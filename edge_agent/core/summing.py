@@ -49,9 +49,7 @@ class SumStep(msgspec.Struct, frozen=True):
     """A step of the machine.
 
     Attributes:
-        phase: name of the new state.
         state: the new state; empty if nothing of it is needed any more.
-        sent: messages to the coordinator.
         reason: why the device answers no more, in words; empty if it does.
     """
 
@@ -64,11 +62,7 @@ class SumStep(msgspec.Struct, frozen=True):
 def advance(request: SumRequest, tools: Tools, enrolled: bytes, draw_seed: Callable[[], bytes]) -> SumStep:
     """Make a step.
 
-    Args:
-        request: what is to be done.
-        tools: the cryptography.
-        enrolled: the device's enrolled key, public.
-        draw_seed: returns 32 random bytes.
+    ``enrolled`` is the device's enrolled key, public; ``draw_seed`` returns 32 random bytes.
 
     Raises:
         IllegalEvent: the machine has no such row.

@@ -39,9 +39,7 @@ class TrainedUpdate:
     Attributes:
         delta: (n,) float32, trained weights minus base weights.
         num_examples: number of distinct targets trained on.
-        steps: number of optimizer steps.
         loss: mean loss per target over the last epoch, nats.
-        seconds: duration of the training.
         whole: whether every step of the plan was done; False if the training was stopped early.
     """
 
@@ -77,14 +75,6 @@ def train(
     now_s: Callable[[], float],
 ) -> TrainedUpdate | TrainingStopped:
     """Run the plan on a program that holds the base weights.
-
-    Args:
-        program: loaded with the base weights, from which ``delta`` is measured.
-        batches: the device's examples.
-        plan: epochs, steps, learning rate and other hyperparameters.
-        generator: random generator for shuffling.
-        should_stop: polled before every batch.
-        now_s: seconds on a clock that does not jump.
 
     Returns:
         The update, or why there is none. After a divergence the program has its base weights again; after any other

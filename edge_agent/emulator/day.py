@@ -43,9 +43,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A part of the day, from its hour until the next segment.
 
     Attributes:
-        from_hour: hour at which the segment starts, 0 to 24.
-        charging: whether the phone is on a charger.
-        in_use: whether somebody is using the phone.
         wifi: whether the phone is on an unmetered network.
         battery: battery level, 0 to 1, at the start of the segment; interpolated linearly until the next.
     """
@@ -86,14 +83,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @dataclass(frozen=True, slots=True)
 class PhoneState:
-    """The state of the phone at one moment.
-
-    Attributes:
-        charging: whether the phone is on a charger.
-        in_use: whether somebody is using the phone.
-        wifi: whether the phone is on an unmetered network.
-        battery: battery level, 0 to 1.
-    """
+    """The phone at one moment; ``wifi`` means an unmetered network, ``battery`` is 0 to 1."""
 
     charging: bool
     in_use: bool
@@ -122,11 +112,7 @@ DEFAULT_DAY = Day(
 
 
 def day_from_toml(text: str, source: str) -> Day:
-    """Read a script.
-
-    Args:
-        text: TOML.
-        source: name of the script, for error messages.
+    """Read a script; ``source`` names it in error messages.
 
     Raises:
         ConfigError: the text is not TOML, or not a valid day.
@@ -144,10 +130,7 @@ def state_at(day: Day, seed: int, virtual_s: float) -> PhoneState:
     >>> state_at(DEFAULT_DAY, 1, 3 * HOUR_S).charging, state_at(DEFAULT_DAY, 1, 10 * HOUR_S).charging
     (True, False)
 
-    Args:
-        day: the script.
-        seed: seed of this phone, >= 0.
-        virtual_s: seconds since midnight of day 0, >= 0.
+    ``seed`` is this phone's, >= 0; ``virtual_s`` counts from midnight of day 0.
     """
     number = int(virtual_s // DAY_S)
     begins = _borders(day, seed, number)

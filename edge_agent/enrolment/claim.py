@@ -21,10 +21,7 @@ MOST_BYTES = 16 * 1024
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True):
     """The claim file that ``nightjar-coordinator enrol-token create`` writes.
 
-    Attributes:
-        claim: single-use token that admits this device.
-        url: base URL of the coordinator.
-        authority: CA certificates of the coordinator, in PEM.
+    It holds a single-use token, the base URL of the coordinator, and its CA certificates in PEM.
     """
 
     claim: Annotated[str, Meta(min_length=20, max_length=128)]

@@ -44,7 +44,6 @@ class Enrolment:
     """Result of an enrolment.
 
     Attributes:
-        identity: the device's identity.
         anew: whether the device has just received its certificate.
         not_wiped: for each place where the used claim could not be wiped, an error text.
     """
@@ -61,10 +60,8 @@ class _Problem(msgspec.Struct, frozen=True):
 def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> Enrolment:
     """Enrol with a claim, unless the device is already enrolled; then wipe the claim.
 
-    Args:
-        data_dir: the agent's data folder, closed to other users.
-        claim_path: the claim file; deleted at the end, and may be missing on a device that is enrolled.
-        also_wipe: other files that contain the claim, such as user-data of cloud-init.
+    The claim file is deleted at the end, and may be missing on a device that is enrolled; ``also_wipe`` are other files
+    that contain the claim, such as user-data of cloud-init.
 
     Raises:
         EnrolmentRefused: the coordinator does not accept the claim; a new one is needed.

@@ -26,15 +26,7 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Names, addresses and keys of an enrolled device; times are wall-clock seconds.
 
     Attributes:
-        device: the device's name.
-        population: the fleet that the device belongs to.
-        coordinator_url: base URL of the coordinator.
-        broker_host: host of the MQTT broker.
-        broker_port: TCP port of the MQTT broker.
-        broker_websocket: MQTT over WebSocket.
         authorities: CA certificates that the device trusts, in PEM.
-        expires_s: when the device's certificate expires.
-        renew_s: when to renew the certificate.
         coordinator_key: public key that signs orders, in hex.
         recovery_key: public key that may sign a new coordinator key; empty if the coordinator has none.
     """

@@ -26,12 +26,7 @@ log = structlog.get_logger()
 
 
 class Renewal:
-    """The renewal thread; runs until it is closed.
-
-    Args:
-        data_dir: the agent's data folder.
-        changed: called after the certificate or the authorities have changed.
-    """
+    """The renewal thread, until it is closed; ``changed`` is called after a change of certificate or authorities."""
 
     def __init__(self, data_dir: Path, changed: Callable[[], None]) -> None:
         self._data_dir, self._changed = data_dir, changed

@@ -28,10 +28,8 @@ log = structlog.get_logger()
 class StandingWatch:
     """The thread; runs until it is closed.
 
-    Args:
-        data_dir: the agent's data folder.
-        changed: called when there is a new certificate.
-        told: receives why the coordinator refuses this device; empty if it does not.
+    ``changed`` is called when there is a new certificate; ``told`` with why the coordinator refuses this device, empty
+    if it does not.
     """
 
     def __init__(self, data_dir: Path, changed: Callable[[], None], told: Callable[[str], None]) -> None:

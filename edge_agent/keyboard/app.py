@@ -107,14 +107,9 @@ class AgentInfo:
     """What the panel next to the keyboard shows about the agent.
 
     Attributes:
-        device: name of the device.
-        emulated: whether the device is an emulated phone.
         state: lifecycle state by its name on the wire (``checked-in``); the page translates it into words.
         reason: why the agent is in this state, as text for the user.
         last_trained_at_s: when a training session last ended, seconds since 1970 UTC; None if never.
-        last_report_bytes: size of the last report; None if there was none.
-        reports_sent: number of reports that the coordinator accepted.
-        bytes_sent: total size of the accepted reports.
         last_report_summed: whether the coordinator could learn only a sum that the last report is in.
     """
 
@@ -181,15 +176,8 @@ def create_app(
 ) -> Flask:
     """Create the keyboard application.
 
-    Args:
-        suggester: chooses the words.
-        store: stores the sent messages.
-        about: called for each view of the panel, from any thread.
-        wipe: deletes all typed text and everything derived from it, including the suggester's own words; returns when
-            it is done.
-        key: the key that each request must carry.
-        on_typing: called whenever somebody is typing.
-        compared: compares the first and the current version of the model on the user's own messages; takes seconds.
+    ``about`` is called for each view of the panel, from any thread. ``wipe`` deletes the suggester's own words, too,
+    and returns when it is done. ``on_typing`` is called whenever somebody types. ``compared`` takes seconds.
     """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
@@ -319,16 +307,13 @@ def _guard(app: Flask, key: str) -> None:
 
 
 def is_this_device(host: str) -> bool:
-    """Whether a ``Host`` header names this device.
+    """Whether a ``Host`` header, with or without a port, names this device.
 
     Another site can make its own name resolve to this device and would then count as the same site (DNS rebinding); the
     name in the header gives it away.
 
     >>> is_this_device("localhost:8700"), is_this_device("[::1]:8700"), is_this_device("evil.example:8700")
     (True, True, False)
-
-    Args:
-        host: the header's value, with or without a port.
     """
     try:
         name = urlsplit("//" + host).hostname or ""

@@ -21,9 +21,7 @@ from models.vocabulary import FIRST_WORD, Vocabulary
 class Unigram:
     """Implements :class:`edge_agent.ports.Predictor` from an ordered list of words alone.
 
-    Attributes:
-        vocabulary: words, the most common first.
-        version: version of the model that the vocabulary comes from; None for our own list.
+    The most common words come first; ``version`` is that of the model whose vocabulary this is, None for our own list.
     """
 
     vocabulary: Vocabulary
@@ -42,8 +40,7 @@ def common_words(language: str) -> Unigram:
     >>> common_words("de-AT").vocabulary.words[:2], common_words("xx").vocabulary.words
     (('ich', 'du'), ('ok', 'haha', 'hm'))
 
-    Args:
-        language: a tag such as ``en`` or ``de-AT``; for an unknown language, only words used everywhere are offered.
+    ``language`` is a tag such as ``en`` or ``de-AT``; for an unknown one, only words used everywhere are offered.
     """
     lists: dict[str, str] = tomllib.loads(resources.files(__package__).joinpath("common_words.toml").read_text("utf-8"))
     words = lists.get(language.lower().split("-")[0], lists["any"])

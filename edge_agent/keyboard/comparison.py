@@ -35,12 +35,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(before: Predictor, now: Predictor, texts: Sequence[str]) -> Comparison:
-    """Compare two versions with one vocabulary.
-
-    Args:
-        before: the earlier version.
-        now: the later version.
-        texts: the user's held-out messages.
+    """Compare two versions with one vocabulary in the user's held-out messages.
 
     Raises:
         NightjarError: a version's predictor failed.

@@ -53,10 +53,7 @@ def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) 
 def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the typed case; and whether space takes the first one.
 
-    Args:
-        sources: what the words are chosen from.
-        typed: the text before the caret, with a prefix.
-        count: number of words wanted; there may be one or two more, or fewer.
+    ``typed`` has a prefix. There may be one or two words more than ``count``, or fewer.
     """
     prefix = typed.prefix
     lower = unicodedata.normalize("NFC", prefix.lower())

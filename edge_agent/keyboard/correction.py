@@ -47,8 +47,7 @@ def key_centres(language: str) -> Mapping[str, tuple[float, float]]:
     >>> key_centres("en")["q"], key_centres("en")["a"], key_centres("fr")["q"]
     ((0.0, 0.0), (0.25, 1.0), (0.25, 1.0))
 
-    Args:
-        language: ISO 639 code; a language without a layout of its own uses QWERTY.
+    A language, by its ISO 639 code, without a layout of its own uses QWERTY.
     """
     rows = zip(_ROWS.get(language, _QWERTY), _SHIFTED, strict=True)
     return {letter: (x + shift, float(y)) for y, (row, shift) in enumerate(rows) for x, letter in enumerate(row)}
@@ -60,9 +59,6 @@ def neighbours(language: str) -> frozenset[tuple[str, str]]:
 
     >>> ("a", "s") in neighbours("en"), ("a", "q") in neighbours("en"), ("a", "p") in neighbours("en")
     (True, True, False)
-
-    Args:
-        language: ISO 639 code that selects the layout.
     """
     places = key_centres(language)
     return frozenset(
@@ -79,10 +75,7 @@ def slip_cost(typed: str, meant: str, language: str) -> float:
     >>> slip_cost("thw", "the", "en"), slip_cost("hte", "the", "en"), slip_cost("thr", "the", "fr")
     (4.0, 7.5, 4.0)
 
-    Args:
-        typed: the typed text, folded.
-        meant: the intended word, folded, one slip away.
-        language: ISO 639 code that selects the layout.
+    Both words are folded, and one slip apart; ``language`` is the ISO 639 code that selects the layout.
     """
     if typed == meant:
         return SPELT_ALIKE

@@ -110,12 +110,8 @@ def resampled(lines: Floats, points: int) -> Floats:
     >>> resampled(np.float32([[(0, 0), (1, 0), (1, 3)]]), 3).tolist()
     [[[0.0, 0.0], [1.0, 1.0], [1.0, 3.0]]]
 
-    Args:
-        lines: (k, n, 2) float32, the corners of each line; n at least 2.
-        points: how many, at least 2.
-
-    Returns:
-        (k, points, 2) float32.
+    ``lines`` are the corners of each line, (k, n, 2) float32 with n at least 2. Returns (k, points, 2), points at
+    least 2.
     """
     steps = np.diff(lines, axis=1)
     spans = np.hypot(steps[..., 0], steps[..., 1])

@@ -22,13 +22,7 @@ _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?…\n])[\s\W]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class OwnWord:
-    """A word that the user types and that the vocabulary lacks.
-
-    Attributes:
-        word: in lower case.
-        written: the word as the user writes it in the middle of a sentence.
-        count: how often it was typed.
-    """
+    """A word outside the vocabulary: in lower case, as written inside a sentence, and how often it was typed."""
 
     word: str
     written: str
@@ -40,10 +34,6 @@ def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str
 
     >>> own_words_in("Zorblax met Ada, code 4x7q. Zorblax!", {"met", "code"}.__contains__)
     [('zorblax', 'zorblax'), ('ada', 'Ada'), ('zorblax', 'zorblax')]
-
-    Args:
-        text: the message.
-        known: whether a word is in the vocabulary.
 
     Returns:
         Each occurrence: the word in lower case, and as it is written inside a sentence. A capital at the beginning of a

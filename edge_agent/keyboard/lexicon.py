@@ -28,8 +28,7 @@ _LAST = "\U0010ffff"
 class PackedWords(Sequence[str]):
     """A sequence of words stored in one string of bytes, which takes a tenth of the memory of a list.
 
-    Args:
-        text: UTF-8, each word ended by a line feed.
+    ``text`` is UTF-8, each word ended by a line feed.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -47,9 +46,7 @@ class PackedWords(Sequence[str]):
 class Lexicon:
     """An index over numbered words.
 
-    Args:
-        words: the words; a word's number is its index in the sequence.
-        in_order: whether the words are sorted by their folded forms.
+    A word's number is its index in ``words``; ``in_order`` says that they are sorted by their folded forms.
     """
 
     def __init__(self, words: Sequence[str], *, in_order: bool = False) -> None:

@@ -27,9 +27,7 @@ class RecallCount:
     """How well the keyboard predicted the words of one message. Contains numbers only.
 
     Attributes:
-        typed_at_s: when the message was sent, seconds since 1970 UTC.
         version: version of the model; 0 if there was none yet.
-        words: number of words typed.
         top1: words that were the first suggestion before their first letter was typed.
         top3: words that were among the three suggestions before their first letter was typed.
     """
@@ -99,15 +97,7 @@ class Drawing:
 
 
 def drawing(counts: Sequence[RecallCount], zone: tzinfo | None = None) -> Drawing | None:
-    """Compute the chart of some counts.
-
-    Args:
-        counts: oldest first.
-        zone: time zone of the labels; None for the device's.
-
-    Returns:
-        The drawing; None if there is nothing to draw.
-    """
+    """Compute the chart of some counts, oldest first; None if there is nothing to draw."""
     points = _put_together(counts)
     if not points:
         return None

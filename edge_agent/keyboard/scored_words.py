@@ -166,8 +166,7 @@ class LanguageWords:
 class Lexicons:
     """The lexicon of the typed language beside the vocabulary in use; read when either changes.
 
-    Args:
-        read: reads the lexicon of a language, given its ISO 639 code; returns None if there is none.
+    ``read`` reads the lexicon of a language, given its ISO 639 code; it returns None if there is none.
     """
 
     def __init__(self, read: Callable[[str], WordList | None]) -> None:
@@ -178,9 +177,7 @@ class Lexicons:
     def renewed(self, read: Callable[[str], WordList | None] | None, vocabulary: Vocabulary | None) -> Lexicons:
         """The lexicons beside a new model; the one in use is read now, and not at the next key press.
 
-        Args:
-            read: reads the lexicons of the new model; None keeps those in use.
-            vocabulary: of the new model; None without a model.
+        Without ``read`` the lexicons in use stay; ``vocabulary`` is None without a model.
         """
         lexicons = Lexicons(read or self._read)
         if vocabulary is not None and self._held is not None:

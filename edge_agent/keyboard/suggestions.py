@@ -37,7 +37,6 @@ class Suggestions:
     """The keyboard's suggestions.
 
     Attributes:
-        words: suggested words, best first, at most as many as requested.
         prefix: the end of the text, which the words replace; empty if the words are appended.
         space_takes: whether a space (or a full stop, and so on) after the prefix takes the first word.
         version: version of the model that chose the words; None without a model.
@@ -54,10 +53,7 @@ class Suggestions:
 class Suggester:
     """Suggests words from the agent's current predictor. Thread-safe.
 
-    Args:
-        predictor: the predictor of the model; None while there is no model.
-        own: the user's own words.
-        lexicon: reads the lexicon of a language, given its ISO 639 code; returns None if there is none.
+    ``lexicon`` reads the lexicon of a language, given its ISO 639 code; it returns None if there is none.
     """
 
     def __init__(
@@ -84,9 +80,7 @@ class Suggester:
     ) -> None:
         """Use this predictor from the next suggestion on; a suggestion in progress finishes with the old one.
 
-        Args:
-            predictor: the new predictor; None suggests common words.
-            lexicon: reads the lexicons of the new model; None keeps those in use.
+        Without a predictor common words are suggested; without ``lexicon`` the lexicons in use stay.
         """
         loaded = None if predictor is None else ModelWords(predictor)
         lexicons = self._lexicons.renewed(lexicon, None if loaded is None else loaded.vocabulary)
@@ -113,10 +107,7 @@ class Suggester:
     def suggest(self, text: str, count: int = 3, language: str = "") -> Suggestions:
         """Suggest words for the text before the caret.
 
-        Args:
-            text: the text as typed; only the sentence with the caret matters.
-            count: maximum number of words, at least 1.
-            language: tag of the typed language, such as ``de-AT``; empty if it is not known.
+        Only the sentence with the caret matters. ``language`` is a tag such as ``de-AT``, empty if it is not known.
         """
         typed = read_typed(text)
         sources, reason = self._sources_after(typed.finished, language)
@@ -129,11 +120,8 @@ class Suggester:
     def glide(self, text: str, points: Sequence[tuple[float, float]], keys: Keys, language: str = "") -> Suggestions:
         """Words that a line drawn over the letter keys may mean; they are appended to the text.
 
-        Args:
-            text: the text before the caret.
-            points: at least 2 points of the line, (right, down), in key widths.
-            keys: the centres of at most 64 letter keys, in the same units.
-            language: as in :meth:`suggest`.
+        ``points`` are at least 2 of the line, (right, down), in key widths; ``keys`` the centres of at most 64 letter
+        keys.
         """
         sources, reason = self._sources_after(read_typed(f"{text} ").finished, language)
         return Suggestions(glided(sources, points, keys), "", False, sources.model.predictor.version, reason)

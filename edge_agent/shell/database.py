@@ -78,8 +78,6 @@ class AgentTally:
     """Counts of what the device has done so far.
 
     Attributes:
-        reports_sent: reports that the coordinator accepted.
-        bytes_sent: total size of the accepted reports.
         last_report_bytes: size of the newest report; None if there was none.
         last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
         last_report_summed: whether the coordinator learned only a sum that the newest report is in.
@@ -97,12 +95,8 @@ class Caps:
     """Limits on the typed text that is kept and that one session uses; the oldest messages are removed first.
 
     Attributes:
-        messages: most messages.
-        total_bytes: most UTF-8 bytes of all messages together.
-        age_s: longest time that a message is kept.
         session_messages: most messages that one session learns from, newest first: bounds one person's contribution.
         repeats: how often an identical message counts in a session.
-        forbidden: words that no kept message may contain.
     """
 
     messages: int
@@ -116,10 +110,7 @@ class Caps:
 class Database:
     """The open database.
 
-    Args:
-        path: the file; created if it does not exist.
-        caps: limits on the text that is kept.
-        clock: gives the messages their time.
+    The file is created if it does not exist.
 
     Raises:
         ConfigError: the file cannot be opened, or is not a database of this version.
@@ -171,15 +162,7 @@ class Database:
         return kept
 
     def add_once(self, name: str, texts: Sequence[str]) -> bool:
-        """Store a set of messages, unless this was done before.
-
-        Args:
-            name: name of the set.
-            texts: the messages; only their permitted parts are stored.
-
-        Returns:
-            Whether they were added by this call.
-        """
+        """Store the permitted parts of a named set of messages; False if this was done before."""
         with self._transaction() as connection:
             if connection.execute("SELECT 1 FROM facts WHERE name = ?", (f"added {name}",)).fetchone():
                 return False

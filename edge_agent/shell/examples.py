@@ -27,12 +27,7 @@ class Messages(Protocol):
 
 
 class DeviceExamples:
-    """Implements :class:`edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes.
-
-    Args:
-        messages: the typed messages.
-        folder: ``store.examples``; None if there is none.
-    """
+    """Implements :class:`edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes."""
 
     def __init__(self, messages: Messages, folder: Path | None = None) -> None:
         self._messages = messages

@@ -35,11 +35,8 @@ class Patience:
 
     Attributes:
         tries: attempts; each continues where the previous one was cut.
-        back_off: waits between attempts.
-        connect_s: timeout for establishing a connection.
         read_s: longest silence on a connection.
         whole_s: longest time for one artifact over all attempts: a trickle must not hold the worker for ever.
-        bytes_per_s: most bytes per second.
     """
 
     tries: int = 4
@@ -53,11 +50,7 @@ class Patience:
 class Downloader:
     """Fetches artifacts from one coordinator.
 
-    Args:
-        base_url: of the coordinator, such as ``http://127.0.0.1:8080``.
-        patience: how long to keep trying.
-        jitter: returns numbers in [0, 1).
-        tls: TLS context of an enrolled device; None trusts the system's certificate authorities.
+    ``tls`` is the context of an enrolled device; None trusts the system's certificate authorities.
     """
 
     def __init__(
@@ -84,11 +77,8 @@ class Downloader:
     def fetch(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
         """Download an artifact into a file.
 
-        Args:
-            sha256: the artifact's hash, which is also its name.
-            partial: file to write; existing content is taken as the beginning of the artifact.
-            limit_bytes: maximum size of the artifact.
-            should_stop: polled between chunks.
+        What ``partial`` already holds is taken as the beginning of the artifact; ``should_stop`` is polled between
+        pieces.
 
         Raises:
             IntegrityError: the hash was wrong twice; the file was deleted.

@@ -37,13 +37,7 @@ State = tuple[Floats, Floats]
 
 @dataclass(frozen=True, slots=True)
 class KeyboardModel:
-    """Implements the keyboard's ``StepModel``.
-
-    Attributes:
-        weights: views of the mapped file.
-        vocabulary: the words that the model knows.
-        version: version of the model.
-    """
+    """Implements the keyboard's ``StepModel``."""
 
     weights: Weights
     vocabulary: Vocabulary
@@ -81,11 +75,6 @@ def load_best_model(model: Model) -> KeyboardModel:
 def compare_versions(before: Model | None, now: Model | None, texts: Sequence[str]) -> Comparison:
     """Compare two versions in the messages that this device holds back from training; empty without two versions.
 
-    Args:
-        before: the earlier version.
-        now: the later version.
-        texts: the user's messages.
-
     Raises:
         NightjarError: a version's files cannot be used any more.
     """
@@ -110,9 +99,7 @@ def read_lexicon_of(model: Model, language: str) -> WordList | None:
 def load_predictor(model: Model, texts: Sequence[str] = ()) -> Predictor:
     """Load the best model of a version, mixed with the n-gram model that came with it, if one did and can be used.
 
-    Args:
-        model: the version.
-        texts: the user's messages, oldest first, from which the weight of the n-gram model is learned.
+    The weight of the n-gram model is learned from ``texts``, the user's messages, oldest first.
 
     Raises:
         RemoteProtocolError: the version's files cannot be used.
@@ -130,11 +117,7 @@ def load_predictor(model: Model, texts: Sequence[str] = ()) -> Predictor:
 
 
 def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardModel:
-    """Load a model for predicting words.
-
-    Args:
-        model: the version.
-        personal: file of weights to use instead of the version's own.
+    """Load a model for predicting words, with its own weights or those in the file ``personal``.
 
     Raises:
         RemoteProtocolError: the files cannot be used.

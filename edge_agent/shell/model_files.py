@@ -42,12 +42,7 @@ PERSONAL = ".personal"
 class ModelFiles:
     """Implements :class:`edge_agent.ports.Artifacts`. Call :meth:`fetch` from one thread only.
 
-    Args:
-        folder: made if it is not there.
-        downloader: where artifacts come from.
-        agent_version: compared with what a manifest asks for.
-        keyboard: whether to download lexicons and n-gram model too, and to keep the first version that this device had,
-            for comparison; only a keyboard needs them.
+    Only a keyboard needs lexicons, the n-gram model, and the first version that this device had, for comparison.
     """
 
     def __init__(

@@ -42,16 +42,7 @@ Post = Callable[[LinkUp | LinkDown | Arrived], None]
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Address and credentials of the broker.
-
-    Attributes:
-        host: name or address.
-        port: TCP port.
-        username: empty for none.
-        password: empty for none.
-        tls: TLS context; None connects without TLS.
-        websocket: connect over WebSocket.
-    """
+    """Address and credentials of the broker; None as ``tls`` connects without TLS."""
 
     host: str
     port: int
@@ -73,12 +64,8 @@ class BrokerAddress:
 class MqttTransport:
     """Implements :class:`edge_agent.ports.Transport`.
 
-    Args:
-        broker: the broker to connect to.
-        client_id: MQTT client id, the same for every process of this device.
-        filters: topics to subscribe to.
-        will: topic and retained payload of the last will.
-        post: receives the events; called on paho's thread.
+    ``client_id`` is the same for every process of this device; ``will`` is the topic and retained payload of the last
+    will; ``post`` receives the events, on paho's thread.
     """
 
     def __init__(

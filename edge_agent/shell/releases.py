@@ -41,9 +41,6 @@ class Looking(msgspec.Struct, frozen=True, kw_only=True):
     """What a look for releases needs to know.
 
     Attributes:
-        device: the device's name.
-        coordinator_url: where metadata and bundles come from.
-        data_dir: the agent's folder.
         release: folder of the present release.
         record: the device's record of releases.
         free: whether fetching costs nothing: charging, and on an unmetered network.
@@ -60,10 +57,7 @@ class Looking(msgspec.Struct, frozen=True, kw_only=True):
 class ReleaseWatch:
     """Implements :class:`edge_agent.ports.Releases` with a process for each look.
 
-    Args:
-        looking: where to look.
-        hurry: how much faster than a device an emulated phone lives; it also skips the first pause.
-        jitter: returns random numbers in [0, 1).
+    ``hurry`` is how much faster than a device an emulated phone lives; it also skips the first pause.
     """
 
     def __init__(self, looking: Looking, jitter: Callable[[], float], hurry: float | None = None) -> None:

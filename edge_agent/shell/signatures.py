@@ -17,13 +17,7 @@ HOLDS, HOLDS_NOT = 0, 10
 
 
 def holds(key: str, signature: str, signed: bytes) -> bool:
-    """Whether the owner of a key signed these bytes; checked in this process.
-
-    Args:
-        key: public, in hex.
-        signature: in hex.
-        signed: the signed bytes.
-    """
+    """Whether the owner of a public key signed these bytes, checked in this process; key and signature are in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -27,11 +27,7 @@ _REQUEST: msgspec.msgpack.Decoder[SumRequest] = msgspec.msgpack.Decoder(SumReque
 
 @dataclass(frozen=True, slots=True)
 class SumInProcess:
-    """Implements :class:`edge_agent.ports.SumMachine` in this process, for emulated phones.
-
-    Attributes:
-        data_dir: the device's folder, which holds its enrolled key.
-    """
+    """Implements :class:`edge_agent.ports.SumMachine` in this process, for emulated phones."""
 
     data_dir: Path
 

@@ -63,11 +63,8 @@ def load_program(model: Model) -> TfliteProgram:
 class TfliteProgram:
     """A program in an interpreter of its own. Implements :class:`edge_agent.ports.FurtherProgram`.
 
-    Args:
-        path: the ``.tflite`` file.
-        weights: (n,) float32, restored at once.
-        layout: layout of the n parameters.
-        in_numpy: evaluate a keyboard's weights in numpy, which needs less memory than ``evaluate`` of the program.
+    The weights, (n,) float32, are restored at once. ``in_numpy`` evaluates a keyboard's weights in numpy, which needs
+    less memory than ``evaluate`` of the program.
 
     Raises:
         RemoteProtocolError: the program does not have our signatures, or does not accept these weights.

@@ -73,14 +73,8 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True):
 class KnownKey:
     """Implements :class:`edge_agent.ports.Trust`. Thread-safe.
 
-    Args:
-        population: the population whose coordinator signs the orders.
-        device: this device's name.
-        facts: store of what the device remembers.
-        given: the configured key, in hex; empty if none is configured.
-        recovery: the recovery key received at enrolment, in hex; empty if there is none.
-        holds: verifies a signature; see :mod:`edge_agent.shell.signatures`.
-        now_s: the time, if the clock is synchronised; else None.
+    ``given`` is the configured key and ``recovery`` the recovery key received at enrolment, both in hex, empty if there
+    is none. ``now_s`` returns the time if the clock is synchronised, else None.
     """
 
     def __init__(

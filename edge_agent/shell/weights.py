@@ -18,9 +18,7 @@ from wire.parameters import Vector
 def mapped_weights(model: Model, personal: Path | None = None) -> Vector:
     """The weights of a model without a copy: (n,) float32, not writable.
 
-    Args:
-        model: the version.
-        personal: a file of other weights with the same layout, used instead.
+    ``personal`` is a file of other weights with the same layout, used instead.
 
     Raises:
         RemoteProtocolError: the length does not match the layout, or a value is not finite.

@@ -15,11 +15,7 @@ from edge_agent.inbox import Job, WorkDone
 
 
 class JobThread:
-    """A thread that calls one function after the other.
-
-    Args:
-        tidy: called after each function.
-    """
+    """A thread that calls one function after the other, and ``tidy`` after each."""
 
     def __init__(self, tidy: Callable[[], None] = lambda: None) -> None:
         self._tidy = tidy
@@ -44,12 +40,7 @@ class JobThread:
 
 
 class ThreadWorker:
-    """Implements :class:`edge_agent.ports.Worker`.
-
-    Args:
-        post: takes the outcomes; called on the thread.
-        thread: runs the jobs; several workers may share it.
-    """
+    """Implements :class:`edge_agent.ports.Worker`; several may share a thread, on which ``post`` takes the outcomes."""
 
     def __init__(self, post: Callable[[WorkDone], None], thread: JobThread) -> None:
         self._post = post

@@ -41,9 +41,6 @@ class Probes:
 
     Among several readings of one condition, a no takes precedence over a yes, and a yes over an unknown; among equal
     answers the first reading wins.
-
-    Attributes:
-        probes: the probes in the order in which they are called.
     """
 
     probes: Sequence[Probe]

@@ -38,13 +38,9 @@ class PhoneState:
 
     Attributes:
         plugged: whether it is plugged in at all.
-        status: battery status.
-        level: battery level, 0 to 1.
-        temperature_c: battery temperature.
         pretended: the battery service was set to report fake values.
         awake: the screen is on, or the phone was used a moment ago.
         deep_idle: Android is in its deep idle state (Doze).
-        metered: the phone's network is metered.
         thermal_status: Android's thermal status of the whole phone.
     """
 
@@ -60,14 +56,7 @@ class PhoneState:
 
 
 class Adb:
-    """Probe for an Android phone.
-
-    Args:
-        serial: the phone's serial number; empty selects the only phone.
-        minimum_battery: least battery level, 0 to 1.
-        maximum_battery_c: highest battery temperature.
-        run: runs programs.
-    """
+    """Probe for an Android phone; an empty ``serial`` selects the only one."""
 
     def __init__(
         self,
@@ -133,15 +122,7 @@ class Adb:
 
 
 def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: str) -> PhoneState:
-    """Parse the output of a phone's services.
-
-    Args:
-        battery: output of ``dumpsys battery``.
-        deep_idle: output of ``dumpsys deviceidle get deep``.
-        power: output of ``dumpsys power``.
-        network: output of ``dumpsys netstats``.
-        thermal: output of ``dumpsys thermalservice``.
-    """
+    """Parse what ``dumpsys`` printed about a phone's services."""
     plugs = re.findall(r"^\s*\w+ powered: (true|false)\s*$", battery, re.MULTILINE)
     level, scale = _number(r"^\s*level: (\d+)", battery), _number(r"^\s*scale: (\d+)", battery)
     tenths_c = _number(r"^\s*temperature: (-?\d+)", battery)

@@ -18,13 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Said(Generic[T]):
-    """The latest answer to a question.
-
-    Attributes:
-        answer: the answer; None if there is none.
-        reason: why there is none.
-        age_s: seconds since the question was answered or failed.
-    """
+    """The latest answer, why there is none (then it is None), and the seconds since it came or failed."""
 
     answer: T | None
     reason: str
@@ -34,10 +28,7 @@ class Said(Generic[T]):
 class Background(Generic[T]):
     """A question that is asked again and again in a thread of its own.
 
-    Args:
-        ask: the question; raises UnavailableError if there is no answer.
-        every_s: seconds from one answer to the next question.
-        now_s: seconds on a clock that does not jump.
+    ``ask`` raises UnavailableError if there is no answer; ``every_s`` is from one answer to the next question.
     """
 
     def __init__(self, ask: Callable[[], T], every_s: float, now_s: Callable[[], float] = time.monotonic) -> None:

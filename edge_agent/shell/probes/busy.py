@@ -28,14 +28,7 @@ MAXIMUM_LOAD = 0.7
 
 
 class Busy:
-    """Probe for processor contention.
-
-    Args:
-        root: folder that holds ``proc`` and ``sys``.
-        processor_s: CPU seconds that this process and its children have used.
-        now_s: seconds on a clock that does not jump.
-        cores: number of processors.
-    """
+    """Probe for processor contention; ``processor_s`` are CPU seconds of this process and its children."""
 
     def __init__(
         self,

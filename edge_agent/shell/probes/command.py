@@ -27,14 +27,7 @@ class Run(Protocol):
 
 
 def run(command: Sequence[str], timeout_s: float) -> str:
-    """Run a program.
-
-    Args:
-        command: argument vector; the program is looked up on the PATH.
-        timeout_s: longest run time; after it the process group is killed.
-
-    Returns:
-        Its standard output.
+    """Run a program of the PATH, and return its standard output; after ``timeout_s`` its process group is killed.
 
     Raises:
         UnavailableError: the program is not installed, timed out, or exited with a status other than 0.

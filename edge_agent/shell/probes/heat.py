@@ -21,12 +21,7 @@ COOLEST_TRIP_C = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Probe for heat.
-
-    Attributes:
-        root: folder that holds ``sys``.
-        maximum_battery_c: highest temperature of any battery.
-    """
+    """Probe for heat."""
 
     root: Path
     maximum_battery_c: float

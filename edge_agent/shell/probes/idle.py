@@ -26,10 +26,6 @@ class TypingActivity:
     """When somebody last typed on our own keyboard page. Thread-safe.
 
     Kept as the modification time of a file, so that a restarted agent and ``nightjar-agent conditions`` know it too.
-
-    Args:
-        path: the file whose modification time is used.
-        wall_s: seconds since 1970, as in file times.
     """
 
     def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:  # noqa: TID251 - an adapter
@@ -53,12 +49,7 @@ class TypingActivity:
 
 @dataclass(frozen=True, slots=True)
 class Keyboard:
-    """Probe for our own keyboard.
-
-    Attributes:
-        typing: when somebody last typed on it.
-        idle_after_s: seconds without typing after which the device counts as idle.
-    """
+    """Probe for our own keyboard."""
 
     typing: TypingActivity
     idle_after_s: float
@@ -70,13 +61,7 @@ class Keyboard:
 
 @dataclass(frozen=True, slots=True)
 class Terminals:
-    """Probe for terminals: the kernel sets a terminal's access time at each key from a console or over ssh.
-
-    Attributes:
-        root: folder that holds ``dev``.
-        idle_after_s: seconds since the last key after which the device counts as idle.
-        wall_s: seconds since 1970, as in file times.
-    """
+    """Probe for terminals: the kernel sets a terminal's access time at each key from a console or over ssh."""
 
     root: Path
     idle_after_s: float
@@ -90,13 +75,7 @@ class Terminals:
 
 
 class InputDevices:
-    """Probe for ``/dev/input/event*``, as far as the agent may read them (group ``input``).
-
-    Args:
-        root: folder that holds ``dev`` and ``sys``.
-        idle_after_s: seconds since the last event after which the device counts as idle.
-        now_s: seconds on a clock that does not jump.
-    """
+    """Probe for ``/dev/input/event*``, as far as the agent may read them (group ``input``)."""
 
     def __init__(self, root: Path, idle_after_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._root = root

@@ -25,14 +25,7 @@ FREE = ("en", "eth", "wl", "br", "bond", "team")
 
 
 class Network:
-    """Probe for metered networks.
-
-    Args:
-        root: folder that holds ``proc``.
-        metered: the configured value.
-        run: runs programs.
-        now_s: seconds on a clock that does not jump.
-    """
+    """Probe for metered networks."""
 
     def __init__(
         self, root: Path, metered: Metered, run: Run = run, now_s: Callable[[], float] = time.monotonic

@@ -15,12 +15,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class OwnUse:
-    """Resources used by a process and its descendants.
-
-    Attributes:
-        processor_s: CPU seconds since they started, ended children included.
-        resident_bytes: resident memory.
-    """
+    """CPU seconds, ended children included, and resident memory of a process and its descendants."""
 
     processor_s: float
     resident_bytes: int

@@ -21,12 +21,9 @@ class Supply:
     """One entry of ``/sys/class/power_supply`` that belongs to the device itself.
 
     Attributes:
-        name: name of the entry.
-        kind: ``Battery``, ``Mains``, ``USB``, ...
         online: whether it feeds the device; None if not reported.
         status: of a battery: ``Charging``, ``Discharging``, ``Not charging``, ``Full``, ``Unknown`` or empty.
         level: of a battery, 0 to 1; None if not reported.
-        temperature_c: of a battery; None if not reported.
     """
 
     name: str
@@ -63,10 +60,7 @@ def supplies(root: Path) -> list[Supply]:
 class Power:
     """Probe for charging and battery level.
 
-    Attributes:
-        root: folder that holds ``sys``.
-        minimum_battery: least battery level, 0 to 1.
-        always_powered: the device has no battery, whatever ``/sys`` reports.
+    ``always_powered``: the device has no battery, whatever ``/sys`` reports.
     """
 
     root: Path

@@ -23,12 +23,7 @@ SLOWED_DOWN = 1 << 1 | 1 << 2 | 1 << 3
 
 
 class Raspberry:
-    """Probe for under-voltage and throttling. Returns no reading on other devices.
-
-    Args:
-        root: folder that holds ``proc`` and ``sys``.
-        run: runs programs.
-    """
+    """Probe for under-voltage and throttling. Returns no reading on other devices."""
 
     def __init__(self, root: Path, run: Run = run) -> None:
         self._root = root

@@ -20,13 +20,7 @@ def free_bytes(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Probe for free disk space.
-
-    Attributes:
-        folder: the agent's data folder.
-        minimum_bytes: the least that must be free.
-        free_bytes: measures the free space below a folder.
-    """
+    """Probe for free disk space."""
 
     folder: Path
     minimum_bytes: int
@@ -45,13 +39,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Probe for free memory. The agent's own memory counts as free, or a session would stop itself.
-
-    Attributes:
-        root: folder that holds ``proc``.
-        minimum_bytes: the least that must be available.
-        own_bytes: memory held by the agent and its children.
-    """
+    """Probe for free memory. The agent's own memory counts as free, or a session would stop itself."""
 
     root: Path
     minimum_bytes: int

@@ -16,11 +16,7 @@ _PROPERTIES = "Class,Seat,Active,IdleHint,LockedHint"
 
 
 class Sessions:
-    """Probe for graphical and console sessions.
-
-    Args:
-        run: runs programs.
-    """
+    """Probe for graphical and console sessions."""
 
     def __init__(self, run: Run = run) -> None:
         self._run = run

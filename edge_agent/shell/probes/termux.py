@@ -39,13 +39,7 @@ class BatteryStatus(msgspec.Struct, frozen=True):
 
 
 class Termux:
-    """Probe for charging, battery level and battery temperature.
-
-    Args:
-        minimum_battery: least battery level, 0 to 1.
-        maximum_battery_c: highest battery temperature.
-        run: runs programs.
-    """
+    """Probe for charging, battery level and battery temperature."""
 
     def __init__(
         self,
@@ -82,11 +76,7 @@ def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> C
     >>> charging_reading(True, "DISCHARGING", "test", 0.0).value
     <Answer.NO: 'no'>
 
-    Args:
-        plugged: whether it is plugged in at all.
-        status: ``CHARGING``, ``DISCHARGING``, ``NOT_CHARGING``, ``FULL`` or ``UNKNOWN``.
-        source: where the information comes from.
-        age_s: age of the information in seconds.
+    ``status`` is ``CHARGING``, ``DISCHARGING``, ``NOT_CHARGING``, ``FULL`` or ``UNKNOWN``.
     """
     # Plugged in and discharging means too weak a charger; plugged in and not charging means a charge limit.
     return yes_or_no(plugged and status != "DISCHARGING", source, "charging", "not charging", age_s)

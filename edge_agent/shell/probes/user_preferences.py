@@ -27,9 +27,7 @@ class UserPreferences:
 
     Attributes:
         paused: whether the user paused learning; raises UnavailableError if that cannot be determined.
-        quiet_hours: spans of the day in which the device does not train.
         minute: minutes since midnight; None if not known.
-        source: where ``minute`` comes from.
     """
 
     paused: Callable[[], bool]
