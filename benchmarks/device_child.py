@@ -92,7 +92,7 @@ def _training(folder: Path) -> dict[str, float | str]:
     peaks: list[int] = []
     train = TrainerProcess(1 << 30, idle_priority=False, report_peak=peaks.append)
     task = _task(model, TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=3))
-    worker = threading.Thread(target=train, args=(task, lambda: False))
+    worker = threading.Thread(target=train, args=(task, _residual(model), lambda: False))
     worker.start()
     most = {"Rss": 0.0, "Pss": 0.0}
     while worker.is_alive():
@@ -134,8 +134,13 @@ def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported 
         plan=plan,
         report_deadline_s=600,
     )
-    residual = np.zeros(model.manifest.layout.size, np.float32)
-    return SessionTask(asked, model, Source(texts), residual.copy, seed=7)
+    return SessionTask(asked, model, Source(texts), seed=7)
+
+
+def _residual(model: Any) -> Any:
+    import numpy as np
+
+    return np.zeros(model.manifest.layout.size, np.float32).copy
 
 
 def _wasted_cpu_s(train: Any, model: Any) -> float:
@@ -153,7 +158,8 @@ def _wasted_cpu_s(train: Any, model: Any) -> float:
         return bool(noted)
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    train(_task(model, TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=1000)), unplugged)
+    plan = TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=1000)
+    train(_task(model, plan), _residual(model), unplugged)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - noted[0]
 

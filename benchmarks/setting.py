@@ -71,7 +71,7 @@ def session_task(
         plan=plan,
         report_deadline_s=3600.0,
     )
-    return SessionTask(asked, model, Source(texts), lambda: None, seed, personal)
+    return SessionTask(asked, model, Source(texts), seed, personal)
 
 
 def _largest_ngram(vocabulary_size: int) -> bytes:

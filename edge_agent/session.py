@@ -65,11 +65,9 @@ class Produced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionTask:
-    """All inputs of a session.
+    """The inputs of a session, except for its residual.
 
     Attributes:
-        residual: returns the residual adopted in this task, if there is one; called after the training, because a
-            residual is as large as the model.
         seed: seed of the generator for shuffling, and for rounding in the codec.
         personal: file for the personal model if it is better; None keeps none.
     """
@@ -77,7 +75,6 @@ class SessionTask:
     assignment: Assignment
     model: Model
     source: Source
-    residual: Callable[[], Vector | None]
     seed: int
     personal: Path | None = None
 
@@ -85,7 +82,10 @@ class SessionTask:
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
 
-Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
+AdoptedResidual = Callable[[], Vector | None]
+"""Returns the residual adopted in the session's task, if any; called late, because it is as large as the model."""
+
+Trainer = Callable[[SessionTask, AdoptedResidual, Callable[[], bool]], Produced | TrainingStopped]
 """Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
 
 
@@ -177,8 +177,8 @@ def run_session(
     residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
-    task = SessionTask(assignment, model, desk.examples.source(), residual, seed, personal)
-    done = desk.train(task, should_stop)
+    task = SessionTask(assignment, model, desk.examples.source(), seed, personal)
+    done = desk.train(task, residual, should_stop)
     if isinstance(done, TrainingStopped) and done.advice:
         import structlog  # takes memory, and the training process imports this module, too
 
@@ -202,11 +202,15 @@ def personal_weights(model: Model) -> Path:
 
 def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
     """A trainer that runs in the calling process; ``now_s`` is a clock that does not jump."""
-    return lambda task, should_stop: train_and_encode(task, load_program, should_stop, now_s)
+    return lambda task, residual, should_stop: train_and_encode(task, residual, load_program, should_stop, now_s)
 
 
 def train_and_encode(
-    task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
+    task: SessionTask,
+    residual: AdoptedResidual,
+    load_program: LoadProgram,
+    should_stop: Callable[[], bool],
+    now_s: Callable[[], float],
 ) -> Produced | TrainingStopped:
     """Train according to the assignment and encode the update once; or only evaluate, if the assignment says so.
 
@@ -245,10 +249,10 @@ def train_and_encode(
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
         feedback = FeedbackCodec(codec)
-        adopted = task.residual()
-        residual = feedback.init(layout) if adopted is None else adopted
-        payload, following = feedback.encode(trained.delta, residual, layout, generator)
-        difference = trained.delta + residual - following
+        adopted = residual()
+        before_it = feedback.init(layout) if adopted is None else adopted
+        payload, following = feedback.encode(trained.delta, before_it, layout, generator)
+        difference = trained.delta + before_it - following
         indices = np.flatnonzero(difference)
         carried = Sparse(layout.size, indices, difference[indices])
     else:

@@ -20,12 +20,11 @@ import msgspec
 
 import edge_agent
 from edge_agent.core.training import TrainingStopped
-from edge_agent.session import Produced, SessionTask
-from edge_agent.shell.trainer_messages import Errand, decode_outcome, encode, error_of
+from edge_agent.session import AdoptedResidual, Produced, SessionTask
+from edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
 from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL
 from wire.errors import UnavailableError
 from wire.messages import DropoutCause
-from wire.parameters import Vector
 
 POLL_S = 0.01
 """Longest delay before a stop is passed on: a fraction of a batch's time on any device."""
@@ -56,17 +55,18 @@ class TrainerProcess:
     idle_priority: bool = True
     report_peak: Callable[[int], None] = lambda _bytes: None
 
-    def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
+    def __call__(
+        self, task: SessionTask, residual: AdoptedResidual, should_stop: Callable[[], bool]
+    ) -> Produced | TrainingStopped:
         """Run a session, and wait for it.
 
         Raises:
             UnavailableError: the process could not be started, or died.
             NightjarError: the session raised it in the process.
         """
-        errand = encode(Errand(task.assignment, task.model, task.source, task.seed, task.personal))
         with self._process() as process:
             try:
-                stopped, data = _converse(process, errand, task.residual, should_stop)
+                stopped, data = _converse(process, encode(task), residual, should_stop)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -106,11 +106,11 @@ class TrainerProcess:
 
 def _converse(
     process: subprocess.Popen[bytes],
-    errand: bytes,
-    residual: Callable[[], Vector | None],
+    task: bytes,
+    residual: AdoptedResidual,
     should_stop: Callable[[], bool],
 ) -> tuple[bool, bytes]:
-    """Send the errand, and the residual on request; pass a stop on.
+    """Send the task, and the residual on request; pass a stop on.
 
     Returns:
         Whether the process was asked to stop; and its last message, empty if it exited without one.
@@ -121,7 +121,7 @@ def _converse(
     into, out_of = process.stdin.fileno(), process.stdout.fileno()
     received = bytearray()
     stopped_at_s: float | None = None
-    _send(into, errand)
+    _send(into, task)
     while True:
         readable, _, _ = select.select([out_of], [], [], POLL_S)
         if readable:

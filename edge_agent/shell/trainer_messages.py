@@ -1,15 +1,14 @@
 """The messages between the agent and its training process, which communicate over pipes.
 
-The agent sends an errand. The process may ask for the residual with an empty message; then the agent sends it too. The
-process answers with an outcome. Each message is preceded by its length. Both ends are the same program, so a message is
-the dataclass in MessagePack, with arrays as raw bytes in this machine's byte order. Messages are never stored, and none
-comes from the network.
+The agent sends the task of a session. The process may ask for the residual with an empty message; then the agent sends
+it too. The process answers with an outcome. Each message is preceded by its length. Both ends are the same program, so
+a message is the dataclass in MessagePack, with arrays as raw bytes in this machine's byte order. Messages are never
+stored, and none comes from the network.
 """
 
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +16,9 @@ import msgspec
 import numpy as np
 
 from edge_agent.core.training import TrainingStopped
-from edge_agent.model import Model
-from edge_agent.session import Produced
-from models.source import Source
+from edge_agent.session import Produced, SessionTask
 from wire import errors
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
-from wire.messages import Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """A session's task without its residual.
-
-    Attributes:
-        assignment: the coordinator's assignment.
-        model: the base model, already on the device.
-        source: the examples to train on.
-        seed: random seed of the session.
-        personal: file of the personal model; None if the device keeps none.
-    """
-
-    assignment: Assignment
-    model: Model
-    source: Source
-    seed: int
-    personal: Path | None = None
 
 
 class TrainerFault(msgspec.Struct, frozen=True):
@@ -78,18 +55,18 @@ def _decode(kind: Any, value: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_encode)
-_ERRANDS = msgspec.msgpack.Decoder(Errand, dec_hook=_decode)
+_TASKS = msgspec.msgpack.Decoder(SessionTask, dec_hook=_decode)
 _OUTCOMES = msgspec.msgpack.Decoder(TrainerOutcome, dec_hook=_decode)
 
 
-def encode(message: Errand | TrainerOutcome) -> bytes:
+def encode(message: SessionTask | TrainerOutcome) -> bytes:
     """Encode a message."""
     return _ENCODER.encode(message)
 
 
-def decode_errand(data: bytes) -> Errand:
+def decode_task(data: bytes) -> SessionTask:
     """Inverse of :func:`encode`."""
-    return _ERRANDS.decode(data)
+    return _TASKS.decode(data)
 
 
 def decode_outcome(data: bytes) -> TrainerOutcome:

@@ -1,6 +1,6 @@
 """The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY``.
 
-Started only by :mod:`edge_agent.shell.trainer`, with an errand on standard input; see
+Started only by :mod:`edge_agent.shell.trainer`, with a task on standard input; see
 :mod:`edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the agent, so it
 exits within one batch of either.
 
@@ -33,7 +33,7 @@ FIRST_TO_DIE = "800"
 
 
 def main() -> None:
-    """Run one errand."""
+    """Run one session."""
     memory_bytes, priority = int(sys.argv[1]), sys.argv[2]
     agent, stops = os.getppid(), []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
@@ -43,20 +43,19 @@ def main() -> None:
     _be_modest(memory_bytes, priority)
     data = _receive()
 
-    from edge_agent.session import Produced, SessionTask, train_and_encode
+    from edge_agent.session import Produced, train_and_encode
     from edge_agent.shell.tflite import load_program
-    from edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_errand, encode, fault_of
+    from edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
 
     fault: TrainerFault | None = None
     done = None
     try:
-        errand = decode_errand(data)
+        task = decode_task(data)
         del data
         residual = partial(_residual, pipe)
-        task = SessionTask(
-            errand.assignment, errand.model, errand.source, residual, errand.seed, personal=errand.personal
+        done = train_and_encode(
+            task, residual, load_program, lambda: bool(stops) or os.getppid() != agent, time.monotonic
         )
-        done = train_and_encode(task, load_program, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
     except Exception as error:  # the agent logs any error and carries on
         fault = fault_of(error)
     outcome = TrainerOutcome(

@@ -26,7 +26,7 @@ from edge_agent.driver import Driver
 from edge_agent.driver_ports import Pace, Ports
 from edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
 from edge_agent.model import Model
-from edge_agent.session import Desk, Produced, SessionTask, in_this_process
+from edge_agent.session import AdoptedResidual, Desk, Produced, SessionTask, in_this_process
 from edge_agent.shell.http import Patience
 from edge_agent.uplink import AgentIdentity
 from simulation.rounds.availability import Availability
@@ -422,8 +422,10 @@ class Phone:
         right = RIGHT_IF_BAD if is_bad(model.manifest.version, self._around.seed) else RIGHT
         return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum(), right)
 
-    def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
-        done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
+    def _train(
+        self, task: SessionTask, residual: AdoptedResidual, should_stop: Callable[[], bool]
+    ) -> Produced | TrainingStopped:
+        done = in_this_process(self._load_program, self._monotonic_s)(task, residual, should_stop)
         if isinstance(done, Produced) and done.words is not None:
             self._around.observer.contributed(self.device, done.report, done.words)
         return done

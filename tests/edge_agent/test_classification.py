@@ -57,8 +57,8 @@ def run(model, folder, train, personalise=False):
     return run_session(desk, asked, model, np.random.default_rng(1), lambda: False)
 
 
-def in_process(task, should_stop):
-    return in_this_process(load_program, SystemClock().monotonic_s)(task, should_stop)
+def in_process(task, residual, should_stop):
+    return in_this_process(load_program, SystemClock().monotonic_s)(task, residual, should_stop)
 
 
 def test_rows_become_a_report_with_the_accuracy_before_and_after_in_both_trainers(model, tmp_path):

@@ -186,7 +186,7 @@ def test_a_personal_model_that_is_no_better_any_more_goes(desk, moved):
 def test_a_session_that_was_stopped_leaves_no_personal_model_behind(desk, moved):
     path = personal_weights(moved.model)
 
-    def train(task, should_stop):
+    def train(task, residual, should_stop):
         task.personal.write_bytes(b"made while everything was being deleted")
         return TrainingStopped(DropoutCause.IN_USE, "asked to stop")
 
