@@ -6,7 +6,7 @@ complete, so the keyboard keeps the last good model whatever happens to a downlo
 are removed.
 
 Weights are fetched with the shortest transfers in the manifest that start from weights on the device
-(:mod:`edge_agent.core.shortest_transfers`). If the result does not have the hash of the full weights, the full weights
+(:func:`shortest_transfers`). If the result does not have the hash of the full weights, the full weights
 are fetched.
 """
 
@@ -19,7 +19,6 @@ from pathlib import Path
 import structlog
 
 from edge_agent import __version__
-from edge_agent.core.shortest_transfers import shortest_transfers
 from edge_agent.model import Model
 from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
@@ -56,31 +55,20 @@ class ModelFiles:
 
     def current(self) -> Model | None:
         """The newest model that is complete on this device."""
-        pointer = self._folder / "current"
-        try:
-            return self._open(sha256(pointer.read_text().strip()))
-        except (OSError, NightjarError):
-            # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
-            return None
+        return self._named_by("current")
 
     def first(self) -> Model | None:
         """The first version with the current vocabulary that was complete here; None without a keyboard."""
-        try:
-            return self._open(sha256((self._folder / FIRST).read_text().strip()))
-        except (OSError, NightjarError):
-            return None
+        return self._named_by(FIRST)
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        """Download a model: only the parts that the device does not have yet.
-
-        Raises:
-            UnavailableError: the coordinator cannot be reached, the disk is full, or ``should_stop`` returned true.
-            RemoteProtocolError: the data does not match the hash or the manifest, or needs a newer agent.
-        """
+        """Download a model: only the parts that the device does not have yet. A full disk is an UnavailableError."""
         try:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
-            self._check_version(wanted)
+            if _numbers(self._agent_version) < _numbers(wanted.minimum_agent_version):
+                msg = f"the model needs agent {wanted.minimum_agent_version} or newer, this is {self._agent_version}"
+                raise RemoteProtocolError(msg, code="outdated-agent")
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             self._bring_weights(wanted, should_stop)
@@ -149,26 +137,32 @@ class ModelFiles:
             raise IntegrityError(msg)
         replace_file(self._folder / name, data)
 
+    def _named_by(self, pointer: str) -> Model | None:
+        try:
+            return self._open(sha256((self._folder / pointer).read_text().strip()))
+        except (OSError, NightjarError):
+            # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
+            return None
+
     def _open(self, name: Sha256) -> Model:
         manifest = Manifest.decode((self._folder / name).read_bytes())
-        paths = [self._folder / a.sha256 for a in (manifest.program, manifest.weights, manifest.vocabulary)]
-        sizes = (manifest.program.size_bytes, manifest.weights.size_bytes, manifest.vocabulary.size_bytes)
-        for path, size_bytes in zip(paths, sizes, strict=True):
-            if path.stat().st_size != size_bytes:
-                msg = f"{path}: expected {size_bytes} bytes, got {path.stat().st_size}"
+        for artifact in (manifest.program, manifest.weights, manifest.vocabulary):
+            path = self._folder / artifact.sha256
+            if path.stat().st_size != artifact.size_bytes:
+                msg = f"{path}: expected {artifact.size_bytes} bytes, got {path.stat().st_size}"
                 raise RemoteProtocolError(msg, code="manifest")
-        program, weights, vocabulary = paths
-        bases = None if manifest.bases is None else self._folder / manifest.bases.sha256
         lexicons = {each.language: self._folder / each.file.sha256 for each in manifest.lexicons}
-        here = {language: path for language, path in lexicons.items() if path.exists()}
         ngram = None if manifest.ngram is None else self._folder / manifest.ngram.sha256
-        ngram = ngram if ngram is not None and ngram.exists() else None
-        return Model(name, manifest, program, weights, vocabulary, bases, here, ngram)
-
-    def _check_version(self, manifest: Manifest) -> None:
-        if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
-            msg = f"the model needs agent {manifest.minimum_agent_version} or newer, this is {self._agent_version}"
-            raise RemoteProtocolError(msg, code="outdated-agent")
+        return Model(
+            name,
+            manifest,
+            program=self._folder / manifest.program.sha256,
+            weights=self._folder / manifest.weights.sha256,
+            vocabulary=self._folder / manifest.vocabulary.sha256,
+            bases=None if manifest.bases is None else self._folder / manifest.bases.sha256,
+            lexicons={language: path for language, path in lexicons.items() if path.exists()},
+            ngram=ngram if ngram is not None and ngram.exists() else None,
+        )
 
     def _kept_first(self, model: Model) -> Model | None:
         if not self._keyboard:
@@ -190,6 +184,24 @@ class ModelFiles:
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def shortest_transfers(wanted: Manifest, has: Callable[[str], bool]) -> tuple[Transfer, ...]:
+    """The transfers to apply, one after another; none if the whole file is not longer.
+
+    Bellman and Ford's shortest path, backwards from the wanted weights; a manifest has at most 64 transfers.
+
+    ``has`` says whether the weights with a sha256 are on the device.
+    """
+    ways: dict[str | None, tuple[int, tuple[Transfer, ...]]] = {wanted.weights.sha256: (0, ())}
+    for _ in wanted.transfers:
+        for step in wanted.transfers:
+            size, rest = ways.get(step.target or wanted.weights.sha256, (wanted.weights.size_bytes, ()))
+            size += step.file.size_bytes
+            if size < ways.get(step.base, (wanted.weights.size_bytes, ()))[0]:
+                ways[step.base] = size, (step, *rest)
+    possible = [way for base, way in ways.items() if base is None or has(base)]
+    return min(possible, key=lambda way: way[0], default=(0, ()))[1]
 
 
 def exported_model(folder: Path) -> Model:

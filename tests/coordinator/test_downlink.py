@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.shortest_transfers import shortest_transfers
+from edge_agent.shell.model_files import shortest_transfers
 from models.manifest import Manifest
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model

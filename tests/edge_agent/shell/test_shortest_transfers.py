@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.core.shortest_transfers import shortest_transfers
+from edge_agent.shell.model_files import shortest_transfers
 from models.manifest import Artifact, Transfer
 from tests.edge_agent.fakes import write_model
 
