@@ -45,7 +45,7 @@ from edge_agent.core.events import (
     StopWork,
     Train,
 )
-from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
+from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
 from edge_agent.core.stored import Change, NewReport, Settlement, SumState
 from edge_agent.core.summing import ABORTED
@@ -167,7 +167,7 @@ class Driver:
         )
         self._connection.begin()
         with self._retry.contained():
-            deaths = remembered.deaths + isinstance(self._state, Preparing | Training | Finishing)
+            deaths = remembered.deaths + isinstance(self._state, Working)
             self._retry.run_until_stored(lambda: self._step(events.Restarted(self._moment(), deaths)))
         model = self._ports.artifacts.current()
         if model is not None:
@@ -179,7 +179,7 @@ class Driver:
             self._retry.catch_up()
         with self._retry.contained():
             readings = self._read()
-            working = isinstance(self._state, Preparing | Training | Finishing)
+            working = isinstance(self._state, Working)
             verdict = judge(readings, self._pace.policy)
             if verdict.eligible and not working and self._releases.comes_first(readings):
                 verdict = FIRST
@@ -193,7 +193,7 @@ class Driver:
             self._metered = unmetered is not None and unmetered.value is Answer.NO
             self._mask_when_ready()
             self._keyboard.fetch_if_due(readings, working=isinstance(self._state, Preparing | Training))
-            self._releases.look_if_due(readings, working=isinstance(self._state, Preparing | Training | Finishing))
+            self._releases.look_if_due(readings, working=isinstance(self._state, Working))
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
@@ -294,11 +294,11 @@ class Driver:
             self._keyboard.fetched(outcome)
         elif number == self._releases.job:
             self._looked_for_release(outcome)
-        elif number == self._session.job and isinstance(self._state, Preparing | Training | Finishing):
+        elif number == self._session.job and isinstance(self._state, Working):
             self._session_done(self._state, outcome)
         # Anything else is the outcome of a job that was stopped.
 
-    def _session_done(self, state: Preparing | Training | Finishing, outcome: object) -> None:
+    def _session_done(self, state: Working, outcome: object) -> None:
         at = self._moment()
         match outcome:
             case Model():
@@ -348,7 +348,7 @@ class Driver:
     def _end_if_over(self, receipt: Receipt) -> None:
         """Stop to work for a round that is over before we report: its secure sum was abandoned."""
         state = self._state
-        if isinstance(state, Preparing | Training | Finishing):
+        if isinstance(state, Working):
             mine = state.assignment
             if (mine.round, mine.attempt, Verdict.LATE) == (receipt.round, receipt.attempt, receipt.verdict):
                 self._session.stop()
@@ -428,7 +428,7 @@ class Driver:
             return
         if step.phase == ABORTED and self._sum.state is not None:
             self._log.warning("secure_sum_aborted", round=self._sum.state.round, reason=step.reason)
-            if isinstance(self._state, Preparing | Training | Finishing):
+            if isinstance(self._state, Working):
                 self._session.stop()
                 self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
         self._mask_when_ready()
@@ -481,10 +481,9 @@ class Driver:
         return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())
 
 
-def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Preparing | Training | Finishing]:
+def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Working]:
     """Whether a session ended without a report."""
-    working = Preparing | Training | Finishing
-    return isinstance(before, working) and not isinstance(state, working | Reporting)
+    return isinstance(before, Working) and not isinstance(state, Working | Reporting)
 
 
 def _deaths_after(event: events.Event) -> int | None:

@@ -184,17 +184,6 @@ class ExampleStore(Protocol):
         """The task types of this agent, as in :attr:`wire.messages.CheckIn.task_types`."""
 
 
-class SumMachine(Protocol):
-    """Makes the steps of secure sums with the device's enrolled key; keeps no state."""
-
-    def __call__(self, request: SumRequest) -> SumStep:
-        """Make a step.
-
-        Raises:
-            UnavailableError: it cannot be made now, or the device is not enrolled.
-        """
-
-
 class Outgoing(Protocol):
     """Messages that wait to be sent. They survive a power cut."""
 
@@ -228,6 +217,10 @@ class Journal(Outgoing, Protocol):
             UnavailableError: the change could not be written; the journal is unchanged.
         """
 
+
+SumMachine = Callable[[SumRequest], SumStep]
+"""Makes a step of a secure sum with the device's enrolled key; keeps no state. Raises UnavailableError if it cannot be
+made now, or the device is not enrolled."""
 
 LoadProgram = Callable[[Model], Program]
 """Loads a program with its weights restored. Raises RemoteProtocolError if the files cannot be run."""

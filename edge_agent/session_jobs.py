@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_agent.core.lifecycle import Finishing, Preparing, Training
+from edge_agent.core.lifecycle import Preparing, Working
 from edge_agent.core.stored import SumState
 from edge_agent.driver_ports import Ports
 from edge_agent.inbox import StartJob
@@ -83,7 +83,7 @@ class SessionJobs:
         )
 
 
-def cause_of(state: Preparing | Training | Finishing, outcome: object) -> DropoutCause:
+def cause_of(state: Working, outcome: object) -> DropoutCause:
     """The cause of a session's failure."""
     if not isinstance(state, Preparing):
         return DropoutCause.TRAINING_FAILED

@@ -235,12 +235,8 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
     return yes_or_no(temperature_c <= maximum_c, source, f"{temperature_c:.1f} C", f"too hot: above {maximum_c:.0f} C")
 
 
-QuietSpan = tuple[int, int]
-"""Begin and end in minutes since midnight; a span that ends before it begins wraps around midnight."""
-
-
-def quiet_span(text: str) -> QuietSpan:
-    """Parse a span of the day.
+def quiet_span(text: str) -> tuple[int, int]:
+    """Begin and end of a span of the day, in minutes since midnight; it wraps around midnight if it ends before it begins.
 
     >>> quiet_span("22:30-07:00")
     (1350, 420)

@@ -218,6 +218,8 @@ class Resting(msgspec.Struct, frozen=True, tag="resting"):
     unwanted: bool = False
 
 
+Working = Preparing | Training | Finishing
+"""The states with a session in progress."""
 State = Ineligible | Settling | CheckedIn | Preparing | Training | Finishing | Reporting | Resting
 
 STARTING = Ineligible("just started", DropoutCause.RESTARTED)
@@ -396,7 +398,7 @@ def _end_without(state: Finishing, _event: ConditionsJudged | WorkFailed) -> Res
     return _give_up(state, state.cause, state.why, Ineligible(state.why, state.cause))
 
 
-def _give_up(state: Preparing | Training | Finishing, cause: DropoutCause, detail: str, then: State) -> Result:
+def _give_up(state: Working, cause: DropoutCause, detail: str, then: State) -> Result:
     mine = state.assignment
     return then, (StopWork(), SendDropout(mine.round, mine.attempt, cause, detail))
 
@@ -436,7 +438,7 @@ def _begin_anew(_state: State, _event: Restarted) -> Result:
     return STARTING, ()
 
 
-def _say_restarted(state: Preparing | Training | Finishing, event: Restarted) -> Result:
+def _say_restarted(state: Working, event: Restarted) -> Result:
     mine = state.assignment
     if event.deaths < CRASHES_ALLOWED:
         return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
@@ -449,7 +451,7 @@ def _stop(_state: State, _event: Stopping) -> Result:
     return Ineligible("stopped", DropoutCause.RESTARTED), ()
 
 
-def _stop_work(state: Preparing | Training | Finishing, _event: Stopping) -> Result:
+def _stop_work(state: Working, _event: Stopping) -> Result:
     cause = DropoutCause.RESTARTED
     return _give_up(state, cause, "the agent was stopped", Ineligible("stopped", cause))
 

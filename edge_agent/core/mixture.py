@@ -47,11 +47,7 @@ class Mixture:
         return self._credit / self._words
 
     def scores(self, finished: Sequence[str]) -> Floats:
-        """Log-probabilities of the next word, (V,) float32.
-
-        Raises:
-            NightjarError: the model's predictor failed.
-        """
+        """Log-probabilities of the next word, (V,) float32."""
         model, ngram = self._probabilities(finished)
         log_shares: Floats = np.log(np.maximum(model + self.weight * (ngram - model), 1e-30))
         return log_shares

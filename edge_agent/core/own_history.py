@@ -86,11 +86,7 @@ class Blended:
         self._history.learn(text)
 
     def scores(self, finished: Sequence[str]) -> Floats:
-        """Log-probabilities of the next word, (V,) float32.
-
-        Raises:
-            NightjarError: the model's predictor failed.
-        """
+        """Log-probabilities of the next word, (V,) float32."""
         logits = self._model.scores(finished).astype(np.float64)
         shares = np.exp(logits - logits.max())
         blended = self._history.blend(shares / shares.sum(), finished)

@@ -15,7 +15,7 @@ import msgspec
 
 from host.files import private_folder, replace_file
 from wire.errors import ConfigError, RemoteProtocolError
-from wire.identifiers import DeviceId, Population, device_id, population
+from wire.identifiers import device_id, population
 
 FOLDER = "identity"
 """Name of the identity folder in ``data_dir``."""
@@ -42,16 +42,6 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     renew_s: float
     coordinator_key: str
     recovery_key: str = ""
-
-    @property
-    def name(self) -> DeviceId:
-        """The device's name, validated."""
-        return device_id(self.device)
-
-    @property
-    def fleet(self) -> Population:
-        """The population's name, validated."""
-        return population(self.population)
 
 
 def held_identity(data_dir: Path) -> EnrolledIdentity | None:

@@ -307,11 +307,7 @@ class Database:
         return Remembered(lifecycle, parcel, int(self.fact(_DEATHS) or 0), summing)
 
     def commit(self, change: Change) -> None:
-        """Write a change atomically.
-
-        Raises:
-            UnavailableError: the change could not be written; the database is unchanged.
-        """
+        """Write a change atomically."""
         with self._transaction() as connection:
             state = msgspec.json.encode(change.lifecycle)
             connection.execute("INSERT OR REPLACE INTO lifecycle VALUES (1, ?)", (state,))
@@ -357,11 +353,7 @@ class Database:
         return [_ENTRY.decode(entry) for (entry,) in self._rows("SELECT entry FROM ledger ORDER BY task")]
 
     def frame(self) -> bytes:
-        """The bytes of the report in the outbox.
-
-        Raises:
-            LocalProtocolError: the outbox is empty.
-        """
+        """The bytes of the report in the outbox."""
         rows = self._rows("SELECT frame FROM outbox")
         if not rows:
             msg = "the outbox is empty"

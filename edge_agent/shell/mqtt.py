@@ -15,8 +15,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import paho.mqtt.client as paho
 import structlog
@@ -47,18 +47,9 @@ class BrokerAddress:
     host: str
     port: int
     username: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
     websocket: bool = False
-
-    @property
-    def transport(self) -> Literal["tcp", "websockets"]:
-        """The transport, as paho names it; its WebSocket path is ``/mqtt``."""
-        return "websockets" if self.websocket else "tcp"
-
-    def __repr__(self) -> str:
-        """Representation without the password."""
-        return f"Broker({self.host}:{self.port})"
 
 
 class MqttTransport:
@@ -81,7 +72,7 @@ class MqttTransport:
             client_id,
             clean_session=True,
             protocol=paho.MQTTv311,
-            transport=broker.transport,
+            transport="websockets" if broker.websocket else "tcp",  # on /mqtt
         )
         if broker.username:
             client.username_pw_set(broker.username, broker.password or None)
@@ -106,19 +97,11 @@ class MqttTransport:
 
     def start(self) -> None:
         """Start connecting, and retry for ever."""
-        broker = self._broker
-        self._client.connect_async(broker.host, broker.port, KEEP_ALIVE_S)
+        self._client.connect_async(self._broker.host, self._broker.port, KEEP_ALIVE_S)
         self._client.loop_start()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
-        """Hand a message to the connection.
-
-        Returns:
-            False if there is no connection, or its queue is full.
-
-        Raises:
-            LocalProtocolError: the payload is too large for a publish.
-        """
+        """Hand a message to the connection; False if there is none, or its queue is full."""
         if len(payload) > MAX_PUBLISH_BYTES:
             msg = f"a publish may have {MAX_PUBLISH_BYTES} bytes, this one for {topic} has {len(payload)}"
             raise LocalProtocolError(msg)

@@ -81,11 +81,7 @@ class ReleaseWatch:
         self._pause_s, self._costly_pause_s = LOOK_EVERY_S * share, COSTLY_EVERY_S * share
 
     def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
-        """Look for a release, fetch what may be fetched now, and hand it over to ``nightjar-device``.
-
-        Raises:
-            UnavailableError: the process failed, or was stopped.
-        """
+        """Look for a release, fetch what may be fetched now, and hand it over to ``nightjar-device``."""
         command = [sys.executable, "-m", "edge_agent.shell.release_fetch"]
         asked = msgspec.json.encode(msgspec.structs.replace(self._looking, free=free))
         try:

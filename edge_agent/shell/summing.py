@@ -27,16 +27,12 @@ _REQUEST: msgspec.msgpack.Decoder[SumRequest] = msgspec.msgpack.Decoder(SumReque
 
 @dataclass(frozen=True, slots=True)
 class SumInProcess:
-    """Implements :class:`edge_agent.ports.SumMachine` in this process, for emulated phones."""
+    """Implements :data:`edge_agent.ports.SumMachine` in this process, for emulated phones."""
 
     data_dir: Path
 
     def __call__(self, request: SumRequest) -> SumStep:
-        """Make a step.
-
-        Raises:
-            UnavailableError: the device has no enrolled key.
-        """
+        """Make a step."""
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -58,16 +54,12 @@ class SumInProcess:
 
 @dataclass(frozen=True, slots=True)
 class SumProcess:
-    """Implements :class:`edge_agent.ports.SumMachine` with a process for each step."""
+    """Implements :data:`edge_agent.ports.SumMachine` with a process for each step."""
 
     data_dir: Path
 
     def __call__(self, request: SumRequest) -> SumStep:
-        """Make a step.
-
-        Raises:
-            UnavailableError: the process failed or timed out.
-        """
+        """Make a step; a process that fails or takes too long is an UnavailableError."""
         command = [sys.executable, "-m", "edge_agent.shell.summing", str(self.data_dir)]
         asked = msgspec.msgpack.encode(request)
         try:

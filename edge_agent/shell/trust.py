@@ -119,12 +119,7 @@ class KnownKey:
             self._facts.remember(WHY, why)
 
     def check(self, kind: str, payload: bytes) -> None:
-        """Check that an order is to be obeyed.
-
-        Raises:
-            RemoteProtocolError: it must not be obeyed.
-            UnavailableError: it cannot be checked now.
-        """
+        """Check that an order is to be obeyed."""
         with self._lock:
             if not self._state.key or payload == self._last:
                 return

@@ -10,8 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from wire.errors import UnavailableError
 
@@ -19,11 +18,8 @@ MOST_OUTPUT = 1_000_000
 """Characters of output; no valid answer is longer."""
 
 
-class Run(Protocol):
-    """Runs a program and returns what it printed."""
-
-    def __call__(self, command: Sequence[str], timeout_s: float) -> str:
-        """Run a program; see :func:`run`."""
+Run = Callable[[Sequence[str], float], str]
+"""Runs a program like :func:`run`."""
 
 
 def run(command: Sequence[str], timeout_s: float) -> str:
