@@ -11,19 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edge_agent.commands.opened import device_beside, opened_database, readings_of
+from edge_agent.assembly import emulation_started_s
+from edge_agent.commands.opened import opened_database
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import (
     CAUSES,
     Condition,
-    ConditionReading,
     EligibilityRun,
     EligibilityVerdict,
     Readings,
     fresh,
     judge,
     settle,
+    yes_or_no,
 )
+from edge_agent.device import assembled_device, typing_activity
+from edge_agent.shell.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,17 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
         ConfigError: the database cannot be used.
     """
     with opened_database(config) as database:
-        device = device_beside(config, database)
+        clock = SystemClock()
+        started_s = clock.wall_s() if database is None else emulation_started_s(database, clock)
+        paused = (lambda: False) if database is None else database.learning_paused
+        device = assembled_device(config, clock, typing_activity(config), paused, started_s)
         device.ask_all()
         eligible_since_s: float | None = None
         while True:
-            readings = _complete(readings_of(device, database))
+            some = database is not None and database.count() > 0
+            own = yes_or_no(some, "example store", "has messages", "nothing typed yet")
+            read = {**device.conditions.read(), Condition.HAS_EXAMPLES: own}
+            readings = {condition: fresh(read.get(condition)) for condition in Condition}
             verdict = judge(readings, config.conditions.policy)
             eligible_since_s, standing = settle(
                 eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
@@ -111,7 +120,3 @@ def look_once(config: AgentConfig) -> ConditionsNow:
     return ConditionsNow(
         look.readings, look.verdict, EligibilityRun.FIT if look.verdict.eligible else EligibilityRun.UNFIT
     )
-
-
-def _complete(readings: Readings) -> dict[Condition, ConditionReading]:
-    return {condition: fresh(readings.get(condition)) for condition in Condition}

@@ -6,8 +6,9 @@ losing one of them stops the session within one batch. The model is not changed.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,15 +59,12 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
         if database is None or model is None:
             msg = f"there is no model in {config.data_dir} yet: run the agent until it has fetched one"
             raise ConfigError(msg)
-        watch = None if whatever else _Watch(config)
-        if watch is not None and watch.lost():
-            return Session(False, watch.lost(), model.manifest.version)
-        manifest = model.manifest
+        version = model.manifest.version
         assignment = Assignment(
             task="train-once",
             round=0,
             attempt=1,
-            version=manifest.version,
+            version=version,
             manifest=model.sha256,
             codec=codec,
             plan=plan,
@@ -74,18 +72,16 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
         )
         examples = DeviceExamples(database, config.store.examples)
         desk = Desk(examples, database.residual, trainer_for(config))
-        stop: Callable[[], bool] = (lambda: False) if watch is None else (lambda: bool(watch.lost()))
-        try:
-            outcome = run_session(desk, assignment, model, np.random.default_rng(), stop)
-        finally:
-            if watch is not None:
-                watch.end()
+        with _watched(config, whatever=whatever) as lost:
+            if lost():
+                return Session(False, lost(), version)
+            outcome = run_session(desk, assignment, model, np.random.default_rng(), lambda: bool(lost()))
         match outcome:
             case Produced():
                 return Session(
                     True,
                     "",
-                    manifest.version,
+                    version,
                     outcome.num_examples,
                     outcome.steps,
                     outcome.loss,
@@ -93,32 +89,29 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
                     len(outcome.report.frame),
                 )
             case TrainingStopped():
-                lost = "" if watch is None else watch.lost()
-                return Session(False, lost or outcome.detail, manifest.version)
+                return Session(False, lost() or outcome.detail, version)
 
 
-class _Watch:
-    """Watches the conditions during the training, as often as the agent does."""
+@contextlib.contextmanager
+def _watched(config: AgentConfig, *, whatever: bool) -> Iterator[Callable[[], str]]:
+    """Watch the conditions as often as the agent does; gives why the device may not train, empty while it may."""
+    if whatever:
+        yield lambda: ""
+        return
+    series, ended, why = looks(config), threading.Event(), ""
 
-    def __init__(self, config: AgentConfig) -> None:
-        self._looks = looks(config)
-        self._ended = False
-        self._lost = self._look()
-        threading.Thread(target=self._watch, name="conditions", daemon=True).start()
+    def look() -> None:
+        nonlocal why
+        verdict = next(series).verdict
+        why = "" if verdict.eligible else verdict.reason
 
-    def lost(self) -> str:
-        """Why the device may not train; empty if it may."""
-        return self._lost
+    def watch() -> None:
+        while not (why or ended.is_set()):  # once a condition is lost, the session is over
+            look()
 
-    def end(self) -> None:
-        """Stop watching."""
-        self._ended = True
-
-    def _look(self) -> str:
-        verdict = next(self._looks).verdict
-        return "" if verdict.eligible else verdict.reason
-
-    def _watch(self) -> None:
-        # Once a condition is lost, the session is over.
-        while not (self._lost or self._ended):
-            self._lost = self._look()
+    look()
+    threading.Thread(target=watch, name="conditions", daemon=True).start()
+    try:
+        yield lambda: why
+    finally:
+        ended.set()
