@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 from edge_agent import __version__
 from edge_agent.commands.opened import held_model, opened_database
@@ -18,7 +19,7 @@ from edge_agent.shell.folder import running_agent
 from edge_agent.shell.trust import REFUSED, WHY, trusted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
     """The agent's status: numbers and names only, no typed text.
 
@@ -37,28 +38,28 @@ class AgentStatus:
 
     device: str
     emulated: bool
-    agent_version: str
+    agent_version: str = __version__
     running: bool
     pid: int | None
     state: str
     reason: str
-    connected: bool
-    connected_since_s: float | None
+    connected: bool = False
+    connected_since_s: float | None = None
     not_connected_because: str
-    learning_paused: bool
-    messages: int
-    message_bytes: int
+    learning_paused: bool = False
+    messages: int = 0
+    message_bytes: int = 0
     model_version: int | None
     coordinator_key: str
-    orders_refused: int
-    refused_because: str
-    privacy_spent: float
-    privacy: list[str]
-    report_waiting: bool
-    reports_sent: int
-    bytes_sent: int
-    last_report_bytes: int | None
-    last_trained_at_s: float | None
+    orders_refused: int = 0
+    refused_because: str = ""
+    privacy_spent: float = 0.0
+    privacy: Sequence[str] = ()
+    report_waiting: bool = False
+    reports_sent: int = 0
+    bytes_sent: int = 0
+    last_report_bytes: int | None = None
+    last_trained_at_s: float | None = None
     keyboard_url: str | None
 
 
@@ -69,53 +70,55 @@ def status(config: AgentConfig) -> AgentStatus:
         ConfigError: the folder cannot be used.
     """
     pid = running_agent(config.data_dir)
-    keyboard = config.keyboard
-    model = held_model(config)
+    keyboard, model = config.keyboard, held_model(config)
+    url = f"http://{KEYBOARD_HOST}:{keyboard.port}/"
+    found = AgentStatus(
+        device=config.device,
+        emulated=config.emulator is not None,
+        running=pid is not None,
+        pid=pid,
+        state="never-started" if pid is None else lifecycle.name(lifecycle.STARTING),
+        reason="the agent has not run here yet" if pid is None else lifecycle.reason(lifecycle.STARTING),
+        not_connected_because="the agent does not run" if pid is None else "it has not connected yet",
+        model_version=None if model is None else model.manifest.version,
+        coordinator_key=config.coordinator_key,
+        keyboard_url=address(url, config.data_dir) if keyboard.enabled and keyboard.port else None,
+    )
     with opened_database(config) as database:
-        remembered = None if database is None else database.load()
-        state = lifecycle.STARTING if remembered is None or remembered.lifecycle is None else remembered.lifecycle
-        if pid is None and remembered is None:
-            name, reason = "never-started", "the agent has not run here yet"
-        else:
-            name, reason = lifecycle.name(state), lifecycle.reason(state)
-        connection = None if database is None else decoded(database.fact(CONNECTION))
-        connected = pid is not None and connection is not None and connection.connected
-        because = "the agent does not run" if pid is None else "it has not connected yet"
-        tally = None if database is None else database.tally()
-        entries = [] if database is None else database.ledger()
-        return AgentStatus(
-            device=config.device,
-            emulated=config.emulator is not None,
-            agent_version=__version__,
-            running=pid is not None,
-            pid=pid,
-            state=name,
-            reason=reason,
-            connected=connected,
-            connected_since_s=None if connection is None or connection.connected != connected else connection.since_s,
-            not_connected_because="" if connected else (connection and connection.reason) or because,
-            learning_paused=database is not None and database.learning_paused(),
-            messages=0 if database is None else database.count(),
-            message_bytes=0 if database is None else database.size_bytes(),
-            model_version=None if model is None else model.manifest.version,
-            coordinator_key=_key(config, database),
-            orders_refused=0 if database is None else int(database.fact(REFUSED) or 0),
-            refused_because="" if database is None else database.fact(WHY) or "",
-            privacy_spent=spent(entries),
-            privacy=[
-                f"{each.task}: epsilon {each.terms.epsilon:g}, delta {each.terms.delta:g} after {each.terms.rounds} "
-                f"rounds; {each.reports} reports"
-                for each in entries
-            ],
-            report_waiting=remembered is not None and remembered.parcel is not None,
-            reports_sent=0 if tally is None else tally.reports_sent,
-            bytes_sent=0 if tally is None else tally.bytes_sent,
-            last_report_bytes=None if tally is None else tally.last_report_bytes,
-            last_trained_at_s=None if tally is None else tally.last_trained_at_s,
-            keyboard_url=address(f"http://{KEYBOARD_HOST}:{keyboard.port}/", config.data_dir)
-            if keyboard.enabled and keyboard.port
-            else None,
-        )
+        return found if database is None else _with_stored(found, database, config.coordinator_key)
+
+
+def _with_stored(found: AgentStatus, database: Database, given_key: str) -> AgentStatus:
+    """The status with what the database adds."""
+    remembered, tally, entries = database.load(), database.tally(), database.ledger()
+    state = remembered.lifecycle or lifecycle.STARTING
+    connection = decoded(database.fact(CONNECTION))
+    connected = found.running and connection is not None and connection.connected
+    return replace(
+        found,
+        state=lifecycle.name(state),
+        reason=lifecycle.reason(state),
+        connected=connected,
+        connected_since_s=None if connection is None or connection.connected != connected else connection.since_s,
+        not_connected_because="" if connected else (connection and connection.reason) or found.not_connected_because,
+        learning_paused=database.learning_paused(),
+        messages=database.count(),
+        message_bytes=database.size_bytes(),
+        coordinator_key=trusted(database, given_key).key,
+        orders_refused=int(database.fact(REFUSED) or 0),
+        refused_because=database.fact(WHY) or "",
+        privacy_spent=spent(entries),
+        privacy=[
+            f"{each.task}: epsilon {each.terms.epsilon:g}, delta {each.terms.delta:g} after {each.terms.rounds} "
+            f"rounds; {each.reports} reports"
+            for each in entries
+        ],
+        report_waiting=remembered.parcel is not None,
+        reports_sent=tally.reports_sent,
+        bytes_sent=tally.bytes_sent,
+        last_report_bytes=tally.last_report_bytes,
+        last_trained_at_s=tally.last_trained_at_s,
+    )
 
 
 def in_words(found: AgentStatus) -> list[tuple[str, object]]:
@@ -138,7 +141,3 @@ def in_words(found: AgentStatus) -> list[tuple[str, object]]:
 
 def _local(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
-
-
-def _key(config: AgentConfig, database: Database | None) -> str:
-    return config.coordinator_key if database is None else trusted(database, config.coordinator_key).key
