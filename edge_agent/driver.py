@@ -351,8 +351,11 @@ class Driver:
         if isinstance(state, Working):
             mine = state.assignment
             if (mine.round, mine.attempt, Verdict.LATE) == (receipt.round, receipt.attempt, receipt.verdict):
-                self._session.stop()
-                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, "the round is over"))
+                self._abandon("the round is over")
+
+    def _abandon(self, why: str) -> None:
+        self._session.stop()
+        self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, why))
 
     # --- the lifecycle ---
 
@@ -429,8 +432,7 @@ class Driver:
         if step.phase == ABORTED and self._sum.state is not None:
             self._log.warning("secure_sum_aborted", round=self._sum.state.round, reason=step.reason)
             if isinstance(self._state, Working):
-                self._session.stop()
-                self._step(events.WorkFailed(self._moment(), DropoutCause.OUT_OF_TIME, step.reason))
+                self._abandon(step.reason)
         self._mask_when_ready()
 
     def _mask_when_ready(self) -> None:

@@ -249,10 +249,10 @@ def train_and_encode(
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
         feedback = FeedbackCodec(codec)
-        adopted = residual()
-        before_it = feedback.init(layout) if adopted is None else adopted
-        payload, following = feedback.encode(trained.delta, before_it, layout, generator)
-        difference = trained.delta + before_it - following
+        held = residual()
+        adopted = feedback.init(layout) if held is None else held
+        payload, following = feedback.encode(trained.delta, adopted, layout, generator)
+        difference = trained.delta + adopted - following
         indices = np.flatnonzero(difference)
         carried = Sparse(layout.size, indices, difference[indices])
     else:

@@ -236,7 +236,7 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
 
 
 def quiet_span(text: str) -> tuple[int, int]:
-    """Begin and end of a span of the day, in minutes since midnight; it wraps around midnight if it ends before it begins.
+    """Begin and end of a span of the day, in minutes since midnight; wraps around it if it ends before it begins.
 
     >>> quiet_span("22:30-07:00")
     (1350, 420)

@@ -13,13 +13,14 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import urllib3
 from msgspec.structs import replace
 
 from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
-from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, host_of, keep, tls_context, trusting
+from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep, tls_context, trusting
 from wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
@@ -186,19 +187,9 @@ def _with_keys_of(held: EnrolledIdentity, said: EnrolledIdentity) -> EnrolledIde
 
 
 def _identity(answer: Enrolled, url: str) -> EnrolledIdentity:
-    return EnrolledIdentity(
-        device=answer.device,
-        population=answer.population,
-        coordinator_url=url,
-        broker_host=answer.broker_host or host_of(url),
-        broker_port=answer.broker_port,
-        broker_websocket=answer.broker_websocket,
-        authorities=answer.authorities,
-        expires_s=answer.expires_s,
-        renew_s=answer.renew_s,
-        coordinator_key=answer.coordinator_key,
-        recovery_key=answer.recovery_key,
-    )
+    told = msgspec.to_builtins(answer)  # its fields have the names of ours
+    told |= {"coordinator_url": url, "broker_host": answer.broker_host or urlsplit(url).hostname or ""}
+    return msgspec.convert(told, EnrolledIdentity)
 
 
 def _ask(

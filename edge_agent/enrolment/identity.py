@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -125,12 +124,3 @@ def load_credential(context: ssl.SSLContext, data_dir: Path) -> None:
     except OSError as error:
         msg = f"{path}: expected our key and certificate, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error
-
-
-def host_of(url: str) -> str:
-    """The host in a URL.
-
-    >>> host_of("https://pi.local:8443")
-    'pi.local'
-    """
-    return urlsplit(url).hostname or ""
