@@ -17,11 +17,7 @@ _MISSING = {"task.model": "; add a line such as model = \"model\", the folder th
 
 
 def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig:
-    """Load the coordinator's configuration.
-
-    Args:
-        path: the TOML file.
-        environment: environment variables, such as ``os.environ``.
+    """Load the coordinator's configuration from a TOML file and environment variables.
 
     Raises:
         ConfigError: the file cannot be read, or it holds invalid settings; the message lists every fault.

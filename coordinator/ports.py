@@ -33,53 +33,30 @@ from wire.secure_sum.order import SumOrder
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted report. (round, device, attempt) is unique.
-
-    Attributes:
-        round: number of the round.
-        device: device that sent the report.
-        attempt: number of the device's attempt in the round.
-        sha256: hash of the frame, which is deleted when the round ends.
-        size_bytes: length of the frame.
-        num_examples: number of training examples, the report's weight before capping.
-        steps: number of optimizer steps.
-        loss: mean training loss per target, nats.
-        seconds: time spent in training.
-        norm: L2 norm of the decoded update.
-        received_s: wall-clock time of arrival.
-    """
+    """An accepted report. (round, device, attempt) is unique."""
 
     round: int
     device: DeviceId
     attempt: int
-    sha256: str
+    sha256: str  # hash of the frame, which is deleted when the round ends
     size_bytes: int
-    num_examples: int
+    num_examples: int  # the report's weight before capping
     steps: int
-    loss: float
-    seconds: float
-    norm: float
-    received_s: float
+    loss: float  # mean training loss per target, nats
+    seconds: float  # of training
+    norm: float  # L2 norm of the decoded update
+    received_s: float  # wall-clock time of arrival
 
 
 class StoredSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The secure sum of an open round.
+    """The secure sum of an open round."""
 
-    Attributes:
-        order: what the devices are asked to give.
-        session: state of the protocol.
-        devices: enrolled key -> device.
-        until_s: deadline of the session's phase; infinite if the round's deadline decides.
-        asked_again: whether those that have not answered in this phase were asked again.
-        plan: which masks to remove, once it is known.
-    """
-
-    order: SumOrder
+    order: SumOrder  # what the devices are asked to give
     session: SumSession
-    devices: Mapping[bytes, DeviceId]
-    until_s: float
-    asked_again: bool = False
-    plan: Unmask | None = None
+    devices: Mapping[bytes, DeviceId]  # enrolled key -> device
+    until_s: float  # deadline of the session's phase; infinite if the round's deadline decides
+    asked_again: bool = False  # whether those that have not answered in this phase were asked again
+    plan: Unmask | None = None  # which masks to remove, once it is known
 
     def key_of(self, device: DeviceId) -> bytes:
         """The enrolled key of a device; empty if it does not take part."""
@@ -98,53 +75,30 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a version was made of.
+    """What a version was made of."""
 
-    Attributes:
-        parent: the version that its reports were trained from; None for an imported version.
-        reports: number of reports in the mean.
-        reports_sha256: SHA-256 over the hex hashes of the reports' frames, in ascending order of device id.
-        seed: seed of the coordinator.
-        code_version: version of this program.
-        strategy: how the mean update changed the model.
-        codec: codec of the updates.
-    """
-
-    parent: int | None = None
-    reports: int = 0
-    reports_sha256: str = ""
-    seed: int = 0
-    code_version: str = ""
-    strategy: StrategyChoice | None = None
+    parent: int | None = None  # the version that its reports were trained from; None for an imported version
+    reports: int = 0  # number of reports in the mean
+    reports_sha256: str = ""  # SHA-256 over the hex hashes of the reports' frames, in ascending order of device id
+    seed: int = 0  # of the coordinator
+    code_version: str = ""  # of this program
+    strategy: StrategyChoice | None = None  # how the mean update changed the model
     codec: CodecChoice | None = None
 
 
 class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of the model.
+    """A version of the model."""
 
-    Attributes:
-        version: number of the version, counted over all tasks; 0 is the first imported one.
-        task: name of its task.
-        manifest: hash of its manifest, an artifact.
-        round: the round that made it; None for an imported version.
-        optimizer_state: hash of the server optimizer's state after its round.
-        clip_norm: L2 norm that updates to it are clipped to; None if no round made it.
-        created_s: wall-clock time of creation.
-        metrics: metrics on the held-out text; None until measured, or always if there is no evaluation text.
-        rollout: its rollout stage, and why.
-        lineage: what it was made of; None for an imported version.
-    """
-
-    version: int
+    version: int  # counted over all tasks; 0 is the first imported one
     task: str = ""
-    manifest: str
-    round: int | None = None
-    optimizer_state: str | None = None
-    clip_norm: float | None = None
-    created_s: float = 0.0
-    metrics: VersionMetrics | None = None
+    manifest: str  # hash of the manifest, an artifact
+    round: int | None = None  # the round that made it; None for an imported version
+    optimizer_state: str | None = None  # hash of the server optimizer's state after its round
+    clip_norm: float | None = None  # L2 norm that updates to it are clipped to; None if no round made it
+    created_s: float = 0.0  # wall-clock time
+    metrics: VersionMetrics | None = None  # on the held-out text; None until measured, or if there is no such text
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
-    lineage: Lineage | None = None
+    lineage: Lineage | None = None  # what it was made of; None for an imported version
 
 
 def ancestors(version: VersionRecord, known: Callable[[int], VersionRecord | None]) -> Iterator[VersionRecord]:
@@ -158,54 +112,29 @@ def ancestors(version: VersionRecord, known: Callable[[int], VersionRecord | Non
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A round as shown in lists; once it has ended, lists read this instead of its seats and reports.
-
-    Attributes:
-        number: number of the round.
-        task: name of its task.
-        base_version: the version that its devices trained or evaluated.
-        phase: phase of the round.
-        opened_at_s: wall-clock time at which it was opened.
-        started_at_s: wall-clock time at which devices were selected; None if none were.
-        closed_at_s: wall-clock time at which it ended; None while it is open.
-        cause: why it was abandoned, as a category for metrics.
-        reason: what it is waiting for, or why it was abandoned, in words.
-        version: the version that it made; None if it made none.
-        goal: number of reports wanted.
-        selected: number of devices that got a seat.
-        accepted: number of accepted reports.
-        dropped: cause -> number of dropouts, including earlier attempts.
-        mean_training_loss: mean loss of the accepted reports, weighted by their examples.
-        report_bytes: total size of all accepted reports.
-        report_bytes_median: median size of an accepted report.
-    """
+    """A round as shown in lists; once it has ended, lists read this instead of its seats and reports."""
 
     number: int
     task: str = ""
-    base_version: int
+    base_version: int  # the version that its devices trained or evaluated
     phase: Phase
     opened_at_s: float
-    started_at_s: float | None
-    closed_at_s: float | None
-    cause: AbandonCause | None
-    reason: str
-    version: int | None
+    started_at_s: float | None  # when devices were selected; None if none were
+    closed_at_s: float | None  # None while it is open
+    cause: AbandonCause | None  # why it was abandoned, as a category for metrics
+    reason: str  # what it is waiting for, or why it was abandoned, in words
+    version: int | None  # the version that it made; None if it made none
     goal: int
-    selected: int
+    selected: int  # number of devices that got a seat
     accepted: int
-    dropped: Mapping[str, int]
-    mean_training_loss: float | None
-    report_bytes: int
-    report_bytes_median: int | None
+    dropped: Mapping[str, int]  # cause -> number of dropouts, including earlier attempts
+    mean_training_loss: float | None  # mean loss of the accepted reports, weighted by their examples
+    report_bytes: int  # total size of all accepted reports
+    report_bytes_median: int | None  # median size of an accepted report
 
     @classmethod
     def of(cls, state: Round, figures: Sequence[tuple[float, int, int]]) -> RoundSummary:
-        """The summary of a round.
-
-        Args:
-            state: the round.
-            figures: (loss, num_examples, size_bytes) of each accepted report.
-        """
+        """The summary of a round, from (loss, num_examples, size_bytes) of each accepted report."""
         examples = sum(num_examples for _, num_examples, _ in figures)
         sizes = [size_bytes for _, _, size_bytes in figures]
         return cls(
@@ -498,17 +427,11 @@ class Worker(Protocol):
 
 
 class Signer(Protocol):
-    """Signs orders to devices.
-
-    Attributes:
-        public: the public key, in hex; empty if orders are not signed.
-        recovery: public part of the recovery key, which may appoint a new signing key, in hex; empty if there is none.
-        successions: the key changes that led to the present key, oldest first.
-    """
+    """Signs orders to devices; keys are in hex, and empty if there are none."""
 
     public: str
-    recovery: str
-    successions: tuple[Succession, ...]
+    recovery: str  # public part of the key that may appoint a new signing key
+    successions: tuple[Succession, ...]  # the key changes that led to the present key, oldest first
 
     def sign(self, topic: str, text: str) -> str:
         """The signature of a message published on a topic, in hex; empty if orders are not signed."""

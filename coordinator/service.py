@@ -45,9 +45,6 @@ _log = structlog.get_logger("coordinator")
 def serve(config: CoordinatorConfig) -> None:
     """Run until SIGTERM or SIGINT. Beside a coordinator on another host that leads, serve pages and artifacts only.
 
-    Args:
-        config: the whole configuration.
-
     Raises:
         ConfigError: a port, the model or the evaluation text cannot be used.
         UnavailableError: the disk, the database or the broker does not work.
@@ -73,12 +70,7 @@ def serve(config: CoordinatorConfig) -> None:
 
 
 class _State:
-    """What this process shares with its next start, and with other hosts.
-
-    Args:
-        config: the whole configuration.
-        stack: closes it.
-    """
+    """What this process shares with its next start, and with other hosts."""
 
     def __init__(self, config: CoordinatorConfig, stack: ExitStack) -> None:
         self.config, self.clock, self.signer = config, WallClock(), load_signer(config.data_dir)
@@ -100,12 +92,7 @@ class _State:
 
 
 class _Site:
-    """Pages, API, artifacts and enrolment: before this process leads, and while it does.
-
-    Args:
-        state: what they show and change.
-        stack: closes the TLS service.
-    """
+    """Pages, API, artifacts and enrolment: before this process leads, and while it does."""
 
     def __init__(self, state: _State, stack: ExitStack) -> None:
         self._config = config = state.config
@@ -151,14 +138,7 @@ class _Site:
 
 
 class _Driving:
-    """The driver, with the broker, the worker and the transport that it uses.
-
-    Args:
-        state: what it decides on.
-        site: whose requests it answers.
-        term: in which this process leads.
-        leading: closes it.
-    """
+    """The driver, with the broker, the worker and the transport that it uses."""
 
     def __init__(self, state: _State, site: _Site, term: int | None, leading: ExitStack) -> None:
         self._state, self._site = state, site

@@ -36,12 +36,6 @@ _log = structlog.get_logger("coordinator")
 class TlsService:
     """Creates and connects the parts that TLS needs.
 
-    Args:
-        config: the coordinator's configuration.
-        database: the coordinator's database.
-        clock: wall-clock time.
-        signer: signer of orders; devices get its public keys when they enrol.
-
     Raises:
         UnavailableError: the authority or the disk does not work.
         ConfigError: the file of the authority's key is readable by others.
@@ -85,12 +79,7 @@ class TlsService:
 
     @contextlib.contextmanager
     def gate_kept(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
-        """Enforce the register's revocations as long as the block lasts.
-
-        Args:
-            broker: address and credentials with which the coordinator connects.
-            reload_broker: makes our own broker reload its files; None for an external broker.
-        """
+        """Enforce the register's revocations as long as the block lasts; only our own broker can be made to reload."""
         if reload_broker is not None:
             self._reload_broker = reload_broker
 

@@ -71,15 +71,7 @@ def _detail(data: bytes) -> str:
 def change(
     config_path: Path, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
 ) -> None:
-    """Ask the service for a change, and print what is so now.
-
-    Args:
-        config_path: the configuration file.
-        path: path of the request below the API's root.
-        body: the request.
-        now: what is so after the change, or a function that reads it.
-        as_json: print the service's answer instead.
-    """
+    """Ask the service for a change, and print its answer, or in words what is so ``now``, which may have to be read."""
     config = configuration(config_path)
     answer = ask_service(config, "POST", path, body)
     if callable(now):

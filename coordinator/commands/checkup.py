@@ -39,19 +39,12 @@ _ANSWER_TIMEOUT_S = 5
 
 
 class CheckupFinding(msgspec.Struct, frozen=True):
-    """Result of one check.
+    """Result of one check."""
 
-    Attributes:
-        category: the subject of the check.
-        level: ok, warning or fault.
-        found: what was found.
-        remedy: what to do; empty if nothing is wrong.
-    """
-
-    category: str
-    level: str
-    found: str
-    remedy: str = ""
+    category: str  # the subject of the check
+    level: str  # ok, warning or fault
+    found: str  # what was found
+    remedy: str = ""  # what to do; empty if nothing is wrong
 
 
 def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:

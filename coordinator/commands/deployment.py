@@ -46,12 +46,7 @@ _RETAINED_S = 1.5
 
 
 def check_deployment(config: CoordinatorConfig, now_s: float) -> Iterator[CheckupFinding]:
-    """Check the service, its broker, its certificates and its backups.
-
-    Args:
-        config: the configuration of the service.
-        now_s: wall-clock time.
-    """
+    """Check the service, its broker, its certificates and its backups."""
     yield from _service(config, now_s)
     if config.tls:
         yield _certificate("https", config.host, config.port, config, now_s)

@@ -85,14 +85,7 @@ def create_for_owner(path: Path) -> int:
 
 
 def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
-    """Print an answer on stdout.
-
-    Args:
-        document: the whole answer, for a program.
-        columns: headings of the table for people.
-        rows: cells of the table.
-        as_json: print the document instead of the table.
-    """
+    """Print an answer on stdout: the whole document for a program, or a table for people."""
     if as_json:
         _print_document(document)
         return
@@ -107,13 +100,7 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def say(document: object, sentences: Sequence[str], *, as_json: bool) -> None:
-    """Print an answer in words on stdout, each sentence on its own line.
-
-    Args:
-        document: the whole answer, for a program.
-        sentences: what people read.
-        as_json: print the document instead.
-    """
+    """Print an answer on stdout: the whole document for a program, or sentences for people, each on its own line."""
     if as_json:
         _print_document(document)
         return

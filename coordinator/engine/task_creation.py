@@ -14,7 +14,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine.aggregation import with_bases
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
-from coordinator.ports import BlobStore, Lineage, TaskStore, Transaction, VersionRecord
+from coordinator.ports import BlobStore, Lineage, Transaction, VersionRecord
 from coordinator.rounds.admission import free_slot
 from coordinator.tasks import task as tasks
 from coordinator.tasks.operations import OperationRefused
@@ -78,7 +78,7 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
     return snapshot
 
 
-def _hold_if_beyond(tx: TaskStore, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
+def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
     """Pause a task that was created under older limits and exceeds the present ones."""
     faults = beyond_limits(record.settings, config.limits)
     if faults and record.name != config.task.name and record.state.status is TaskStatus.ACTIVE:
@@ -189,7 +189,7 @@ class TaskCreator:
         )
 
 
-def _slot(tx: TaskStore, settings: TaskSettings, held: TaskRecord | None) -> float | None:
+def _slot(tx: Transaction, settings: TaskSettings, held: TaskRecord | None) -> float | None:
     """Start of the task's share of the devices: unchanged, or a free slot of its experiment; None if none fits."""
     variant = settings.variant
     if not variant.experiment:
@@ -206,5 +206,5 @@ def _too_few(settings: TaskSettings) -> str:
     return f"too few devices of the experiment {variant.experiment} are left for {variant.share:g}"
 
 
-def _next(tx: TaskStore) -> int:
+def _next(tx: Transaction) -> int:
     return max((record.state.number for record in tx.tasks()), default=0) + 1

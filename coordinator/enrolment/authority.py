@@ -48,11 +48,7 @@ class _Signer:
 
 
 class Authority:
-    """The authority in a folder; created at the first use.
-
-    Args:
-        folder: holds the key; only its owner has access.
-        now_s: wall-clock time.
+    """The authority in a folder to which only its owner has access; created at the first use.
 
     Raises:
         ConfigError: other users can read the key, or the file holds no valid key.
@@ -80,13 +76,7 @@ class Authority:
         return [_pem(signer.certificate) for signer in self._signers()]
 
     def certify_device(self, csr: str, device: str, days: float, now_s: float) -> str:
-        """Issue a device certificate for the key in a request, as PEM.
-
-        Args:
-            csr: PKCS #10 request, PEM; only its public key is used, and its signature proves possession of the key.
-            device: becomes the common name.
-            days: lifetime.
-            now_s: wall-clock time.
+        """Issue a certificate, as PEM, for the key in a request (PKCS #10, PEM); the device becomes the common name.
 
         Raises:
             RemoteProtocolError: the request is malformed, has no P-256 key, or is not signed with its key.
@@ -94,13 +84,7 @@ class Authority:
         return _pem(self._certify(self._current, requested_key(csr), device, [], days, now_s))
 
     def certify_server(self, csr: str, names: Sequence[str], days: float, now_s: float) -> str:
-        """Issue a certificate for the coordinator or its own broker, as PEM.
-
-        Args:
-            csr: PKCS #10 request, PEM; only its public key is used, and its signature proves possession of the key.
-            names: DNS names and addresses that people and devices use; the first becomes the common name.
-            days: lifetime.
-            now_s: wall-clock time.
+        """Issue a certificate for the coordinator or its own broker, as PEM; its first name becomes the common name.
 
         Raises:
             RemoteProtocolError: the request is malformed, has no P-256 key, or is not signed with its key.

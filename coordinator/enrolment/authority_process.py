@@ -98,9 +98,6 @@ class AuthorityClient:
     """Client of the authority's process. Thread-safe.
 
     The process starts at the first question, and again after it exited or hung.
-
-    Args:
-        command: the program and its arguments.
     """
 
     def __init__(self, command: Sequence[str]) -> None:

@@ -31,21 +31,13 @@ _RANDOM_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A device's certificate, and what the device needs to use it.
+    """A device's certificate, and what the device needs to use it."""
 
-    Attributes:
-        device: the device that it identifies.
-        certificate: PEM.
-        expires_s: wall-clock time.
-        renew_s: when to ask for the next certificate; wall-clock time.
-        authorities: certificates of all authorities that the device must trust, PEM.
-    """
-
-    device: DeviceId
-    certificate: str
-    expires_s: float
-    renew_s: float
-    authorities: tuple[str, ...]
+    device: DeviceId  # the device that it identifies
+    certificate: str  # PEM
+    expires_s: float  # wall-clock time
+    renew_s: float  # when to ask for the next certificate; wall-clock time
+    authorities: tuple[str, ...]  # certificates of all authorities that the device must trust, PEM
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +77,10 @@ def claim_hash(characters: str) -> str:
 class CertificateIssuer:
     """Issues and renews device certificates. Thread-safe.
 
-    Args:
-        config: the coordinator's settings.
-        register: stores claims and keys.
-        signer: the authority.
-        clock: wall-clock time.
-        coordinator_key: public key that verifies the coordinator's orders, as hex.
-        recovery_key: public key that may authorise a new ``coordinator_key``, as hex; empty if there is none.
-
     Attributes:
         register: stores claims and keys.
-        coordinator_key: public key that verifies orders, as hex; sent to devices.
-        recovery_key: public key that may authorise a new ``coordinator_key``, as hex; sent to devices.
+        coordinator_key: public key that verifies the coordinator's orders, as hex; sent to devices.
+        recovery_key: public key that may authorise a new ``coordinator_key``, as hex; empty if there is none.
     """
 
     def __init__(

@@ -39,31 +39,18 @@ class KeyState(enum.Enum):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim as stored.
+    """A claim as stored."""
 
-    Attributes:
-        name: for people and the audit log.
-        sha256: hash of the secret text, which has 256 random bits, so a slow hash would add no protection.
-        device: name of the device that it admits; empty if names are made from ``prefix`` and the key's hash.
-        prefix: first part of device names, if ``device`` is empty.
-        uses: how many keys it admits in total.
-        uses_left: how many more keys it admits.
-        approval: whether a person must approve each key.
-        labels: labels of the devices that it admits, as in their leases.
-        created_s: wall-clock time.
-        expires_s: wall-clock time.
-    """
-
-    name: str
-    sha256: str
-    device: str = ""
-    prefix: str = "device"
-    uses: int = 1
-    uses_left: int = 1
-    approval: bool = False
-    labels: str = ""
-    created_s: float
-    expires_s: float
+    name: str  # for people and the audit log
+    sha256: str  # hash of the secret text, which has 256 random bits, so a slow hash would add no protection
+    device: str = ""  # name of the device that it admits; empty if names are made from ``prefix`` and the key's hash
+    prefix: str = "device"  # first part of device names, if ``device`` is empty
+    uses: int = 1  # how many keys it admits in total
+    uses_left: int = 1  # how many more keys it admits
+    approval: bool = False  # whether a person must approve each key
+    labels: str = ""  # labels of the devices that it admits, as in their leases
+    created_s: float  # wall-clock time
+    expires_s: float  # wall-clock time
 
 
 class ClaimMade(msgspec.Struct, frozen=True):
@@ -77,46 +64,27 @@ class ClaimMade(msgspec.Struct, frozen=True):
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """A device's key and its certificate.
+    """A device's key and its certificate."""
 
-    Attributes:
-        key: sha256 of the public key.
-        device: the device that it identifies.
-        claim: name of the claim that admitted it; empty for a renewal.
-        standing: see :class:`KeyState`.
-        csr: the certificate request, PEM.
-        certificate: PEM; empty before it is issued.
-        serial: serial number of the certificate, decimal; empty before it is issued.
-        authority: fingerprint of the authority that signed the certificate; empty before it is issued.
-        address: network address that sent the request.
-        requested_s: wall-clock time.
-        expires_s: when the certificate expires; 0 before it is issued.
-    """
-
-    key: str
+    key: str  # sha256 of the public key
     device: DeviceId
-    claim: str
+    claim: str  # name of the claim that admitted it; empty for a renewal
     standing: KeyState
-    csr: str
-    certificate: str = ""
-    serial: str = ""
-    authority: str = ""
-    address: str
-    requested_s: float
-    expires_s: float = 0.0
+    csr: str  # the certificate request, PEM
+    certificate: str = ""  # PEM; empty before it is issued
+    serial: str = ""  # serial number of the certificate, decimal; empty before it is issued
+    authority: str = ""  # fingerprint of the authority that signed the certificate; empty before it is issued
+    address: str  # network address that sent the request
+    requested_s: float  # wall-clock time
+    expires_s: float = 0.0  # when the certificate expires; 0 before it is issued
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The key is new and the claim is valid.
-
-    Attributes:
-        device: the device that the key will identify.
-        standing: WAITING or GRANTED.
-    """
+    """The key is new and the claim is valid."""
 
     device: DeviceId
-    standing: KeyState
+    standing: KeyState  # WAITING or GRANTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +96,17 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused:
-    """The claim or the key is refused.
+    """The claim or the key is refused."""
 
-    Attributes:
-        code: stable name for the device and the audit log.
-        reason: explanation for people.
-    """
-
-    code: str
-    reason: str
+    code: str  # stable name for the device and the audit log
+    reason: str  # explanation for people
 
 
 Verdict = Admitted | Known | ClaimRefused
 
 
 def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float) -> Verdict:
-    """Decide on a claim that is sent with a key.
-
-    Args:
-        claim: the stored claim whose hash matches; None if there is none.
-        held: the stored credential of the key; None if the key is new.
-        key: sha256 of the public key.
-        now_s: wall-clock time.
+    """Decide on a claim that is sent with a key, by its sha256; ``held`` is the credential that is stored of the key.
 
     >>> claim = Claim(name="kitchen", sha256="", device="pi-1", created_s=0.0, expires_s=10.0)
     >>> redeem(claim, None, 64 * "a", 5.0)

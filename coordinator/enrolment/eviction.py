@@ -24,12 +24,6 @@ TIMEOUT_S = 3.0
 def end_session(broker: BrokerConfig, tls: ssl.SSLContext, population: Population, device: DeviceId) -> None:
     """Take over a device's session, end it, and clear the retained status, which is by then the device's last will.
 
-    Args:
-        broker: the coordinator's address and login at the broker.
-        tls: the coordinator's TLS context.
-        population: names the topics.
-        device: client id of the session.
-
     Raises:
         UnavailableError: the broker cannot be reached, or does not allow the takeover.
     """

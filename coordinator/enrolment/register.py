@@ -46,11 +46,7 @@ class KeyPosition(NamedTuple):
 
 
 class Register:
-    """The register of claims and credentials.
-
-    Args:
-        database: the coordinator's database.
-    """
+    """The register of claims and credentials."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

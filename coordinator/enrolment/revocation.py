@@ -48,13 +48,8 @@ _log = structlog.get_logger("coordinator")
 class RevocationEnforcer:
     """Enforces revocations in its own threads until it is closed.
 
-    Args:
-        config: the coordinator's settings.
-        register: knows which certificates are revoked or blocked.
-        signer: the authority.
-        clock: wall-clock time.
-        changed: makes the servers reload their files; called from any thread, and with no change to tell them again.
-        evict: ends the open connections of devices and of certificates, or raises UnavailableError.
+    ``changed`` makes the servers reload their files, and is called from any thread, with no change to tell them again.
+    ``evict`` ends the open connections of devices and of certificates, or raises UnavailableError.
     """
 
     def __init__(

@@ -88,14 +88,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def add_enrolment(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter: Limiter) -> None:
-    """Add the enrolment routes to the API.
-
-    Args:
-        blueprint: the API's blueprint.
-        spec: collects the OpenAPI description.
-        ports: the service's interfaces; without ``office`` these routes answer 404.
-        limiter: the application's rate limiter.
-    """
+    """Add the enrolment routes to the API; without TLS they answer 404."""
     _for_devices(blueprint, spec, ports, limiter)
     _for_operators(blueprint, spec, ports)
 
@@ -162,21 +155,13 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
 
 
 def end_claim(ports: WebPorts, name: str, who: str) -> None:
-    """Revoke a claim at once.
-
-    Raises:
-        HTTPException: 404, if no claim has that name.
-    """
+    """Revoke a claim at once; aborts with 404 if no claim has that name."""
     if not _office(ports).register.remove_claim(name, who, ports.clock.now_s()):
         abort(404, f"there is no claim {name[:64]}; 'enrol-token list' shows them")
 
 
 def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
-    """Approve or refuse a waiting device.
-
-    Raises:
-        HTTPException: 404, if no such key is waiting.
-    """
+    """Approve or refuse a waiting device; aborts with 404 if no such key is waiting."""
     if not _KEY.fullmatch(key):
         abort(404, "expected the sha256 of a key")
     if not _office(ports).register.decide(key, who, ports.clock.now_s(), approved=approved):
@@ -184,11 +169,7 @@ def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
 
 
 def forget(ports: WebPorts, name: str, who: str) -> bool:
-    """Revoke every certificate of a device; False if it has none.
-
-    Raises:
-        HTTPException: 404, without TLS, or if the device name is invalid.
-    """
+    """Revoke every certificate of a device; False if it has none."""
     return _office(ports).register.revoke(asking.device(name), who, ports.clock.now_s())
 
 

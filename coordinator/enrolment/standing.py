@@ -8,17 +8,11 @@ from coordinator.enrolment.claims import KeyState
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A device's standing.
+    """A device's standing."""
 
-    Attributes:
-        device: name of the device; empty if the certificate is unknown.
-        keys: the states of its keys; none if the coordinator enrols nobody, or the device is a stranger.
-        blocked: why an operator blocked it; empty if it is not blocked.
-    """
-
-    device: str
-    keys: frozenset[KeyState] = frozenset()
-    blocked: str = ""
+    device: str  # its name; empty if the certificate is unknown
+    keys: frozenset[KeyState] = frozenset()  # none of a stranger, or if the coordinator enrols nobody
+    blocked: str = ""  # why an operator blocked it; empty if it is not blocked
 
 
 def standing_word(standing: Standing) -> str:

@@ -45,17 +45,11 @@ SERVER_DAYS = 365.0
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Which files changed, so that servers must reload them.
+    """Which files changed, so that servers must reload them."""
 
-    Attributes:
-        server: the coordinator's or the broker's certificate.
-        authorities: the trusted authorities.
-        revoked: the revoked certificates.
-    """
-
-    server: bool
-    authorities: bool
-    revoked: bool
+    server: bool  # the coordinator's or the broker's certificate
+    authorities: bool  # the trusted authorities
+    revoked: bool  # the revoked certificates
 
     def __bool__(self) -> bool:
         """Whether anything changed."""
@@ -69,12 +63,6 @@ def signer_of(config: CoordinatorConfig) -> AuthorityClient:
 
 def refresh(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
     """Bring the whole folder up to date.
-
-    Args:
-        config: the coordinator's settings.
-        signer: the authority.
-        shut_out: serial numbers of certificates that must be refused.
-        now_s: wall-clock time.
 
     Raises:
         UnavailableError: the disk or the authority does not work now.
@@ -105,13 +93,7 @@ def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[
 
 
 def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
-    """Write the files that the authority signs, where they are out of date.
-
-    Args:
-        config: the coordinator's settings.
-        signer: the authority.
-        shut_out: serial numbers of certificates that must be refused.
-        now_s: wall-clock time.
+    """Write the files that the authority signs, where they are out of date; see :func:`refuse` for ``shut_out``.
 
     Raises:
         UnavailableError: the disk or the authority does not work now.

@@ -45,26 +45,19 @@ SERVICE_USER = "@coordinator"
 class Listeners:
     """The addresses on which a broker listens, and the clients that it admits.
 
-    Attributes:
-        host: address of the listener for devices.
-        port: port of the listener for devices.
-        username: user name that goes with ``password``.
-        password: password of clients; if empty, plain-text clients may use any name.
-        tls: folder with the server certificate and the authorities (:mod:`coordinator.enrolment.tls_files`); devices
-            must present a certificate, and only the coordinator uses the name and password.
-        service_port: port of the coordinator's listener on 127.0.0.1; only with ``tls``.
-        population: population whose topics devices may use; only with ``tls``.
-        shards: number of ingest shards in the topics to the coordinator; only with ``tls``.
+    With ``tls``, the folder of certificates (:mod:`coordinator.enrolment.tls_files`), devices must present one, and
+    only the coordinator uses the name and password.
     """
 
-    host: str
-    port: int
+    host: str  # of the listener for devices
+    port: int  # of the listener for devices
     username: str
-    password: str
+    password: str  # if empty, plain-text clients may use any name
     tls: Path | None = None
-    service_port: int = 0
-    population: str = "demo"
-    shards: int = 1
+    # Only with ``tls``:
+    service_port: int = 0  # of the coordinator's listener on 127.0.0.1
+    population: str = "demo"  # whose topics devices may use
+    shards: int = 1  # ingest shards in the topics to the coordinator
 
 
 def choose(kind: BrokerKind) -> str:
@@ -110,11 +103,6 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
 
 def run_broker(name: str, doors: Listeners, folder: Path) -> None:
     """Run the broker until a signal arrives; mosquitto replaces this process. SIGHUP reloads certificates.
-
-    Args:
-        name: MOSQUITTO or AMQTT.
-        doors: addresses to listen on, and clients to admit.
-        folder: folder for the broker's state.
 
     Raises:
         ConfigError: the port is taken, or the folder cannot be used.
@@ -168,13 +156,7 @@ def access_list(username: str, population: str, shards: int, denied: Iterable[st
     """Mosquitto's access list: the coordinator may use all topics of its population, a device only its own.
 
     Topics are listed without wildcards, because mosquitto keeps a retained message on every topic that a device may
-    publish to.
-
-    Args:
-        username: user name of the coordinator.
-        population: population whose topics are listed.
-        shards: number of ingest shards.
-        denied: devices that may neither publish nor subscribe, whatever certificate they present.
+    publish to. A ``denied`` device may neither publish nor subscribe, whatever certificate it presents.
     """
     up = "\n".join(
         f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"

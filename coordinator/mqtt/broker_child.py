@@ -32,14 +32,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class BrokerChild:
-    """A broker that runs as a child process of the service.
-
-    Args:
-        broker: which broker to run, and where it listens; not ``external``.
-        folder: folder for its state and its log.
-        tls: folder of certificates (:mod:`coordinator.enrolment.tls_files`); None for plain text.
-        population: the population whose topics devices may use.
-        shards: number of ingest shards.
+    """A broker that runs as a child process of the service; ``tls`` is its folder of certificates, None for plain text.
 
     Raises:
         ConfigError: the port is taken, or mosquitto is configured but not installed.

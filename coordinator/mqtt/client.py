@@ -62,15 +62,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class MqttTransport:
-    """The coordinator's connections to the broker.
-
-    Args:
-        broker: address and credentials of the broker.
-        population: the population whose topics are used.
-        shards: number of ingest sessions.
-        post: called with each event; must not block.
-        tls: TLS context; None for plain text.
-    """
+    """The coordinator's connections to the broker, one per shard; ``post`` gets each event, and must not block."""
 
     def __init__(
         self,
@@ -84,13 +76,8 @@ class MqttTransport:
         self._sessions = [_Session(broker, population, shard, post, tls, self._waiting) for shard in range(shards)]
 
     @property
-    def connected(self) -> bool:
-        """Whether all sessions are connected and subscribed."""
-        return not self.trouble
-
-    @property
     def trouble(self) -> str:
-        """Why not all sessions are connected; empty if they are."""
+        """Why not all sessions are connected and subscribed; empty if they are."""
         return next((session.trouble for session in self._sessions if session.trouble), "")
 
     def start(self) -> None:

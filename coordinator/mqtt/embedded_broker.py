@@ -152,10 +152,6 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
       gets only those of its own subscriptions.
     - amqtt marks messages queued for an offline client as retained, so that they look like real retained messages.
     - amqtt awaits while it iterates over the subscription table (:class:`Subscriptions`).
-
-    Args:
-        settings: see :func:`configuration`.
-        doors: addresses to listen on, and clients to admit.
     """
 
     def __init__(self, settings: dict[str, Any], doors: Listeners) -> None:

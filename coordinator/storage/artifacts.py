@@ -24,12 +24,7 @@ ARTIFACTS = "artifacts"
 
 
 def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
-    """The store of a coordinator's artifacts.
-
-    Args:
-        folder: folder for them, or for the copies of this host.
-        url: ``s3://bucket/prefix``; if empty, PostgreSQL keeps them, and with SQLite the folder.
-        database: the coordinator's database.
+    """The store of a coordinator's artifacts: at the S3 URL; without one, PostgreSQL, and with SQLite the folder.
 
     Raises:
         ConfigError: boto3 is not installed, or its settings cannot be used.
@@ -43,10 +38,6 @@ def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
 class SharedBlobs(FileBlobs):
     """Blobs in a store that several hosts share, with copies in a folder.
 
-    Args:
-        folder: for the copies; created if missing.
-        shared: the store.
-
     Raises:
         UnavailableError: the folder cannot be created.
     """
@@ -56,21 +47,12 @@ class SharedBlobs(FileBlobs):
         self._shared = shared
 
     def put(self, data: bytes) -> str:
-        """Store a blob durably; returns its hash.
-
-        Raises:
-            UnavailableError: the store or the disk does not work.
-        """
+        """Store a blob durably; returns its hash."""
         self._shared.put(data)
         return super().put(data)
 
     def find(self, sha256: str) -> Path | None:
-        """The file of a blob, fetched if this host lacks it; None if there is no such blob.
-
-        Raises:
-            RemoteProtocolError: the name is not a sha256.
-            UnavailableError: the store or the disk does not work.
-        """
+        """The file of a blob, fetched if this host lacks it; None if there is no such blob."""
         if super().find(sha256) is None:
             try:
                 super().put(self._shared.get(sha256))
@@ -79,32 +61,19 @@ class SharedBlobs(FileBlobs):
         return self.path(sha256)
 
     def get(self, sha256: str) -> bytes:
-        """Read a blob and verify its hash.
-
-        Raises:
-            IntegrityError: there is no such blob, or its bytes are damaged.
-            UnavailableError: the blob cannot be read.
-        """
+        """Read a blob and verify its hash."""
         self.find(sha256)
         return super().get(sha256)
 
 
 class DatabaseBlobs:
-    """Blobs in a table; implements :class:`coordinator.ports.BlobStore`.
-
-    Args:
-        database: the coordinator's database.
-    """
+    """Blobs in a table; implements :class:`coordinator.ports.BlobStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, data: bytes) -> str:
-        """Store a blob durably; returns its hash.
-
-        Raises:
-            UnavailableError: the database cannot be written now.
-        """
+        """Store a blob durably; returns its hash."""
         name = hashlib.sha256(data).hexdigest()
         with self._database.connection() as connection:
             if connection.scalar(sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == name)) is None:
@@ -112,25 +81,17 @@ class DatabaseBlobs:
         return name
 
     def get(self, sha256: str) -> bytes:
-        """Read a blob and verify its hash.
-
-        Raises:
-            IntegrityError: there is no such blob, or its bytes are damaged.
-            UnavailableError: the database cannot be read now.
-        """
+        """Read a blob and verify its hash."""
         with self._database.connection() as connection:
             body = connection.scalar(sa.select(artifacts.c.body).where(artifacts.c.sha256 == sha256))
         return _checked(sha256, body, "the database")
 
 
 class S3Blobs:
-    """Blobs in an S3-compatible store; implements :class:`coordinator.ports.BlobStore`.
+    """Blobs in an S3-compatible store, ``s3://bucket/prefix``; implements :class:`coordinator.ports.BlobStore`.
 
     Credentials, region and the address of a store other than Amazon's come from where boto3 looks for them, such as
     ``AWS_ACCESS_KEY_ID`` and ``AWS_ENDPOINT_URL``.
-
-    Args:
-        url: ``s3://bucket/prefix``.
 
     Raises:
         ConfigError: boto3 is not installed, or its settings cannot be used.
@@ -155,11 +116,7 @@ class S3Blobs:
             raise ConfigError(msg) from error
 
     def put(self, data: bytes) -> str:
-        """Store a blob durably; returns its hash.
-
-        Raises:
-            UnavailableError: the store cannot be written now.
-        """
+        """Store a blob durably; returns its hash."""
         name = hashlib.sha256(data).hexdigest()
         try:
             self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=data)
@@ -168,12 +125,7 @@ class S3Blobs:
         return name
 
     def get(self, sha256: str) -> bytes:
-        """Read a blob and verify its hash.
-
-        Raises:
-            IntegrityError: there is no such blob, or its bytes are damaged.
-            UnavailableError: the store cannot be read now.
-        """
+        """Read a blob and verify its hash."""
         try:
             body = self._client.get_object(Bucket=self._bucket, Key=self._key(sha256))["Body"].read()
         except self._client.exceptions.NoSuchKey:

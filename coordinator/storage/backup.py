@@ -89,15 +89,7 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
 
 
 def restore(folder: Path, data_dir: Path, now_s: float) -> int:
-    """Restore a coordinator's data folder from a backup.
-
-    Args:
-        folder: the backup.
-        data_dir: the data folder; must not hold a database.
-        now_s: wall-clock time.
-
-    Returns:
-        The last round number that counts as used.
+    """Restore a coordinator's data folder from a backup; returns the last round number that counts as used.
 
     Raises:
         ConfigError: the folder is no backup, or the data folder holds a database already.

@@ -14,44 +14,25 @@ TRIGRAM, CENTRAL = "trigram", "central"
 
 
 class KeptBaselines(msgspec.Struct, frozen=True, kw_only=True):
-    """Measured baselines, as the database stores them.
+    """Measured baselines, as the database stores them."""
 
-    Attributes:
-        measured: the figures, and the data and settings that gave them.
-        made_s: when they were measured; wall-clock time.
-        code_version: Nightjar's version at the time.
-    """
-
-    measured: Baselines
-    made_s: float
-    code_version: str
+    measured: Baselines  # the figures, and the data and settings that gave them
+    made_s: float  # when they were measured; wall-clock time
+    code_version: str  # Nightjar's version at the time
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A baseline to show to people.
+    """A baseline to show to people."""
 
-    Attributes:
-        label: name of the baseline.
-        top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three suggestions, 0 to 1.
-        loss: mean cross-entropy per target, nats; None if unknown.
-        source: where the figures come from, in words.
-    """
-
-    label: str
-    top1: float
-    top3: float
-    loss: float | None = None
-    source: str
+    label: str  # name of the baseline
+    top1: float  # recall of the best suggestion, 0 to 1
+    top3: float  # recall of the best three suggestions, 0 to 1
+    loss: float | None = None  # mean cross-entropy per target, nats; None if unknown
+    source: str  # where the figures come from, in words
 
 
 def compared(task: TaskConfig, kept: KeptBaselines | None) -> list[Compared]:
-    """The baselines to show: the trigram and the central model if measured, otherwise the configured one, if any.
-
-    Args:
-        task: task settings from the configuration file.
-        kept: baselines measured on the current held-out text; None if there are none.
-    """
+    """The baselines to show: the trigram and the central model if measured, otherwise the configured one, if any."""
     if kept is None:
         return [] if task.baseline is None else [_given(task.baseline)]
     of, trained = kept.measured, kept.measured.central

@@ -19,10 +19,7 @@ WRITING = ".writing-"
 
 
 class FileBlobs:
-    """Blobs in a folder, spread over 256 subfolders.
-
-    Args:
-        folder: created if missing.
+    """Blobs in a folder, which is created if missing, spread over 256 subfolders.
 
     Raises:
         UnavailableError: the folder cannot be created.

@@ -33,13 +33,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class CensusTaker:
-    """Takes and caches the census. Thread-safe.
-
-    Args:
-        database: the coordinator's database.
-        clock: wall-clock time.
-        fresh_s: how long a count stays fresh at least.
-    """
+    """Takes and caches the census. Thread-safe."""
 
     def __init__(self, database: Database, clock: Clock, fresh_s: float = FRESH_S) -> None:
         self._database = database

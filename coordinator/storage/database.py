@@ -25,7 +25,7 @@ from wire.errors import UnavailableError
 
 
 class Database:
-    """The coordinator's database.
+    """The coordinator's database; every method raises :class:`UnavailableError` if it cannot be read or written now.
 
     Args:
         url: SQLAlchemy URL, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``; with :data:`IN_MEMORY` the data
@@ -70,7 +70,6 @@ class Database:
 
         Raises:
             ConfigError: devices do not know the key of this host.
-            UnavailableError: the database cannot be written now.
         """
         with self._translated(), self._engine.begin() as connection:
             term = self._fence.begin_term(connection, host, key, known)
@@ -79,11 +78,7 @@ class Database:
         return term
 
     def leader(self) -> tuple[str, str] | None:
-        """Name of the leader's host, and the public half of its signing key; None before the first term.
-
-        Raises:
-            UnavailableError: the database cannot be read now.
-        """
+        """Name of the leader's host, and the public half of its signing key; None before the first term."""
         with self.connection() as connection:
             found = connection.execute(sa.select(leadership.c.host, leadership.c.signing_key)).first()
             return None if found is None else (found.host, found.signing_key)
@@ -99,11 +94,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseView]:
-        """Begin a transaction; commits at the end of the block, rolls back if it raises.
-
-        Raises:
-            UnavailableError: the database cannot be read or written now.
-        """
+        """Begin a transaction; commits at the end of the block, rolls back if it raises."""
         with self._translated(), self._engine.begin() as connection:
             view = DatabaseView(connection, self._effect_numbers)
             yield view
@@ -111,11 +102,7 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[sa.Connection]:
-        """A transaction for a module that has its own tables; commits at the end of the block.
-
-        Raises:
-            UnavailableError: the database cannot be read or written now.
-        """
+        """A transaction for a module that has its own tables; commits at the end of the block."""
         with self._translated(), self._engine.begin() as connection:
             yield connection
 

@@ -35,12 +35,9 @@ class LeadLostError(NightjarError):
 class Fence:
     """Checks the term of every writing transaction of an engine; SQLite is never shared, and nothing is checked there.
 
-    Args:
-        engine: the engine.
-        term: term of the leader for whom this process works; None if any process may write.
-
     Attributes:
-        term: the same; set it once :meth:`begin_term` is committed.
+        term: term of the leader for whom this process works, set once :meth:`begin_term` is committed; None if any
+            process may write.
     """
 
     def __init__(self, engine: sa.Engine, term: int | None) -> None:

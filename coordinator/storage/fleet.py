@@ -27,24 +27,14 @@ OTHER = "other"
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """One count of all devices.
+    """One count of all devices."""
 
-    Attributes:
-        counted_s: wall-clock time.
-        known: number of devices ever heard from.
-        states: (lifecycle state, reason) -> number of devices; the reason is empty except for ineligible devices.
-        holders: version -> number of devices heard from lately that report it; None stands for older ones.
-        offers: the task types and codecs that a device offers (:class:`coordinator.rounds.lease.Lease`) -> number of
-            devices.
-        releases: stage -> devices that tried the agent's release in that stage, if it is on trial or current.
-    """
-
-    counted_s: float
-    known: int
-    states: Mapping[tuple[str, str], int]
-    holders: Mapping[int | None, int]
-    offers: Mapping[tuple[str, str], int] = {}
-    releases: Mapping[Stage, DeviceGroup] = {}
+    counted_s: float  # wall-clock time
+    known: int  # devices ever heard from
+    states: Mapping[tuple[str, str], int]  # (lifecycle state, reason, empty except for ineligible ones) -> devices
+    holders: Mapping[int | None, int]  # version -> devices heard from lately that report it; None for older ones
+    offers: Mapping[tuple[str, str], int] = {}  # (task types, codecs), as in a lease -> devices that offer them
+    releases: Mapping[Stage, DeviceGroup] = {}  # stage on trial or current -> devices that tried the release in it
 
     @property
     def groups(self) -> dict[str, int]:
@@ -58,25 +48,15 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample of the fleet at one moment, for the plots over time.
+    """A sample of the fleet at one moment, for the plots over time."""
 
-    Attributes:
-        at_s: wall-clock time.
-        groups: group -> number of devices (:attr:`Census.groups`).
-        holders: version -> number of devices (:attr:`Census.holders`); the version as a string, ``older`` for None.
-        reports: reports accepted so far.
-        bytes_up: bytes received from devices so far.
-        bytes_down: bytes sent to devices so far, without those served by a proxy or cache in front of us.
-        busy: share of one core that this process used since the previous sample.
-    """
-
-    at_s: float
-    groups: dict[str, int]
-    holders: dict[str, int]
-    reports: int
-    bytes_up: int
-    bytes_down: int
-    busy: float
+    at_s: float  # wall-clock time
+    groups: dict[str, int]  # as Census.groups
+    holders: dict[str, int]  # as Census.holders, with the version as a string, ``older`` for None
+    reports: int  # accepted so far
+    bytes_up: int  # received from devices so far
+    bytes_down: int  # sent to devices so far, without those served by a proxy or cache in front of us
+    busy: float  # share of one core that this process used since the previous sample
 
 
 def grouped(states: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -34,11 +34,9 @@ _log = structlog.get_logger("coordinator")
 
 
 class Lead:
-    """Competes for the lead in a thread of its own, and keeps it.
+    """Competes for the lead in a PostgreSQL database, in a thread of its own, and keeps it.
 
-    Args:
-        url: SQLAlchemy URL of the PostgreSQL database.
-        lost: called with the reason when the lead is lost; it must end the process at once.
+    ``lost`` is called with the reason when the lead is lost; it must end the process at once.
     """
 
     def __init__(self, url: str, lost: Callable[[str], object]) -> None:

@@ -18,9 +18,6 @@ from wire.errors import ConfigError
 def only_one(data_dir: Path) -> Iterator[None]:
     """Lock the data folder, so that no other coordinator writes into it; the folder is created if missing.
 
-    Args:
-        data_dir: the folder.
-
     Raises:
         ConfigError: the folder cannot be used, or another process holds it.
     """

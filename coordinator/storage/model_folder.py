@@ -20,14 +20,7 @@ from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
-    """Store the model of a folder as version 0.
-
-    Args:
-        folder: written by ``python -m models export``.
-        artifacts: store for its files.
-
-    Returns:
-        Its manifest, with version 0.
+    """Store the model of a folder that ``python -m models export`` wrote, as version 0; returns its manifest.
 
     Raises:
         ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.

@@ -19,22 +19,13 @@ _FRAME = sa.select(report_frames.c.body).where(
 
 
 class PrivateTables:
-    """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction.
-
-    Args:
-        database: the coordinator's database.
-    """
+    """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
-        """The frame of a report.
-
-        Raises:
-            IntegrityError: the database does not have it.
-            UnavailableError: the database cannot be read now.
-        """
+        """The frame of a report."""
         with self._database.connection() as connection:
             body = connection.scalar(_FRAME, {"of_round": round_number, "of_device": device, "of_attempt": attempt})
         if body is None:
@@ -43,12 +34,7 @@ class PrivateTables:
         return bytes(body)
 
     def state(self, sha256: str) -> bytes:
-        """The state of a server optimizer.
-
-        Raises:
-            IntegrityError: the database does not have it.
-            UnavailableError: the database cannot be read now.
-        """
+        """The state of a server optimizer."""
         with self._database.connection() as connection:
             which = optimizer_states.c.sha256 == sha256
             body = connection.scalar(sa.select(optimizer_states.c.body).where(which))
@@ -58,11 +44,7 @@ class PrivateTables:
         return bytes(body)
 
     def keep_state(self, data: bytes) -> str:
-        """Store the state of a server optimizer durably; returns its hash.
-
-        Raises:
-            UnavailableError: the database cannot be written now.
-        """
+        """Store the state of a server optimizer durably; returns its hash."""
         sha256 = hashlib.sha256(data).hexdigest()
         with self._database.connection() as connection:
             connection.execute(upsert(connection.dialect.name, optimizer_states), {"sha256": sha256, "body": data})

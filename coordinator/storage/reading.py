@@ -47,23 +47,14 @@ class HeardPosition(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Search criteria for devices; an empty one matches all.
+    """Search criteria for devices; an empty one matches all."""
 
-    Attributes:
-        name: prefix of the device id.
-        states: lifecycle states.
-        reason: reason for its state that the device gave.
-        blocked: whether to return only devices that an operator blocked.
-        version: model version that the device holds.
-        label: a label of the device.
-    """
-
-    name: str = ""
-    states: frozenset[str] = frozenset()
-    reason: str | None = None
-    blocked: bool = False
-    version: int | None = None
-    label: str = ""
+    name: str = ""  # prefix of the device id
+    states: frozenset[str] = frozenset()  # lifecycle states
+    reason: str | None = None  # reason for its state that the device gave
+    blocked: bool = False  # whether to return only devices that an operator blocked
+    version: int | None = None  # model version that the device holds
+    label: str = ""  # a label of the device
 
 
 class Reading(abc.ABC):
@@ -187,11 +178,6 @@ class Reading(abc.ABC):
         self, wanted: Wanted, limit: int, after: HeardPosition | None
     ) -> tuple[list[Lease], HeardPosition | None]:
         """Devices that match the criteria, the last heard from first; sorted by name if ``name`` or ``blocked`` is set.
-
-        Args:
-            wanted: the criteria.
-            limit: most devices to return.
-            after: the position to continue after; None to start at the beginning.
 
         Returns:
             The devices, and the position to continue after; None if there are no more. There may be fewer than

@@ -26,13 +26,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class Recorder:
-    """A thread that records samples until it is closed.
-
-    Args:
-        database: stores the samples.
-        census: counts the devices.
-        clock: wall-clock time.
-    """
+    """A thread that records samples until it is closed."""
 
     def __init__(self, database: Database, census: CensusTaker, clock: Clock) -> None:
         self._database = database

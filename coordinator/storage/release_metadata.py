@@ -46,24 +46,14 @@ _OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.ty
 
 @dataclass(frozen=True, slots=True)
 class PublishedReleases:
-    """What the database has of the metadata.
+    """What the database has of the metadata."""
 
-    Attributes:
-        files: name of each file that the owner signed -> sha256 of the artifact.
-        order: who takes which release.
-    """
-
-    files: Mapping[str, str]
-    order: ReleaseOrder
+    files: Mapping[str, str]  # name of each file that the owner signed -> sha256 of the artifact
+    order: ReleaseOrder  # who takes which release
 
 
 class ReleaseMetadata:
-    """The metadata of releases, as this host serves it. Thread-safe.
-
-    Args:
-        data_dir: the coordinator's folder.
-        artifacts: keeps what the owner signed, and the bundles.
-    """
+    """The metadata of releases, as this host serves it; the artifacts keep what the owner signed. Thread-safe."""
 
     def __init__(self, data_dir: Path, artifacts: FileBlobs) -> None:
         self._folder = data_dir / FOLDER

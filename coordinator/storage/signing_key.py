@@ -38,17 +38,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeySigner:
-    """Signs messages; implements :class:`coordinator.ports.Signer`.
-
-    Args:
-        key: private key.
-        keys: the public record of the keys.
-
-    Attributes:
-        public: public half of the signing key, as hex.
-        recovery: public half of the recovery key, as hex; empty if there is none.
-        successions: signed changes of the signing key that led to the current one, oldest first.
-    """
+    """Signs messages; implements :class:`coordinator.ports.Signer`."""
 
     def __init__(self, key: Ed25519PrivateKey, keys: Keys) -> None:
         self._key = key
@@ -96,11 +86,7 @@ def load_signer(data_dir: Path) -> KeySigner:
 def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateKey | None, now_s: float) -> KeySigner:
     """Change the signing key; devices accept the new key if the old key or the recovery key signed the succession.
 
-    Args:
-        data_dir: data folder of a coordinator that is not running.
-        population: its devices' population.
-        recovery: key that signs the succession if the old key is lost; None to sign with the old key.
-        now_s: wall-clock time.
+    The coordinator must not be running. ``recovery`` signs if the old key is lost; if it is None, the old key signs.
 
     Raises:
         ConfigError: the old key is invalid, or ``recovery`` is not the recovery key that devices know.
@@ -133,9 +119,7 @@ def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateK
 def make_recovery_key(data_dir: Path, path: Path) -> str:
     """Create a recovery key if the coordinator has none; returns its public half, empty if it has one already.
 
-    Args:
-        data_dir: the coordinator's data folder.
-        path: file for the private half, readable only by its owner; to be moved off this machine.
+    The private half goes into the file ``path``, readable only by its owner; to be moved off this machine.
 
     Raises:
         UnavailableError: the file cannot be written, or exists already.

@@ -43,11 +43,6 @@ def stop_at_once(reason: str) -> None:
 class Standing:
     """Whether this process leads, and who does otherwise.
 
-    Args:
-        lead: competes for the lead; None if there is no other process.
-        database: the shared database.
-        signer: signs this host's orders.
-
     Attributes:
         leader: name of the leader's host; empty if this process leads.
     """

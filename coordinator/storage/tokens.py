@@ -14,9 +14,6 @@ class TokenTable:
 
     Used by the web server and the command line. The driver never touches these tables, except to add its own audit
     entries. Each call is one transaction.
-
-    Args:
-        database: the coordinator's database.
     """
 
     def __init__(self, database: Database) -> None:

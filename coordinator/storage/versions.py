@@ -28,7 +28,7 @@ class VersionMeasurement(msgspec.Struct, frozen=True):
 
 
 class VersionQueries:
-    """Version queries in an open transaction; the stores of :mod:`coordinator.ports` describe each method."""
+    """Version queries in an open transaction; :class:`coordinator.ports.Transaction` describes each method."""
 
     _connection: sa.Connection
 

@@ -46,15 +46,10 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of a request.
+    """The caller of a request."""
 
-    Attributes:
-        name: for the audit log.
-        role: what the caller may do; None without a token.
-    """
-
-    name: str
-    role: Role | None
+    name: str  # for the audit log
+    role: Role | None  # what the caller may do; None without a token
 
 
 ANYBODY = Caller("", None)

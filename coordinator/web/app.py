@@ -47,12 +47,7 @@ _HEADERS = {
 
 
 def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
-    """Create the application, for any WSGI server that has :data:`~.live.MOST_STREAMS` extra threads for streams.
-
-    Args:
-        ports: the application's interface to the service.
-        fresh_s: how long a count of all devices stays fresh at least.
-    """
+    """Create the application, for any WSGI server that has :data:`~.live.MOST_STREAMS` extra threads for streams."""
     app = Flask(__name__)
     app.secret_key = secrets.token_bytes(32)  # never on disk, so it cannot be stolen; a restart ends all logins
     app.session_interface = _Cookie(ports.config)

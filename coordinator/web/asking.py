@@ -20,29 +20,17 @@ Labels = Annotated[str, msgspec.Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z"
 
 
 def query(wanted: type[Asked]) -> Asked:
-    """The query of this request; an empty field counts as missing.
-
-    Raises:
-        HTTPException: 422, if the query does not match the type.
-    """
+    """The query of this request, without empty fields; aborts with 422 if it is not of the type."""
     return _checked({name: value for name, value in request.args.items() if value}, wanted)
 
 
 def form(wanted: type[Asked]) -> Asked:
-    """The form of this request.
-
-    Raises:
-        HTTPException: 422, if the form does not match the type.
-    """
+    """The form of this request; aborts with 422 if it is not of the type."""
     return _checked(request.form.to_dict(), wanted)
 
 
 def device(name: str) -> DeviceId:
-    """The device id in a URL.
-
-    Raises:
-        HTTPException: 404, if the name is not a valid device id.
-    """
+    """The device id in a URL; aborts with 404 if it is not valid."""
     try:
         return device_id(name)
     except RemoteProtocolError as error:
@@ -50,11 +38,7 @@ def device(name: str) -> DeviceId:
 
 
 def label(text: str) -> str:
-    """The label in a URL.
-
-    Raises:
-        HTTPException: 404, if it is not a valid label.
-    """
+    """The label in a URL; aborts with 404 if it is not valid."""
     try:
         return msgspec.convert(text, Label)
     except msgspec.ValidationError:
@@ -62,22 +46,14 @@ def label(text: str) -> str:
 
 
 def number(value: int, what: str) -> int:
-    """The number in a URL, if it fits into the database.
-
-    Raises:
-        HTTPException: 404, if the number is too large.
-    """
+    """The number in a URL; aborts with 404 if it is too large for the database."""
     if value >= 1 << 53:
         missing(f"{what} {value}")
     return value
 
 
 def missing(what: str) -> NoReturn:
-    """Abort with "not found".
-
-    Raises:
-        HTTPException: 404, always.
-    """
+    """Abort with 404."""
     abort(404, f"there is no {what}")
 
 

@@ -38,11 +38,9 @@ AGAIN_MS = 2000
 
 
 class Pulse:
-    """Detects changes that the pages should show.
+    """Detects changes that the pages should show: changes of the value that ``read`` returns.
 
-    Args:
-        read: returns a value that changes with them; called at most once per ``poll_s``, and only while someone waits.
-        poll_s: see :data:`POLL_S`.
+    ``read`` is called at most once per ``poll_s``, and only while someone waits.
     """
 
     def __init__(self, read: Callable[[], object], poll_s: float = POLL_S) -> None:

@@ -89,15 +89,7 @@ EXPIRES_SOON_S = 10 * 86400.0
 def render(
     repository: Database, task: str, troubles: list[str], census: Census, expiring: int, *, leads: bool
 ) -> bytes:
-    """Render the metrics page.
-
-    Args:
-        repository: the database to read.
-        task: name of the configuration's task, whose model is rolled out.
-        troubles: why the service does not work; empty if it does.
-        census: the last count of all devices.
-        expiring: devices whose certificate ends soon.
-        leads: whether this process leads.
+    """Render the metrics page: ``task`` is the configuration's, ``expiring`` counts certificates that end soon.
 
     Raises:
         UnavailableError: the database cannot be read now.

@@ -17,33 +17,19 @@ from wire.addresses import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class WebPorts:
-    """The parts of the service that the application uses.
+    """The parts of the service that the application uses."""
 
-    Attributes:
-        config: the whole configuration.
-        repository: the database, for reading.
-        artifacts: the artifacts to serve.
-        clock: wall-clock time.
-        broker: name of the broker.
-        troubles: returns why the service does not work, in words; empty if it does.
-        tokens: the tokens of people and programs.
-        post: posts ArtifactServed and Operated to the driver.
-        leader: returns the name of the host that leads; empty if this process does.
-        not_enforced: returns what the broker should have refused but did not.
-        office: issues certificates to devices; None without TLS.
-    """
-
-    config: CoordinatorConfig
-    repository: Database
-    artifacts: FileBlobs
-    clock: Clock
-    broker: str
-    troubles: Callable[[], list[str]]
-    tokens: TokenTable
-    post: Callable[[Inbox], None]
-    leader: Callable[[], str] = str
-    not_enforced: Callable[[], list[str]] = list
-    office: CertificateIssuer | None = None
+    config: CoordinatorConfig  # the whole configuration
+    repository: Database  # the database, for reading
+    artifacts: FileBlobs  # the artifacts to serve
+    clock: Clock  # wall-clock time
+    broker: str  # name of the broker
+    troubles: Callable[[], list[str]]  # returns why the service does not work, in words; empty if it does
+    tokens: TokenTable  # the tokens of people and programs
+    post: Callable[[Inbox], None]  # posts ArtifactServed and Operated to the driver
+    leader: Callable[[], str] = str  # returns the name of the host that leads; empty if this process does
+    not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
+    office: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
 
     @property
     def public_reading(self) -> bool:

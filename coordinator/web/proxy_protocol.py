@@ -46,9 +46,7 @@ def client_named(line: bytes) -> str:
 async def client_behind(connection: socket.socket, proxy: str) -> str:
     """Read the line, if the connection begins with one, and nothing after it; a TLS handshake begins otherwise.
 
-    Args:
-        connection: non-blocking.
-        proxy: address that the connection comes from.
+    The connection is non-blocking, and comes from the address ``proxy``.
 
     Returns:
         The client's address; the proxy's if it does not name one.

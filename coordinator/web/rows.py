@@ -145,11 +145,7 @@ def round_detail(
 ) -> RoundDetail | None:
     """A round, open or closed, with all its seats; None if there is none of this number.
 
-    Args:
-        view: an open transaction.
-        number: number of the round.
-        now_s: wall-clock time.
-        states: (lifecycle state, reason) -> number of devices; None if they were not counted.
+    ``states``: (lifecycle state, reason) -> number of devices; None if they were not counted.
     """
     state = view.round(number)
     if state is None:

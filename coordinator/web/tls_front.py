@@ -52,15 +52,10 @@ _log = structlog.get_logger("coordinator")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The client of a connection.
+    """The client of a connection."""
 
-    Attributes:
-        address: its network address.
-        serial: serial number of its certificate, decimal; empty without one.
-    """
-
-    address: str
-    serial: str
+    address: str  # its network address
+    serial: str  # serial number of its certificate, decimal; empty without one
 
 
 class TlsFront:
@@ -286,12 +281,7 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi:
-    """Wrap an application so that it knows the front's client, and refuses requests that bypassed the front.
-
-    Args:
-        application: any WSGI application.
-        front: finds the client by local port; :meth:`TlsFront.peer`.
-    """
+    """Wrap an application so that it knows the client, which ``front`` finds by local port, and refuses all others."""
 
     @functools.wraps(application)
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -32,12 +32,7 @@ def recall_on_devices(tallies: Mapping[int, Tally]) -> dict[int, float]:
 
 
 def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:
-    """The detailed view of a version.
-
-    Args:
-        record: the version.
-        tally: metrics that devices measured for it.
-    """
+    """The detailed view of a version."""
     return VersionDetail(
         **msgspec.structs.asdict(version_row(record)),
         round=record.round,

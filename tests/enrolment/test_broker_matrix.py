@@ -406,7 +406,7 @@ def test_what_is_left_retained_for_the_coordinator_is_not_obeyed_and_is_cleared(
     try:
         with coordinator(site) as voice:
             voice.listen(MARKER[0])
-            while not transport.connected:
+            while transport.trouble:
                 world.driver.handle(posted.get(timeout=60))
             # What is retained comes with the subscription, so before this.
             voice.said(f"nightjar/1/demo/up/0/{OTHER}/check-in", check_in)

@@ -38,11 +38,7 @@ Series = tuple[str, tuple[float | None, ...]]
 def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: str = "") -> str:
     """A line plot from zero: a truncated axis would exaggerate small changes.
 
-    Args:
-        name: description of the image for screen readers.
-        labels: one per point; most of them are not shown.
-        series: the lines; from the third on they are level reference lines without dots.
-        unit: unit of the values.
+    ``name`` describes the image for screen readers. From the third on, series are level reference lines without dots.
     """
     chart = _chart(pygal.Line, labels, unit, dots_size=3)
     for number, (title, values) in enumerate(series):

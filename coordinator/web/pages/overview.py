@@ -217,13 +217,7 @@ def cost(samples: list[Sample], counted: Mapping[str, int], accepted: int) -> Co
 
 
 def late(state: Round, usual_s: float, now_s: float) -> list[Late]:
-    """Devices that are late in a round that waits for reports; empty in other phases.
-
-    Args:
-        state: the round.
-        usual_s: how long rounds usually take; 0 if none has ended yet.
-        now_s: wall-clock time.
-    """
+    """Devices that are late in a round that waits for reports; ``usual_s`` is 0 if no round has ended yet."""
     if state.phase is not Phase.REPORTING or state.started_at_s is None:
         return []
     overdue = 0 < usual_s < now_s - state.started_at_s

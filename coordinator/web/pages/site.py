@@ -13,19 +13,12 @@ from models.task_types import figure_names
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The objects that every page uses.
+    """The objects that every page uses."""
 
-    Attributes:
-        ports: the web application's interface to the service.
-        census: counts devices by what they do.
-        manifest: reads a manifest by its hash; cached.
-        started_s: when this process started to serve; wall-clock time.
-    """
-
-    ports: WebPorts
-    census: CensusTaker
-    manifest: Callable[[str], Manifest]
-    started_s: float
+    ports: WebPorts  # the web application's interface to the service
+    census: CensusTaker  # counts devices by what they do
+    manifest: Callable[[str], Manifest]  # reads a manifest by its hash; cached
+    started_s: float  # when this process started to serve; wall-clock time
 
     def figures(self, manifest: str) -> tuple[str, str]:
         """What the two shares of a version are called: of the best prediction, and of the best three."""

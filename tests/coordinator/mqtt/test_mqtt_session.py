@@ -99,10 +99,10 @@ def test_the_session_is_durable_and_connected_when_its_subscriptions_are_granted
     body = broker.accept()
     assert (body[6], body[7] & 0x02) == (4, 0), "MQTT 3.1.1, and not a clean session"
     assert b"nightjar-coordinator-demo-0" in body
-    assert not transport.connected
+    assert transport.trouble
     broker.greet(CONNACK_KEPT)
     assert told() == BrokerConnected()
-    assert transport.connected
+    assert not transport.trouble
 
 
 def test_a_refusal_is_said_and_tried_again(world):
@@ -177,7 +177,7 @@ def test_of_a_packet_that_is_too_large_only_as_much_is_kept_as_shows_it_and_the_
     assert (large.payload, following.payload) == (bytes(MAX_PACKET_BYTES + 1), b"next")
     large.acknowledge()
     assert broker.next() == (0x40, b"\x00\x07")
-    assert transport.connected
+    assert not transport.trouble
 
 
 def test_while_the_driver_is_far_behind_nothing_is_read(world, monkeypatch):

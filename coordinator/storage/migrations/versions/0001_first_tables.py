@@ -221,28 +221,3 @@ def upgrade() -> None:
     op.create_index("credentials_by_device", "credentials", ["device"])
     op.create_index("credentials_by_standing", "credentials", ["standing", "requested_s"])
     op.create_index("credentials_by_claim", "credentials", ["claim"])
-
-
-def downgrade() -> None:
-    """Drop every table."""
-    for table in (
-        "credentials",
-        "claims",
-        "samples",
-        "counters",
-        "audit",
-        "tokens",
-        "artifacts",
-        "leadership",
-        "facts",
-        "effects",
-        "devices",
-        "chunks",
-        "reports",
-        "round_summaries",
-        "rounds",
-        "federated",
-        "versions",
-        "tasks",
-    ):
-        op.drop_table(table)
