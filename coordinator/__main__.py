@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from coordinator import __version__
 from coordinator.commands.options import config_option
 from host.files import close_what_is_written
 from wire.errors import NightjarError
+
+if TYPE_CHECKING:
+    from coordinator.config import CoordinatorConfig
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
@@ -56,14 +60,12 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-def serve(config_path: Path) -> None:
+def serve(config: CoordinatorConfig) -> None:
     """Run the whole service until ctrl-C."""
     from coordinator.config import LogFormat
-    from coordinator.config_file import load_config
     from coordinator.service import serve as run
     from host.logs import configure_logs
 
-    config = load_config(config_path, os.environ)
     configure_logs(config.log.value, json=config.log_format is LogFormat.JSON)
     run(config)
 

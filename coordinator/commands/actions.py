@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 import urllib3
 
-from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import at_the_command_line, configuration, opened, say, show, when
+from coordinator.commands.options import answer_options, limit_option
+from coordinator.commands.setting import at_the_command_line, opened, say, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.service_client import http_pool
@@ -69,10 +68,9 @@ def _detail(data: bytes) -> str:
 
 
 def change(
-    config_path: Path, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
+    config: CoordinatorConfig, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
 ) -> None:
     """Ask the service for a change, and print its answer, or in words what is so ``now``, which may have to be read."""
-    config = configuration(config_path)
     answer = ask_service(config, "POST", path, body)
     if callable(now):
         with opened(config) as database, database.transaction() as view:
@@ -86,15 +84,14 @@ def token() -> None:
 
 
 @token.command("create")
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
 @click.option("--role", required=True, type=click.Choice([role.value for role in Role]), help="What it may do.")
 @click.option("--days", default=90.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
-def create_token(config_path: Path, name: str, role: str, days: float, *, as_json: bool) -> None:
+def create_token(config: CoordinatorConfig, name: str, role: str, days: float, *, as_json: bool) -> None:
     """Create a token; its secret text is shown only once."""
     characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)
-    with opened(configuration(config_path)) as database:
+    with opened(config) as database:
         if not TokenTable(database).add(record, at_the_command_line()):
             msg = f"there is a token {name} already; revoke it first, or take another name"
             raise ConfigError(msg)
@@ -103,11 +100,10 @@ def create_token(config_path: Path, name: str, role: str, days: float, *, as_jso
 
 
 @token.command("list")
-@config_option
-@json_option
-def list_tokens(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_tokens(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List all tokens, without their secret text."""
-    with opened(configuration(config_path)) as database:
+    with opened(config) as database:
         held = TokenTable(database).all()
     tokens = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in held]
     cells = [(each["name"], each["role"], when(each["created_s"]), when(each["expires_s"])) for each in tokens]
@@ -115,12 +111,11 @@ def list_tokens(config_path: Path, *, as_json: bool) -> None:
 
 
 @token.command("revoke")
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
-def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
+def revoke_token(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     """Revoke a token at once."""
-    with opened(configuration(config_path)) as database:
+    with opened(config) as database:
         if not TokenTable(database).remove(name, at_the_command_line(), WallClock().now_s()):
             msg = f"there is no token {name}; 'token list' shows them"
             raise ConfigError(msg)
@@ -128,12 +123,11 @@ def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
 
 
 @click.command()
-@config_option
-@json_option
+@answer_options
 @limit_option
-def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
+def audit(config: CoordinatorConfig, limit: int, *, as_json: bool) -> None:
     """List the changes in the audit log, newest first."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         entries = view.audit(limit)
     cells = [(e.number, when(e.at_s), e.who, in_words(e.action), e.target, e.before, e.after) for e in entries]
     show(entries, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

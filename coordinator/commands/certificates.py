@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, show
+from coordinator.commands.options import answer_options
+from coordinator.commands.setting import opened, show
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.authority import Authority, fingerprint
@@ -32,11 +32,9 @@ def serve(folder: Path) -> None:
 
 
 @authority.command("show")
-@config_option
-@json_option
-def show_authority(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def show_authority(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Show the trusted authorities, and the devices that still depend on one that is being retired."""
-    config = configuration(config_path)
     held = _here(config)
     fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
     dependent = _left(config, held) if held.rotating else []
@@ -53,11 +51,9 @@ def show_authority(config_path: Path, *, as_json: bool) -> None:
 
 
 @authority.command()
-@config_option
-@json_option
-def prepare(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def prepare(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Write the folders 'tls' and 'server' in data_dir, for a broker that starts before the service."""
-    config = configuration(config_path)
     signer, folder = signer_of(config), config.data_dir / FOLDER
     try:
         refresh(config, signer, refused_serials(folder), WallClock().now_s())  # keeps refused certificates refused
@@ -67,11 +63,9 @@ def prepare(config_path: Path, *, as_json: bool) -> None:
 
 
 @authority.command()
-@config_option
-@json_option
-def rotate(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Begin a rotation with a new key; the service may be running. Devices follow within a day; then run 'retire'."""
-    config = configuration(config_path)
     held = _here(config)
     held.rotate(WallClock().now_s())
     fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
@@ -84,12 +78,10 @@ def rotate(config_path: Path, *, as_json: bool) -> None:
 
 
 @authority.command()
-@config_option
-@json_option
+@answer_options
 @click.option("--lock-out", is_flag=True, help="Even if devices have not come along; they need a new claim then.")
-def retire(config_path: Path, *, as_json: bool, lock_out: bool) -> None:
+def retire(config: CoordinatorConfig, *, as_json: bool, lock_out: bool) -> None:
     """End a rotation: certificates of the former authority are invalid from now on."""
-    config = configuration(config_path)
     held = _here(config)
     dependent = _left(config, held) if held.rotating else []
     if dependent and not lock_out:

@@ -16,8 +16,9 @@ import segno
 from msgspec import structs
 
 from coordinator.commands.actions import ask_service, change
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, create_for_owner, show, when
+from coordinator.commands.options import answer_options
+from coordinator.commands.setting import create_for_owner, show, when
+from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.claims import ClaimMade, carried
 from wire.addresses import is_loopback
 from wire.errors import ConfigError, RemoteProtocolError
@@ -38,8 +39,7 @@ def enrol_token() -> None:
 
 
 @enrol_token.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
 @click.option("--device", default="", help="Name of the one device that it is for.")
 @click.option("--prefix", default="device", show_default=True, help="Of the names of its devices, without --device.")
@@ -51,7 +51,7 @@ def enrol_token() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="File for the card; nobody else may read it.")
 @click.option("--qr", is_flag=True, help="Print it as a QR code, too.")
 def create(
-    config_path: Path,
+    config: CoordinatorConfig,
     name: str,
     device: str,
     prefix: str,
@@ -69,7 +69,7 @@ def create(
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
     wanted["labels"] = labels
     with _secret_file(out) as write:  # opened first: no claim may be made that cannot be written
-        made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
+        made = msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)
         if url:
             made = structs.replace(made, url=url.rstrip("/"))
         file = carried(made)
@@ -88,17 +88,15 @@ def create(
 
 
 @enrol_token.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("cards_path", metavar="CARDS", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the claims, HOSTNAME.json.")
 @_hours_option
-def cards(config_path: Path, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
+def cards(config: CoordinatorConfig, cards_path: Path, out: Path, hours: float, *, as_json: bool) -> None:
     """Create a claim for each line of a list of cards; those in --out are kept.
 
     CARDS is a CSV file with a column 'hostname', and perhaps a column 'labels', separated by spaces.
     """
-    config = configuration(config_path)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     listed = _listed(cards_path)
     made = [name for name in listed if not (out / f"{name}.json").exists()]
@@ -122,11 +120,10 @@ def _listed(path: Path) -> dict[str, list[str]]:
 
 
 @enrol_token.command("list")
-@config_option
-@json_option
-def list_claims(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_claims(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List all claims, without their secret text."""
-    claims = ask_service(configuration(config_path), "GET", "/claims")["items"]
+    claims = ask_service(config, "GET", "/claims")["items"]
     cells = [
         (
             each["name"],
@@ -141,12 +138,11 @@ def list_claims(config_path: Path, *, as_json: bool) -> None:
 
 
 @enrol_token.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
-def revoke(config_path: Path, name: str, *, as_json: bool) -> None:
+def revoke(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     """Revoke a claim at once; devices that it enrolled stay enrolled."""
-    ask_service(configuration(config_path), "DELETE", f"/claims/{name}")
+    ask_service(config, "DELETE", f"/claims/{name}")
     show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
 
 
@@ -156,11 +152,10 @@ def enrolment() -> None:
 
 
 @enrolment.command("list")
-@config_option
-@json_option
-def list_keys(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_keys(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List the newest keys, newest first."""
-    keys = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
+    keys = ask_service(config, "GET", "/enrolments")["items"]
     cells = [
         (k["device"], k["standing"], k["claim"] or "(renewal)", k["address"], when(k["expires_s"]), k["key"][:16])
         for k in keys
@@ -169,31 +164,23 @@ def list_keys(config_path: Path, *, as_json: bool) -> None:
 
 
 @enrolment.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("key")
-def approve(config_path: Path, key: str, *, as_json: bool) -> None:
+def approve(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
     """Approve a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
-    change(config_path, f"/enrolments/{_waiting(config_path, key)}/approve", {}, f"{key} is let in", as_json=as_json)
+    change(config, f"/enrolments/{_waiting(config, key)}/approve", {}, f"{key} is let in", as_json=as_json)
 
 
 @enrolment.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("key")
-def refuse(config_path: Path, key: str, *, as_json: bool) -> None:
+def refuse(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
     """Refuse a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
-    change(
-        config_path,
-        f"/enrolments/{_waiting(config_path, key)}/refuse",
-        {},
-        f"{key} is refused for good",
-        as_json=as_json,
-    )
+    change(config, f"/enrolments/{_waiting(config, key)}/refuse", {}, f"{key} is refused for good", as_json=as_json)
 
 
-def _waiting(config_path: Path, key: str) -> str:
-    held = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
+def _waiting(config: CoordinatorConfig, key: str) -> str:
+    held = ask_service(config, "GET", "/enrolments")["items"]
     fitting = [
         each["key"]
         for each in held

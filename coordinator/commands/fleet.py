@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
 
 import click
 import msgspec
 
 from coordinator.commands.actions import ask_service
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, say, show
+from coordinator.commands.options import answer_options, config_option
+from coordinator.commands.setting import opened, say, show
+from coordinator.config import CoordinatorConfig
 from coordinator.rounds.labelling import conditions
 from coordinator.rounds.lease import Lease
 
@@ -25,9 +25,9 @@ def fleet() -> None:
 
 @fleet.command("export")
 @config_option
-def export_devices(config_path: Path) -> None:
+def export_devices(config: CoordinatorConfig) -> None:
     """Print everything that is known about every device, as CSV."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         columns = [name for name in Lease.__struct_fields__ if name != "week"]
         rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
@@ -38,18 +38,16 @@ def export_devices(config_path: Path) -> None:
 
 
 @fleet.command("rules")
-@config_option
-@json_option
-def list_rules(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_rules(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List the rules that give devices labels."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         rules = view.labelling().rules
     show(rules, ("label", "devices that meet"), [(rule.label, conditions(rule)) for rule in rules], as_json=as_json)
 
 
 @fleet.command("rule")
-@config_option
-@json_option
+@answer_options
 @click.argument("label")
 @click.option("--device", help="Only devices with such a name: 'pi-*'.")
 @click.option("--runtime", help="Only with such a runtime: 'tflite-runtime *'.")
@@ -58,18 +56,17 @@ def list_rules(config_path: Path, *, as_json: bool) -> None:
 @click.option("--memory-to", "maximum_memory_mb", type=int, help="Only with at most that many MB of memory.")
 @click.option("--emulated/--real", "emulated", default=None, help="Only emulated phones, or only real devices.")
 @click.option("--with", "labels", multiple=True, help="Only with a label of a claim or an operator. Again for more.")
-def set_rule(config_path: Path, label: str, *, as_json: bool, **wanted: object) -> None:
+def set_rule(config: CoordinatorConfig, label: str, *, as_json: bool, **wanted: object) -> None:
     """Give LABEL to all devices that meet every condition, now and later, and take it from all others."""
     rule = {"label": label, **{name: value for name, value in wanted.items() if value not in {None, ()}}}
-    answer = ask_service(configuration(config_path), "POST", "/label-rules", rule)
+    answer = ask_service(config, "POST", "/label-rules", rule)
     say(answer, [f"{label} is given by this rule"], as_json=as_json)
 
 
 @fleet.command("drop-rule")
-@config_option
-@json_option
+@answer_options
 @click.argument("label")
-def drop_rule(config_path: Path, label: str, *, as_json: bool) -> None:
+def drop_rule(config: CoordinatorConfig, label: str, *, as_json: bool) -> None:
     """Drop the rule for LABEL, and take the label from all devices."""
-    answer = ask_service(configuration(config_path), "DELETE", f"/label-rules/{label}")
+    answer = ask_service(config, "DELETE", f"/label-rules/{label}")
     say(answer, [f"no rule gives {label}"], as_json=as_json)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-config_option = click.option(
+if TYPE_CHECKING:
+    from coordinator.config import CoordinatorConfig
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _load(_context: click.Context, _option: click.Parameter, path: Path) -> CoordinatorConfig:
+    from coordinator.config_file import load_config  # here, so that the broker process starts without it
+
+    return load_config(path, os.environ)
+
+
+_config = functools.partial(
+    click.option,
     "--config",
-    "config_path",
     default=Path("coordinator.toml"),
     show_default=True,
     envvar="NIGHTJAR_CONFIG",
@@ -16,5 +32,12 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="The coordinator's TOML file.",
 )
+config_path_option = _config("config_path")
+config_option = _config("config", callback=_load)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 limit_option = click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="At most.")
+
+
+def answer_options(command: _Command) -> _Command:
+    """Options of a command that reads the configuration, and prints an answer."""
+    return config_option(json_option(command))

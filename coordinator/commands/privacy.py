@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, say
+from coordinator.commands.options import answer_options
+from coordinator.commands.setting import opened, say
+from coordinator.config import CoordinatorConfig
 from coordinator.learning.privacy.ledger import Ledger, explain
 from coordinator.tasks.privacy import explained
 from coordinator.tasks.record import TaskRecord
@@ -29,12 +28,10 @@ def privacy() -> None:
 
 
 @privacy.command("explain")
-@config_option
-@json_option
+@answer_options
 @click.argument("name", required=False)
-def explain_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
+def explain_task(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> None:
     """Explain the privacy of a task; the configuration's need not have started."""
-    config = configuration(config_path)
     wanted = name or config.task.name
     try:
         with opened(config) as database, database.transaction() as view:

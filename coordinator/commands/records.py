@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from pathlib import Path
 
 import click
 import msgspec
 
 from coordinator.commands.actions import ask_service, change, reason_option
-from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.commands.options import answer_options, limit_option
+from coordinator.commands.setting import opened, show, when
+from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.standing import standing_word, what_to_do
@@ -51,12 +51,11 @@ def rounds() -> None:
 
 
 @rounds.command("list")
-@config_option
-@json_option
+@answer_options
 @limit_option
-def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
+def list_rounds(config: CoordinatorConfig, limit: int, *, as_json: bool) -> None:
     """List the newest rounds."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         summaries = view.recent_rounds(limit)
         made = view.versions_made_in(summaries)
     now_s = WallClock().now_s()
@@ -65,12 +64,11 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
 
 
 @rounds.command("show")
-@config_option
-@json_option
+@answer_options
 @click.argument("number", type=click.IntRange(1))
-def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
+def show_round(config: CoordinatorConfig, number: int, *, as_json: bool) -> None:
     """Show one round, with the outcome of each selected device."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         detail = round_detail(view, number, WallClock().now_s())
     if detail is None:
         msg = f"there is no round {number}; 'round list' shows the newest"
@@ -106,13 +104,12 @@ def devices() -> None:
 
 
 @devices.command("list")
-@config_option
-@json_option
+@answer_options
 @limit_option
 @click.option("--label", default="", help="Only devices that have it, by name.")
-def list_devices(config_path: Path, limit: int, label: str, *, as_json: bool) -> None:
+def list_devices(config: CoordinatorConfig, limit: int, label: str, *, as_json: bool) -> None:
     """List the devices that were heard from last."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         leases = view.leases_after(limit, "", label) if label else view.leases(limit)
         rows = [device_row(lease, WallClock().now_s()) for lease in leases]
     cells = [
@@ -137,12 +134,11 @@ def list_devices(config_path: Path, limit: int, label: str, *, as_json: bool) ->
 
 
 @devices.command("show")
-@config_option
-@json_option
+@answer_options
 @click.argument("device")
-def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
+def show_device(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Show everything that is known about one device."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         lease = view.lease(device_id(device))
         standing = Register(database).standing_of(device_id(device))
     if lease is None and standing.keys:
@@ -175,41 +171,32 @@ def _fact(name: str, value: object) -> object:
 
 
 @devices.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("device")
 @reason_option
-def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None:
+def block(config: CoordinatorConfig, device: str, reason: str, *, as_json: bool) -> None:
     """Block a device: it is not selected, and its reports are refused."""
-    change(
-        config_path,
-        f"/devices/{device_id(device)}/block",
-        {"reason": reason},
-        f"{device} is blocked: {reason}",
-        as_json=as_json,
-    )
+    path = f"/devices/{device_id(device)}/block"
+    change(config, path, {"reason": reason}, f"{device} is blocked: {reason}", as_json=as_json)
 
 
 @devices.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("device")
-def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
+def unblock(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Unblock a device."""
-    change(config_path, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
+    change(config, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
 
 
 @devices.command("label")
-@config_option
-@json_option
+@answer_options
 @click.argument("names", metavar="DEVICE...", nargs=-1, required=True)
 @click.option("--add", multiple=True, help="A label to give. Again for more.")
 @click.option("--remove", multiple=True, help="A label to take away. Again for more.")
 def label_devices(
-    config_path: Path, names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], *, as_json: bool
+    config: CoordinatorConfig, names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Give labels to devices, and take others away; a pattern such as 'pi-*' stands for all known devices like it."""
-    config = configuration(config_path)
     known: list[DeviceId] = []
     if any("*" in name for name in names):
         with opened(config) as database, database.transaction() as view:
@@ -224,11 +211,8 @@ def label_devices(
 
 
 @devices.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("device")
-def forget(config_path: Path, device: str, *, as_json: bool) -> None:
+def forget(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Revoke every certificate of a device for good; it can return only with a new claim."""
-    change(
-        config_path, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json
-    )
+    change(config, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from coordinator.commands.actions import change
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import at_the_command_line, configuration, opened, opened_artifacts, show, when
+from coordinator.commands.options import answer_options
+from coordinator.commands.setting import noted, opened, opened_artifacts, show, when
+from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.storage.release_metadata import ReleaseMetadata, expiries
-from coordinator.tasks.operations import AuditEntry, ReleaseAction
+from coordinator.tasks.operations import ReleaseAction
 from coordinator.versions.releases import find, with_bundles
 from coordinator.web.rows import ReleaseView, release_view, release_views
 from wire.errors import ConfigError, UnavailableError
@@ -28,19 +30,17 @@ def release() -> None:
 
 
 @release.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("bundles", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--metadata", required=True, type=click.Path(path_type=Path), help="Folder of root and targets.")
 @click.option("--online-key", type=click.Path(path_type=Path), help="Needed the first time and after its rotation.")
 def add(
-    config_path: Path, bundles: tuple[Path, ...], metadata: Path, online_key: Path | None, *, as_json: bool
+    config: CoordinatorConfig, bundles: tuple[Path, ...], metadata: Path, online_key: Path | None, *, as_json: bool
 ) -> None:
     """Publish bundles and the metadata that lists them; no device takes them before 'start'.
 
     Without bundles, publish renewed or rotated metadata.
     """
-    config = configuration(config_path)
     now_s = WallClock().now_s()
     with opened(config) as database, opened_artifacts(config) as artifacts:
         with database.transaction() as view:
@@ -55,17 +55,7 @@ def add(
             tx.save_release_files(files)
             for each in added:
                 tx.save_releases(with_bundles(tx.releases(), replace(each, added_s=now_s)))
-                names = ", ".join(each.bundles)
-                tx.add_audit(
-                    AuditEntry(
-                        at_s=now_s,
-                        who=at_the_command_line(),
-                        action="add-release",
-                        target=each.version,
-                        before="",
-                        after=names,
-                    )
-                )
+                tx.add_audit(noted("add-release", each.version, after=", ".join(each.bundles)))
         until = expiries(files, artifacts)
     rows = [(each.version, name, sha256) for each in added for name, sha256 in each.bundles.items()]
     rows += [("", f"{role} is valid until", when(until_s)) for role, until_s in until.items()]
@@ -73,22 +63,20 @@ def add(
 
 
 @release.command("list")
-@config_option
-@json_option
-def list_releases(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_releases(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List releases, newest version first, and how their devices fare."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         rows = release_views(view, WallClock().now_s())
     show(rows, _COLUMNS, [_cells(each) for each in rows], as_json=as_json)
 
 
 @release.command("show")
-@config_option
-@json_option
+@answer_options
 @_version
-def show_release(config_path: Path, version: str, *, as_json: bool) -> None:
+def show_release(config: CoordinatorConfig, version: str, *, as_json: bool) -> None:
     """Show a release: its stage with the reason, and how its devices fare."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         found = find(view.releases(), version)
         if found is None:
             msg = f"there is no release {version}; 'release list' shows them"
@@ -101,36 +89,19 @@ def _add_decision(action: ReleaseAction, does: str, now: str, *more: click.Optio
     """Add the command that asks the running service for an action."""
 
     @release.command(action.value, help=does)
-    @config_option
-    @json_option
+    @answer_options
     @_version
     @_reason
-    def decide(
-        config_path: Path, version: str, reason: str, share: float = 100.0, labels: str | None = None, *, as_json: bool
-    ) -> None:
+    def decide(config: CoordinatorConfig, version: str, reason: str, *, as_json: bool, **start: Any) -> None:
+        share, labels = start.get("share", 100.0), start.get("labels")
         body: dict[str, object] = {"action": action.value, "reason": reason, "share": share / 100}
         if labels is not None:
             body["labels"] = [label for label in labels.split(",") if label]
-        said = now.format(version=version, share=share)
-        change(config_path, f"/releases/{version}", body, said, as_json=as_json)
+        change(config, f"/releases/{version}", body, now.format(version=version, share=share), as_json=as_json)
 
     decide.params.extend(more)
 
 
-for _decision in (
-    (
-        ReleaseAction.PAUSE,
-        "Offer it to no further device; 'start' goes on.",
-        "no further device takes {version}",
-    ),
-    (ReleaseAction.PROMOTE, "Offer it to all devices.", "all devices take {version}"),
-    (
-        ReleaseAction.ROLLBACK,
-        "Take it back for good: devices go back.",
-        "devices leave {version}",
-    ),
-):
-    _add_decision(*_decision)
 _add_decision(
     ReleaseAction.START,
     "Offer a release to a share of the devices, change the share, or go on after a pause.",
@@ -138,6 +109,11 @@ _add_decision(
     click.Option(["--share"], default=5.0, show_default=True, type=click.FloatRange(0, 100, min_open=True), help="%."),
     click.Option(["--labels"], help="Only devices that have all these, such as kitchen,porch; '' for all devices."),
 )
+_add_decision(
+    ReleaseAction.PAUSE, "Offer it to no further device; 'start' goes on.", "no further device takes {version}"
+)
+_add_decision(ReleaseAction.PROMOTE, "Offer it to all devices.", "all devices take {version}")
+_add_decision(ReleaseAction.ROLLBACK, "Take it back for good: devices go back.", "devices leave {version}")
 
 
 def _cells(row: ReleaseView) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Helpers that the commands share: load the configuration, open its database, create private files, print answers."""
+"""Helpers that the commands share: open the database, create private files, print answers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.config import CoordinatorConfig
-from coordinator.config_file import load_config
+from coordinator.engine.clock import WallClock
 from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file, database_url
+from coordinator.tasks.operations import AuditEntry
 from wire.errors import ConfigError
-
-
-def configuration(path: Path) -> CoordinatorConfig:
-    """Load the configuration from a file and the environment.
-
-    Raises:
-        ConfigError: the configuration is invalid; the message lists every fault.
-    """
-    return load_config(path, os.environ)
 
 
 @contextmanager
@@ -68,6 +60,12 @@ def opened_artifacts(config: CoordinatorConfig) -> Iterator[FileBlobs]:
 def at_the_command_line() -> str:
     """The name under which the audit log has what this user changes."""
     return f"{getpass.getuser()} on the command line"
+
+
+def noted(action: str, target: str, before: str = "", after: str = "") -> AuditEntry:
+    """What this user did now, for the audit log."""
+    who = at_the_command_line()
+    return AuditEntry(at_s=WallClock().now_s(), who=who, action=action, target=target, before=before, after=after)
 
 
 def create_for_owner(path: Path) -> int:

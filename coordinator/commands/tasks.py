@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import click
 import msgspec
 
 from coordinator.commands.actions import ask_service, change, reason_option
-from coordinator.commands.options import config_option, json_option
+from coordinator.commands.options import answer_options
 from coordinator.commands.privacy import planned
-from coordinator.commands.setting import configuration, flat, opened, opened_artifacts, show, when
+from coordinator.commands.setting import flat, opened, opened_artifacts, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.learning.privacy.ledger import explain
@@ -41,8 +40,7 @@ def task() -> None:
 
 
 @task.command("create")
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
 @click.option("--kind", default=Work.TRAIN.value, show_default=True, type=click.Choice([kind.value for kind in Work]))
 @click.option("--rounds", type=click.IntRange(0), help="Committed rounds that end it; 0 for endless.")
@@ -54,7 +52,7 @@ def task() -> None:
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as plan.learning_rate=0.5."
 )
 def create_task(
-    config_path: Path,
+    config: CoordinatorConfig,
     name: str,
     kind: str,
     rounds: int | None,
@@ -67,7 +65,6 @@ def create_task(
     as_json: bool,
 ) -> None:
     """Create a task; settings that are not given are taken from [task] in the configuration."""
-    config = configuration(config_path)
     wanted: dict[str, Any] = msgspec.to_builtins(config.task.settings())
     for left_out in _OF_ITS_OWN:
         del wanted[left_out]
@@ -92,11 +89,9 @@ def create_task(
 
 
 @task.command("list")
-@config_option
-@json_option
-def list_tasks(config_path: Path, *, as_json: bool) -> None:
+@answer_options
+def list_tasks(config: CoordinatorConfig, *, as_json: bool) -> None:
     """List all tasks, in order of creation."""
-    config = configuration(config_path)
     with opened(config) as database, database.transaction() as view:
         rows = task_rows(view, config.task.name)
     cells = [
@@ -117,54 +112,37 @@ def list_tasks(config_path: Path, *, as_json: bool) -> None:
 
 
 @task.command("show")
-@config_option
-@json_option
+@answer_options
 @name_argument
-def show_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
+def show_task(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> None:
     """Show one task with all its settings."""
-    config = configuration(config_path)
     _show_one(config, name or config.task.name, as_json=as_json)
 
 
 @task.command()
-@config_option
-@json_option
+@answer_options
 @name_argument
 @reason_option
-def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) -> None:
+def pause(config: CoordinatorConfig, name: str | None, reason: str, *, as_json: bool) -> None:
     """Pause a task: it opens no new rounds; devices that have begun may finish."""
-    change(
-        config_path,
-        f"{_path(config_path, name)}/pause",
-        {"reason": reason},
-        _status_of(config_path, name),
-        as_json=as_json,
-    )
+    _change(config, name, "pause", {"reason": reason}, as_json=as_json)
 
 
 @task.command()
-@config_option
-@json_option
+@answer_options
 @name_argument
-def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
+def resume(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> None:
     """Resume a task: it opens rounds again."""
-    change(config_path, f"{_path(config_path, name)}/resume", {}, _status_of(config_path, name), as_json=as_json)
+    _change(config, name, "resume", {}, as_json=as_json)
 
 
 @task.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("name")
 @reason_option
-def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
+def stop(config: CoordinatorConfig, name: str, reason: str, *, as_json: bool) -> None:
     """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
-    change(
-        config_path,
-        f"{_path(config_path, name)}/stop",
-        {"reason": reason},
-        _status_of(config_path, name),
-        as_json=as_json,
-    )
+    _change(config, name, "stop", {"reason": reason}, as_json=as_json)
 
 
 def _promised(wanted: dict[str, Any]) -> list[str]:
@@ -195,19 +173,15 @@ def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
         click.echo(f"nightjar-coordinator: warning: {lack}; {remedy}", err=True)
 
 
-def _path(config_path: Path, name: str | None) -> str:
-    return f"/tasks/{name or configuration(config_path).task.name}"
+def _change(config: CoordinatorConfig, name: str | None, action: str, body: object, *, as_json: bool) -> None:
+    """Ask the service to change the status of a task, and print its status."""
+    name = name or config.task.name
 
-
-def _status_of(config_path: Path, name: str | None) -> Callable[[DatabaseView], str]:
-    """Returns what reads the status of a task, in words."""
-
-    def read(view: DatabaseView) -> str:
-        first = configuration(config_path).task.name
-        row = next(each for each in task_rows(view, first) if each.name == (name or first))
+    def status(view: DatabaseView) -> str:
+        row = next(each for each in task_rows(view, config.task.name) if each.name == name)
         return f"the task {row.name} is {row.status}{f': {row.reason}' if row.reason else ''}"
 
-    return read
+    change(config, f"/tasks/{name}/{action}", body, status, as_json=as_json)
 
 
 def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:

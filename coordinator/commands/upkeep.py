@@ -15,9 +15,10 @@ import click
 
 from coordinator.commands.checkup import CheckupFinding, check_up
 from coordinator.commands.deployment import BACKUP, check_deployment
-from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import at_the_command_line, configuration, create_for_owner, opened, show
-from coordinator.config_file import ENVIRONMENT_PREFIX
+from coordinator.commands.options import answer_options, config_path_option, json_option
+from coordinator.commands.setting import create_for_owner, noted, opened, show
+from coordinator.config import CoordinatorConfig
+from coordinator.config_file import ENVIRONMENT_PREFIX, load_config
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.storage import backup as backups
@@ -25,7 +26,6 @@ from coordinator.storage.engine import database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.release_metadata import FOLDER as RELEASES
 from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
-from coordinator.tasks.operations import AuditEntry
 from coordinator.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 
@@ -96,13 +96,13 @@ def _with_setting(text: str, pair: str) -> str:
 
 
 @click.command()
-@config_option
+@config_path_option
 @json_option
 @click.option("--deployment", is_flag=True, help="Check the running service from outside, as devices meet it.")
 def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
     """Check this machine for problems; the exit status is 1 if something must be fixed."""
     try:
-        config = configuration(config_path)
+        config = load_config(config_path, os.environ)
         findings = list(check_deployment(config, WallClock().now_s()) if deployment else check_up(config))
     except ConfigError as error:
         findings = [CheckupFinding("configuration", "fault", str(error), f"edit {config_path}")]
@@ -113,7 +113,7 @@ def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
 
 
 @click.command()
-@config_option
+@config_path_option
 @json_option
 @click.option("--with-keys", is_flag=True, help="All keys in data_dir, too: keep it like those.")
 @click.argument("folder", type=click.Path(path_type=Path))
@@ -122,11 +122,10 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
 
     Of a PostgreSQL database it copies only what is beside it: run pg_dump first.
     """
-    config = configuration(config_path)
+    config = load_config(config_path, os.environ)
     size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys, beside=bool(config.database_url))
     with opened(config) as database, database.transaction() as tx:
-        made = AuditEntry(at_s=WallClock().now_s(), who=at_the_command_line(), action=BACKUP, target=folder.name[:64])
-        tx.add_audit(made)
+        tx.add_audit(noted(BACKUP, folder.name[:64]))
     held = backups.keys_in(folder)
     left_out = sorted(backups.keys_in(config.data_dir) - held)
     saving = f"nightjar-coordinator backup --with-keys --config {config_path} FOLDER"
@@ -137,12 +136,10 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
 
 
 @click.command()
-@config_option
-@json_option
+@answer_options
 @click.argument("folder", type=click.Path(path_type=Path))
-def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
+def restore(config: CoordinatorConfig, folder: Path, *, as_json: bool) -> None:
     """Fill the empty data folder from the backup in FOLDER; restore a PostgreSQL database first."""
-    config = configuration(config_path)
     data_dir, now_s = config.data_dir, WallClock().now_s()
     with only_one(data_dir):
         if config.database_url:

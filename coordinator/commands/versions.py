@@ -19,8 +19,8 @@ import msgspec
 
 from coordinator import __version__
 from coordinator.commands.actions import change, reason_option
-from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import at_the_command_line, configuration, flat, opened, opened_artifacts, show, when
+from coordinator.commands.options import answer_options, limit_option
+from coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
@@ -33,7 +33,6 @@ from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
 from coordinator.storage.signing_key import change_key, load_signer, read_key
 from coordinator.storage.view import DatabaseView
-from coordinator.tasks.operations import AuditEntry
 from coordinator.web.versions import VersionDetail, version_detail
 from coordinator.web.words import nats, percent
 from models.baselines import CENTRAL_TRAINING, Baselines
@@ -62,23 +61,20 @@ def models() -> None:
 
 
 @models.command("list")
-@config_option
-@json_option
+@answer_options
 @limit_option
-def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
+def list_versions(config: CoordinatorConfig, limit: int, *, as_json: bool) -> None:
     """List the newest versions, each with its stage and its figures on held-out examples and on devices."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         details = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
     show(details, _COLUMNS, [_cells(each) for each in details], as_json=as_json)
 
 
 @models.command("show")
-@config_option
-@json_option
+@answer_options
 @_version
-def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
+def show_version(config: CoordinatorConfig, version: int, *, as_json: bool) -> None:
     """Show one version: its lineage, its metrics, and its stage with the reason for it."""
-    config = configuration(config_path)
     record = _found(config, version)
     with opened(config) as database, database.transaction() as view:
         detail = version_detail(record, view.federated(version))
@@ -88,13 +84,11 @@ def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
 
 
 @models.command()
-@config_option
-@json_option
+@answer_options
 @_version
 @click.option("--text", type=click.Path(path_type=Path), help="Corpus file (user, text); else task.evaluation_text.")
-def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: bool) -> None:
+def evaluate(config: CoordinatorConfig, version: int, text: Path | None, *, as_json: bool) -> None:
     """Measure a version on held-out text; nothing is stored."""
-    config = configuration(config_path)
     chosen = text or config.task.evaluation_text
     if chosen is None or not chosen.is_file():
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
@@ -118,16 +112,14 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
 
 
 @models.command()
-@config_option
-@json_option
+@answer_options
 @click.option("--corpus", required=True, help="Text to train on: a corpus file (user, text), personas, or pydoc.")
 @click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
-def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> None:
+def baseline(config: CoordinatorConfig, corpus: str, epochs: int, *, as_json: bool) -> None:
     """Measure the baselines for versions: a trigram model, and task.model trained centrally.
 
     Takes minutes, and may run beside the service. The pages show the result, which replaces earlier measurements.
     """
-    config = configuration(config_path)
     task = config.task
     if task.evaluation_text is None:
         msg = "expected a text to measure on: set task.evaluation_text"
@@ -136,46 +128,35 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
     command = ["baselines", str(task.model), "--corpus", corpus, "--text", str(task.evaluation_text), *plan]
     output = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
     measured = msgspec.json.decode(output, type=Baselines)
-    who, now_s = at_the_command_line(), WallClock().now_s()
-    kept = KeptBaselines(measured=measured, made_s=now_s, code_version=__version__)
+    kept = KeptBaselines(measured=measured, made_s=WallClock().now_s(), code_version=__version__)
     with opened(config) as database, database.transaction() as tx:
         former = tx.baselines()
+        before = "none" if former is None else _recalls(former.measured)
         tx.save_baselines(kept)
-        tx.add_audit(
-            AuditEntry(
-                at_s=now_s,
-                who=who,
-                action="measure-baselines",
-                target=task.name,
-                before="none" if former is None else _recalls(former.measured),
-                after=_recalls(measured),
-            )
-        )
+        tx.add_audit(noted("measure-baselines", task.name, before, _recalls(measured)))
     rows = [(c.label, percent(c.top1), percent(c.top3), nats(c.loss), c.source) for c in compared(task, kept)]
     show(kept, ("", "top-1", "top-3", "loss (nats)", "how"), rows, as_json=as_json)
 
 
 @models.command()
-@config_option
-@json_option
+@answer_options
 @_version
 @reason_option
-def promote(config_path: Path, version: int, reason: str, *, as_json: bool) -> None:
+def promote(config: CoordinatorConfig, version: int, reason: str, *, as_json: bool) -> None:
     """Give a version to all devices, whatever its stage was before; the service must be running."""
-    change(config_path, f"/versions/{version}/promote", {"reason": reason}, _out_now, as_json=as_json)
+    change(config, f"/versions/{version}/promote", {"reason": reason}, _out_now, as_json=as_json)
 
 
 @models.command()
-@config_option
-@json_option
+@answer_options
 @reason_option
 @click.option("--to", type=click.IntRange(0), help="The version that devices get instead; else the one before.")
 @click.option("--version", type=click.IntRange(0), help="The one to take back; else the canary, or the current one.")
-def rollback(config_path: Path, reason: str, to: int | None, version: int | None, *, as_json: bool) -> None:
+def rollback(config: CoordinatorConfig, reason: str, to: int | None, version: int | None, *, as_json: bool) -> None:
     """Roll back a version: by default the canary if there is one, else the current version."""
     wanted = {"reason": reason, "version": version, "to": to}
     body = {name: value for name, value in wanted.items() if value is not None}
-    change(config_path, "/versions/rollback", body, _out_now, as_json=as_json)
+    change(config, "/versions/rollback", body, _out_now, as_json=as_json)
 
 
 def _out_now(view: DatabaseView) -> str:
@@ -190,19 +171,17 @@ def _out_now(view: DatabaseView) -> str:
 
 
 @models.command("export")
-@config_option
-@json_option
+@answer_options
 @_version
 @click.option("--to", "form", default=FOLDER, show_default=True, type=click.Choice([FOLDER, *FORMATS]), help="Format.")
 @click.option("--average", default=1, show_default=True, type=click.IntRange(1), help="Mean of so many last versions.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder or file that is written.")
-def export(config_path: Path, version: int, form: str, average: int, out: Path, *, as_json: bool) -> None:
+def export(config: CoordinatorConfig, version: int, form: str, average: int, out: Path, *, as_json: bool) -> None:
     """Export a version as a model folder, safetensors, a SavedModel, or an int8 .tflite for inference.
 
     With --average the weights are the mean of the version's and of those that it was trained from. A model folder can
     become the first version of another coordinator (task.model).
     """
-    config = configuration(config_path)
     record = _found(config, version)
     before = [each.manifest for each in _ancestors(config, record, average - 1)]
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -223,13 +202,11 @@ def export(config_path: Path, version: int, form: str, average: int, out: Path, 
 
 
 @models.command()
-@config_option
-@json_option
+@answer_options
 @click.option("--new", is_flag=True, help="Make another, which devices take on the word of this one.")
 @click.option("--recovery", type=click.Path(path_type=Path), help="Recovery key that signs the new one instead.")
-def key(config_path: Path, recovery: Path | None, *, new: bool, as_json: bool) -> None:
+def key(config: CoordinatorConfig, recovery: Path | None, *, new: bool, as_json: bool) -> None:
     """Show the public key of orders, which agents get as coordinator_key; the key is created if there is none."""
-    config = configuration(config_path)
     if new:
         with only_one(config.data_dir):
             held = None if recovery is None else read_key(recovery)
