@@ -33,7 +33,7 @@ from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
 from coordinator.storage.signing_key import change_key, load_signer, read_key
 from coordinator.storage.view import DatabaseView
-from coordinator.web.versions import VersionDetail, version_detail
+from coordinator.web.rows import VersionDetail, version_detail
 from coordinator.web.words import nats, percent
 from models.baselines import CENTRAL_TRAINING, Baselines
 from models.child_environment import child_environment

@@ -12,7 +12,6 @@ import msgspec
 from flask import Blueprint, abort, g, request
 from flask_limiter import Limiter
 from msgspec import Meta
-from spectree import Response as Answers
 from spectree import SpecTree
 
 from coordinator.config import BrokerKind
@@ -23,7 +22,8 @@ from coordinator.rounds.lease import MOST_LABELS, Label, joined
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import for_devices, needs, open_to_all, problem
-from coordinator.web.documents import Changed, Nothing, Problem, TokenName
+from coordinator.web.answers import answers
+from coordinator.web.documents import Changed, Nothing, TokenName
 from coordinator.web.ports import WebPorts
 from wire.addresses import is_loopback
 from wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
@@ -98,7 +98,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
 
     @blueprint.post("/enrolment")
     @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
-    @spec.validate(resp=_answers(Enrolled, 404, 415, waiting=True), **rules)
+    @spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
     @open_to_all
     def enrol(json: EnrolmentWanted) -> Any:
         """Issue a certificate for a claim and a key; 202 while the device waits for approval."""
@@ -108,7 +108,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
             abort(422, str(error))
 
     @blueprint.get("/enrolment/self")
-    @spec.validate(resp=_answers(Enrolled, 404, waiting=True), **rules)
+    @spec.validate(resp=answers(Enrolled, 404, waiting=True), **rules)
     @for_devices
     def myself() -> Any:
         """The certificate that the device authenticated with, and when to renew it; the first use burns its claim."""
@@ -118,7 +118,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
         return _answer(certified, ports)
 
     @blueprint.post("/enrolment/self")
-    @spec.validate(resp=_answers(Enrolled, 404, 415, waiting=True), **rules)
+    @spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
     @for_devices
     def renew(json: RenewalWanted) -> Any:
         """Issue the device's next certificate, for a fresh key."""
@@ -177,7 +177,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     rules: dict[str, Any] = {"security": {"token": []}, "tags": ["enrolment"]}
 
     @blueprint.get("/claims")
-    @spec.validate(resp=_answers(Claims, 404), **rules)
+    @spec.validate(resp=answers(Claims, 404), **rules)
     @needs(Role.OPERATOR)
     def claims() -> Claims:
         """List all claims, without their secret text."""
@@ -185,14 +185,14 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
         return Claims([ClaimView(**{f: getattr(each, f) for f in ClaimView.__struct_fields__}) for each in held])
 
     @blueprint.post("/claims")
-    @spec.validate(resp=_answers(ClaimMade, 404, 409, 415, status=201), **rules)
+    @spec.validate(resp=answers(ClaimMade, 404, 409, 415, status=201), **rules)
     @needs(Role.ADMIN)
     def create_claim(json: ClaimWanted) -> tuple[ClaimMade, int]:
         """Create a claim; its secret text is shown only once."""
         return make_claim(ports, json, g.caller.name), 201
 
     @blueprint.delete("/claims/<name>")
-    @spec.validate(resp=_answers(Changed, 404), **rules)
+    @spec.validate(resp=answers(Changed, 404), **rules)
     @needs(Role.ADMIN)
     def revoke_claim(name: str) -> Changed:
         """Revoke a claim at once; devices that it enrolled stay enrolled."""
@@ -200,7 +200,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
         return Changed(changed=True)
 
     @blueprint.get("/enrolments")
-    @spec.validate(resp=_answers(Credentials, 404), **rules)
+    @spec.validate(resp=answers(Credentials, 404), **rules)
     @needs(Role.OPERATOR)
     def enrolments() -> Credentials:
         """List the newest keys, newest first."""
@@ -213,7 +213,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
         )
 
     @blueprint.post("/enrolments/<key>/approve")
-    @spec.validate(resp=_answers(Changed, 404, 415), **rules)
+    @spec.validate(resp=answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def approve(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Approve a waiting device."""
@@ -221,7 +221,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
         return Changed(changed=True)
 
     @blueprint.post("/enrolments/<key>/refuse")
-    @spec.validate(resp=_answers(Changed, 404, 415), **rules)
+    @spec.validate(resp=answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def refuse(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Refuse a waiting device."""
@@ -229,18 +229,11 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
         return Changed(changed=True)
 
     @blueprint.post("/devices/<name>/forget")
-    @spec.validate(resp=_answers(Changed, 404, 415), **rules)
+    @spec.validate(resp=answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def forget_device(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Revoke every certificate of a device for good; it can return only with a new claim."""
         return Changed(forget(ports, name, g.caller.name))
-
-
-def _answers(ok: type, *codes: int, status: int = 200, waiting: bool = False) -> Answers:
-    described: dict[str, Any] = {f"HTTP_{code}": Problem for code in (401, 403, 422, 429, 503, *codes)}
-    if waiting:
-        described["HTTP_202"] = EnrolmentPending
-    return Answers(**{f"HTTP_{status}": ok}, **described)
 
 
 def _office(ports: WebPorts) -> CertificateIssuer:

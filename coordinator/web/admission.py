@@ -83,13 +83,10 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
     def may_fetch() -> bool:
         return request.endpoint in FETCHED and (not ports.config.tls or g.device is not None)
 
-    def takes_nothing() -> bool:
-        return is_open() or may_fetch()
-
     @app.before_request
     def identify() -> None:
         g.caller, g.device, g.serial = ANYBODY, None, request.environ.get(SERIAL, "")
-        if takes_nothing():
+        if is_open() or may_fetch():
             return
         now_s = ports.clock.now_s()
         characters = presented(request.authorization)

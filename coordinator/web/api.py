@@ -16,14 +16,14 @@ from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
 
 from coordinator.enrolment.routes import add_enrolment
-from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
+from coordinator.rounds.labelling import LabelRule
+from coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
 from coordinator.tasks.schedule import DAY_S
 from coordinator.web import ROOT, asking
 from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
 from coordinator.web.admission import client_network, needs, problem
-from coordinator.web.answers import answers
-from coordinator.web.label_routes import add_label_routes
+from coordinator.web.answers import CHANGES, LOOKS, answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.release_routes import add_release_routes
@@ -68,7 +68,6 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
     add_task_routes(blueprint, spec, ports)
     add_version_routes(blueprint, spec, ports)
     add_release_routes(blueprint, spec, ports)
-    add_label_routes(blueprint, spec, ports)
     _add_tokens(blueprint, spec, ports)
     add_enrolment(blueprint, spec, ports, limiter)
     limiter.limit(
@@ -111,10 +110,8 @@ def _explain_invalid(_request: object, _response: object, error: Exception | Non
 
 
 def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
-
     @blueprint.get("/rounds")
-    @spec.validate(resp=answers(docs.Rounds), **looks)
+    @spec.validate(resp=answers(docs.Rounds), **LOOKS)
     @needs(Role.VIEWER)
     def rounds(query: docs.Newest) -> docs.Rounds:
         """List rounds, newest first."""
@@ -126,19 +123,17 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
 
     @blueprint.get("/rounds/<int:number>")
-    @spec.validate(resp=answers(RoundDetail, 404), **looks)
+    @spec.validate(resp=answers(RoundDetail, 404), **LOOKS)
     @needs(Role.VIEWER)
     def one_round(number: int) -> RoundDetail:
         """Show a round, with the outcome of each selected device."""
         states = current_app.extensions["census"].now().states
         with ports.repository.transaction() as view:
             detail = round_detail(view, asking.number(number, "round"), ports.clock.now_s(), states)
-        if detail is None:
-            asking.missing(f"round {number}")
-        return detail
+        return asking.found(detail, f"round {number}")
 
     @blueprint.get("/counters")
-    @spec.validate(resp=answers(Counters), **looks)
+    @spec.validate(resp=answers(Counters), **LOOKS)
     @needs(Role.VIEWER)
     def counted() -> Counters:
         """Count rounds, reports, dropouts and bytes since the database was created."""
@@ -146,7 +141,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             return counters(view)
 
     @blueprint.get("/devices")
-    @spec.validate(resp=answers(docs.DeviceList), **looks)
+    @spec.validate(resp=answers(docs.DeviceList), **LOOKS)
     @needs(Role.VIEWER)
     def devices(query: docs.DevicesAsked) -> docs.DeviceList:
         """List devices, sorted by name; with ``label``, those that have it."""
@@ -156,7 +151,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
     @blueprint.get("/devices/<name>")
-    @spec.validate(resp=answers(DeviceDetail, 404), **looks)
+    @spec.validate(resp=answers(DeviceDetail, 404), **LOOKS)
     @needs(Role.VIEWER)
     def one_device(name: str) -> DeviceDetail:
         """Show a device's last known state, and how it spent the last week."""
@@ -167,7 +162,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return device_detail(lease, ports.clock.now_s())
 
     @blueprint.get("/audit")
-    @spec.validate(resp=answers(docs.AuditLog), **looks)
+    @spec.validate(resp=answers(docs.AuditLog), **LOOKS)
     @needs(Role.OPERATOR)
     def audit(query: docs.Newest) -> docs.AuditLog:
         """List the changes in the audit log, newest first."""
@@ -180,28 +175,49 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
 
 
 def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
-
     @blueprint.post("/devices/<name>/block")
-    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def block(name: str, json: docs.Why) -> docs.Changed:
         """Block a device; it need not be known yet."""
         return change(ports, BlockDevice(asking.device(name), json.reason))
 
     @blueprint.post("/devices/<name>/unblock")
-    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
         return change(ports, UnblockDevice(asking.device(name)))
 
     @blueprint.post("/devices/<name>/labels")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
         """Give labels to a device, and take others away; it need not be known yet."""
         return change(ports, LabelDevice(asking.device(name), json.add, json.remove))
+
+    @blueprint.get("/label-rules")
+    @spec.validate(resp=answers(docs.LabelRules), **LOOKS)
+    @needs(Role.VIEWER)
+    def label_rules() -> docs.LabelRules:
+        """List the rules that give devices labels."""
+        with ports.repository.transaction() as view:
+            labelling = view.labelling()
+        return docs.LabelRules(list(labelling.rules), labelling.after is None)
+
+    @blueprint.post("/label-rules")
+    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
+    @needs(Role.OPERATOR)
+    def set_label_rule(json: LabelRule) -> docs.Changed:
+        """Give a label by a rule, in place of the one that there is for this label."""
+        return change(ports, SetLabelRule(json))
+
+    @blueprint.delete("/label-rules/<label>")
+    @spec.validate(resp=answers(docs.Changed, 404, 409), **CHANGES)
+    @needs(Role.OPERATOR)
+    def drop_label_rule(label: str) -> docs.Changed:
+        """Take a rule away, and its label from all devices."""
+        return change(ports, DropLabelRule(asking.label(label)))
 
 
 def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:

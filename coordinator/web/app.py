@@ -26,8 +26,7 @@ from coordinator.web.admission import add_admission, problem, wants_page
 from coordinator.web.api import add_api
 from coordinator.web.live import Pulse
 from coordinator.web.pages import add_pages
-from coordinator.web.pages.site import Site
-from coordinator.web.ports import WebPorts
+from coordinator.web.ports import Site, WebPorts
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.releases import METADATA_PATH
@@ -68,24 +67,16 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             answer["not_enforced"] = open_limits
         if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
             answer["not_checked"] = ["client ids"]
-        return _json(answer), 503 if troubles else 200
+        return Response(msgspec.json.encode(answer), content_type="application/json"), 503 if troubles else 200
 
     @app.get("/metrics")
     def prometheus() -> Response:
         expiring = 0
         if ports.office is not None:
             expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
-        return Response(
-            metrics.render(
-                ports.repository,
-                ports.config.task.name,
-                ports.troubles(),
-                census.now(),
-                expiring,
-                leads=not ports.leader(),
-            ),
-            content_type=metrics.CONTENT_TYPE,
-        )
+        task, troubles = ports.config.task.name, ports.troubles()
+        page = metrics.render(ports.repository, task, troubles, census.now(), expiring, leads=not ports.leader())
+        return Response(page, content_type=metrics.CONTENT_TYPE)
 
     @app.get("/artifacts/<sha256>")
     def artifact(sha256: str) -> Response:
@@ -167,7 +158,3 @@ class _Cookie(SecureCookieSessionInterface):
 def _pulse(ports: WebPorts) -> object:
     with ports.repository.transaction() as view:
         return view.pulse(), ports.troubles()
-
-
-def _json(document: object) -> Response:
-    return Response(msgspec.json.encode(document), content_type="application/json")

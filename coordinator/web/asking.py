@@ -15,6 +15,7 @@ PAGE = 50
 """Rows of a list on one page."""
 
 Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 Labels = Annotated[str, msgspec.Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")]
 """Labels in a form, separated by spaces."""
 
@@ -50,6 +51,11 @@ def number(value: int, what: str) -> int:
     if value >= 1 << 53:
         missing(f"{what} {value}")
     return value
+
+
+def found(value: Found | None, what: str) -> Found:
+    """What was looked for; aborts with 404 if it is None."""
+    return missing(what) if value is None else value
 
 
 def missing(what: str) -> NoReturn:

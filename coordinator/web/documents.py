@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.privacy.ledger import Ledger
+from coordinator.rounds.labelling import LabelRule
 from coordinator.rounds.lease import Label
 from coordinator.storage.baselines import Compared
 from coordinator.tasks.operations import AuditEntry, Reason
@@ -31,11 +32,16 @@ class Problem(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class Newest(msgspec.Struct, frozen=True):
+class Before(msgspec.Struct, frozen=True):
+    """Where a list that starts with the newest goes on."""
+
+    before: Number | None = None
+
+
+class Newest(Before, frozen=True):
     """Which part of a list that starts with the newest."""
 
     limit: Limit = 100
-    before: Number | None = None
 
 
 class Following(msgspec.Struct, frozen=True):
@@ -144,6 +150,13 @@ class LabelsWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     add: tuple[Label, ...] = ()
     remove: tuple[Label, ...] = ()
+
+
+class LabelRules(msgspec.Struct, frozen=True):
+    """The rules for labels, sorted by label; ``applied`` is whether all devices have the labels by the present ones."""
+
+    items: list[LabelRule]
+    applied: bool
 
 
 class Changed(msgspec.Struct, frozen=True):

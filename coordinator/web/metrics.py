@@ -101,20 +101,16 @@ def render(
             *_releases(view, census),
             _gauge("healthy", "1 if the coordinator works.", not troubles),
             _gauge("leads", "1 if this coordinator leads, of several.", leads),
-            _gauge("revocation_impaired", "1 if a revoked device may get in.", any(map(_of_revocation, troubles))),
             _gauge(
-                "certificates_expiring",
-                "Devices whose certificate ends in ten days.",
-                expiring,
+                "revocation_impaired",
+                "1 if a revoked device may get in.",
+                any(trouble.startswith(IMPAIRED) for trouble in troubles),
             ),
+            _gauge("certificates_expiring", "Devices whose certificate ends in ten days.", expiring),
         ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(families))
     return generate_latest(registry)
-
-
-def _of_revocation(trouble: str) -> bool:
-    return trouble.startswith(IMPAIRED)
 
 
 class _Collected(Collector):

@@ -1,4 +1,4 @@
-"""The web application's interface to the service."""
+"""The web application's interface to the service, and what every page uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from coordinator.engine.inbox import Inbox
 from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.ports import Clock
 from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.census import CensusTaker
 from coordinator.storage.database import Database
 from coordinator.storage.tokens import TokenTable
+from models.manifest import Manifest
+from models.task_types import figure_names
 from wire.addresses import is_loopback
 
 
@@ -36,3 +39,17 @@ class WebPorts:
         """Whether reading needs no token."""
         chosen = self.config.public_reading
         return is_loopback(self.config.host) and not self.config.proxied if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The objects that every page uses."""
+
+    ports: WebPorts  # the web application's interface to the service
+    census: CensusTaker  # counts devices by what they do
+    manifest: Callable[[str], Manifest]  # reads a manifest by its hash; cached
+    started_s: float  # when this process started to serve; wall-clock time
+
+    def figures(self, manifest: str) -> tuple[str, str]:
+        """What the two shares of a version are called: of the best prediction, and of the best three."""
+        return figure_names(self.manifest(manifest).task_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from flask import Blueprint
@@ -16,7 +16,7 @@ from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.answers import answers
+from coordinator.web.answers import CHANGES, LOOKS, answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.rows import ReleaseView, release_view, release_views
@@ -42,11 +42,9 @@ class ReleaseChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     """Add the routes of releases to the API."""
-    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
-    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
     @blueprint.get("/releases")
-    @spec.validate(resp=answers(ReleaseList), **looks)
+    @spec.validate(resp=answers(ReleaseList), **LOOKS)
     @needs(Role.VIEWER)
     def releases() -> ReleaseList:
         """List releases of the agent, newest version first."""
@@ -54,18 +52,16 @@ def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
             return ReleaseList(release_views(view, ports.clock.now_s()))
 
     @blueprint.get("/releases/<version>")
-    @spec.validate(resp=answers(ReleaseView, 404), **looks)
+    @spec.validate(resp=answers(ReleaseView, 404), **LOOKS)
     @needs(Role.VIEWER)
     def one_release(version: str) -> ReleaseView:
         """Show a release of the agent, and how its devices fare."""
         with ports.repository.transaction() as view:
-            release = find(view.releases(), version)
-            if release is None:
-                asking.missing(f"release {version[:32]}")
+            release = asking.found(find(view.releases(), version), f"release {version[:32]}")
             return release_view(view, release, ports.clock.now_s())
 
     @blueprint.post("/releases/<version>")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def change_release(version: str, json: ReleaseChange) -> docs.Changed:
         """Start, pause, promote or roll back a release of the agent."""

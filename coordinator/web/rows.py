@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.ports import RoundSummary, VersionRecord
+from coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
+from coordinator.ports import Lineage, RoundSummary, VersionRecord
 from coordinator.rounds.buffer import seat_round, seat_version
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import TERMINAL, Phase, Round
@@ -120,6 +121,20 @@ class VersionRow(msgspec.Struct, frozen=True):
     created: float
 
 
+class VersionDetail(VersionRow, frozen=True, kw_only=True):
+    """A version: its stage and the reason for it, its lineage, and its metrics.
+
+    ``since`` is when it entered the stage, in seconds since 1970. ``federated`` is what devices measured: aggregated
+    over all of them, never for one.
+    """
+
+    round: int | None
+    reason: str
+    since: float
+    lineage: Lineage | None
+    federated: FederatedMetrics
+
+
 class Counters(msgspec.Struct, frozen=True):
     """Totals since the database was created."""
 
@@ -150,7 +165,7 @@ def round_detail(
     state = view.round(number)
     if state is None:
         return None
-    figures = [(report.loss, report.num_examples, report.size_bytes) for report in view.reports(number)]
+    reported = [(report.loss, report.num_examples, report.size_bytes) for report in view.reports(number)]
     made = None if state.version is None else view.version(state.version)
     seats = [
         SeatView(
@@ -165,7 +180,7 @@ def round_detail(
         )
         for device, seat in sorted(state.seats.items())
     ]
-    row = msgspec.structs.asdict(round_row(RoundSummary.of(state, figures), made, now_s))
+    row = msgspec.structs.asdict(round_row(RoundSummary.of(state, reported), made, now_s))
     elsewhere = doing(states) if states and state.phase is Phase.SELECTION else {}
     waits = state.phase not in TERMINAL and state.phase is not Phase.COMMITTING
     if state.phase not in TERMINAL:
@@ -259,6 +274,24 @@ def version_row(record: VersionRecord) -> VersionRow:
         top3=None if metrics is None else metrics.top3,
         loss=None if metrics is None else metrics.loss,
         created=record.created_s,
+    )
+
+
+def recall_on_devices(tallies: Mapping[int, Tally]) -> dict[int, float]:
+    """Mean top-1 recall that devices measured, by version; versions that none measured are left out."""
+    found = {number: figures(tally).top1_before for number, tally in tallies.items()}
+    return {number: spread.mean for number, spread in found.items() if spread is not None}
+
+
+def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:
+    """The detailed view of a version."""
+    return VersionDetail(
+        **msgspec.structs.asdict(version_row(record)),
+        round=record.round,
+        reason=record.rollout.reason,
+        since=record.rollout.since_s,
+        lineage=record.lineage,
+        federated=figures(tally),
     )
 
 

@@ -10,10 +10,11 @@ from spectree import SpecTree
 
 from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.settings import TaskSettings
+from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.answers import answers
+from coordinator.web.answers import CHANGES, LOOKS, answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.task_views import task_detail, task_rows
@@ -22,17 +23,14 @@ from wire.identifiers import Sha256
 
 def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     """Add the routes of tasks to the API."""
-    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
-    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
     def known(name: str) -> str:
         with ports.repository.transaction() as view:
-            if view.task(name) is None:
-                abort(404, f"there is no task {name[:64]}")
+            asking.found(view.task(name), f"task {name[:64]}")
         return name
 
     @blueprint.get("/tasks")
-    @spec.validate(resp=answers(docs.Tasks), **looks)
+    @spec.validate(resp=answers(docs.Tasks), **LOOKS)
     @needs(Role.VIEWER)
     def tasks() -> docs.Tasks:
         """List all tasks, in order of creation."""
@@ -40,18 +38,16 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
             return docs.Tasks(task_rows(view, ports.config.task.name))
 
     @blueprint.get("/tasks/<name>")
-    @spec.validate(resp=answers(docs.TaskDetail, 404), **looks)
+    @spec.validate(resp=answers(docs.TaskDetail, 404), **LOOKS)
     @needs(Role.VIEWER)
     def one_task(name: str) -> docs.TaskDetail:
         """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
             detail = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
-        if detail is None:
-            abort(404, f"there is no task {name[:64]}")
-        return detail
+        return asking.found(detail, f"task {name[:64]}")
 
     @blueprint.post("/tasks")
-    @spec.validate(resp=answers(docs.Changed, 409, 415, status=201), **changes)
+    @spec.validate(resp=answers(docs.Changed, 409, 415, status=201), **CHANGES)
     @needs(Role.OPERATOR)
     def create_task(json: docs.TaskWanted) -> tuple[docs.Changed, int]:
         """Create a task; its first round opens as soon as its schedule allows."""
@@ -62,21 +58,21 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
         return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
 
     @blueprint.post("/tasks/<name>/pause")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def pause_task(name: str, json: docs.Why) -> docs.Changed:
         """Pause a task: it opens no new rounds; devices that have begun may finish."""
         return change(ports, PauseTask(known(name), json.reason))
 
     @blueprint.post("/tasks/<name>/resume")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Resume a task: it opens rounds again."""
         return change(ports, ResumeTask(known(name)))
 
     @blueprint.post("/tasks/<name>/stop")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def stop_task(name: str, json: docs.Why) -> docs.Changed:
         """Stop a task for good: it opens no more rounds; devices that have begun may finish."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from flask import Blueprint
 from spectree import SpecTree
@@ -14,11 +12,10 @@ from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.answers import answers
+from coordinator.web.answers import CHANGES, LOOKS, answers
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
-from coordinator.web.rows import version_row
-from coordinator.web.versions import VersionDetail, version_detail
+from coordinator.web.rows import VersionDetail, version_detail, version_row
 
 
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,11 +32,9 @@ class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     """Add the routes of versions to the API."""
-    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
-    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
     @blueprint.get("/versions")
-    @spec.validate(resp=answers(docs.VersionList), **looks)
+    @spec.validate(resp=answers(docs.VersionList), **LOOKS)
     @needs(Role.VIEWER)
     def versions(query: docs.Newest) -> docs.VersionList:
         """List versions of the model, newest first."""
@@ -48,7 +43,7 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
         return docs.VersionList(items, items[-1].version if len(items) == query.limit else None)
 
     @blueprint.get("/baselines")
-    @spec.validate(resp=answers(docs.BaselineList), **looks)
+    @spec.validate(resp=answers(docs.BaselineList), **LOOKS)
     @needs(Role.VIEWER)
     def baselines() -> docs.BaselineList:
         """List the baselines for versions: a trigram model, and the same model trained centrally."""
@@ -56,25 +51,23 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
             return docs.BaselineList(compared(ports.config.task, view.baselines()))
 
     @blueprint.get("/versions/<int:number>")
-    @spec.validate(resp=answers(VersionDetail, 404), **looks)
+    @spec.validate(resp=answers(VersionDetail, 404), **LOOKS)
     @needs(Role.VIEWER)
     def one_version(number: int) -> VersionDetail:
         """Show a version: its stage and the reason for it, its lineage, and its metrics."""
         with ports.repository.transaction() as view:
-            record = view.version(asking.number(number, "version"))
-            if record is None:
-                asking.missing(f"version {number}")
+            record = asking.found(view.version(asking.number(number, "version")), f"version {number}")
             return version_detail(record, view.federated(number))
 
     @blueprint.post("/versions/<int:number>/promote")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def promote_version(number: int, json: docs.Why) -> docs.Changed:
         """Give a version to all devices, whatever its stage was before."""
         return change(ports, PromoteVersion(asking.number(number, "version"), json.reason))
 
     @blueprint.post("/versions/rollback")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
     @needs(Role.OPERATOR)
     def roll_back(json: Withdrawal) -> docs.Changed:
         """Roll back a version: by default the canary if there is one, else the current version."""

@@ -18,7 +18,7 @@ from coordinator.web import words
 from coordinator.web.access import ANYBODY, Role
 from coordinator.web.live import Pulse, add_live
 from coordinator.web.pages import audit, devices, enrolments, login, models, overview, releases, rounds, tasks, tokens
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
     words.si_bytes,

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 from flask import Blueprint, render_template
 
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.documents import Number
-from coordinator.web.pages.site import Site
-
-
-class ChangesAsked(msgspec.Struct, frozen=True):
-    """Position in the list of audit entries."""
-
-    before: Number | None = None
+from coordinator.web.documents import Before
+from coordinator.web.ports import Site
 
 
 def add_audit(blueprint: Blueprint, site: Site) -> None:
@@ -25,7 +18,7 @@ def add_audit(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/audit")
     @needs(Role.OPERATOR)
     def audit() -> str:
-        asked = asking.query(ChangesAsked)
+        asked = asking.query(Before)
         with ports.repository.transaction() as view:
             entries = view.audit(asking.PAGE, asked.before)
         last = entries[-1].number if len(entries) == asking.PAGE else None

@@ -22,7 +22,7 @@ from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, Number, Why
 from coordinator.web.operating import operate
 from coordinator.web.pages import charts
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 from coordinator.web.rows import last_week
 
 MOST_DRAWN = 6

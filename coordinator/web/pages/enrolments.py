@@ -22,7 +22,7 @@ from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 
 
 class KeysAsked(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 
 from coordinator.web.access import caller, fingerprint
 from coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, open_to_all
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 
 
 def add_login(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
@@ -13,16 +12,10 @@ from coordinator.tasks.operations import PromoteVersion, RollBack
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.documents import Number, Why
+from coordinator.web.documents import Before, Why
 from coordinator.web.operating import operate
-from coordinator.web.pages.site import Site
-from coordinator.web.versions import recall_on_devices, version_detail
-
-
-class VersionsAsked(msgspec.Struct, frozen=True):
-    """Position in the list of versions."""
-
-    before: Number | None = None
+from coordinator.web.ports import Site
+from coordinator.web.rows import recall_on_devices, version_detail
 
 
 def add_models(blueprint: Blueprint, site: Site) -> None:
@@ -32,7 +25,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/models")
     @needs(Role.VIEWER)
     def models() -> str:
-        asked = asking.query(VersionsAsked)
+        asked = asking.query(Before)
         with ports.repository.transaction() as view:
             records = view.versions(asking.PAGE, asked.before)[::-1]
             tallies = view.measured_on_devices(record.version for record in records)
@@ -52,9 +45,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_model(number: int) -> str:
         with ports.repository.transaction() as view:
-            record = view.version(asking.number(number, "version"))
-            if record is None:
-                asking.missing(f"version {number}")
+            record = asking.found(view.version(asking.number(number, "version")), f"version {number}")
             detail = version_detail(record, view.federated(number))
             parent = number - 1 if record.lineage is None else record.lineage.parent
             before = None if parent is None or parent < 0 else view.version(parent)

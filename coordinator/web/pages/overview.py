@@ -22,9 +22,8 @@ from coordinator.web import asking, words
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.pages import charts
-from coordinator.web.pages.site import Site
-from coordinator.web.rows import by_label, why_not_active
-from coordinator.web.versions import recall_on_devices
+from coordinator.web.ports import Site
+from coordinator.web.rows import by_label, recall_on_devices, why_not_active
 
 SAMPLE_EVERY_S = 900
 DRAWN_EVERY_S = 1800

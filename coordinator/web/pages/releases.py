@@ -14,7 +14,7 @@ from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.operating import operate
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 from coordinator.web.rows import release_views
 
 CHOICES = {

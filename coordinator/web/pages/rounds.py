@@ -13,14 +13,13 @@ from coordinator.rounds.seats import SeatState
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.documents import Number
-from coordinator.web.pages.site import Site
+from coordinator.web.documents import Before
+from coordinator.web.ports import Site
 
 
-class RoundsAsked(msgspec.Struct, frozen=True):
-    """Filters of the list of rounds."""
+class RoundsAsked(Before, frozen=True):
+    """Position in the list of rounds, and its filters."""
 
-    before: Number | None = None
     phase: Phase | None = None
     task: Annotated[str, Meta(max_length=64)] | None = None
 
@@ -54,9 +53,7 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
     def one_round(number: int) -> str:
         asked = asking.query(SeatsAsked)
         with ports.repository.transaction() as view:
-            state = view.round(asking.number(number, "round"))
-            if state is None:
-                asking.missing(f"round {number}")
+            state = asking.found(view.round(asking.number(number, "round")), f"round {number}")
             (summary,) = view.recent_rounds(1, number + 1)
             wanted = [
                 device

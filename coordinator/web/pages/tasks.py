@@ -18,7 +18,7 @@ from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, Why
 from coordinator.web.operating import operate
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 from coordinator.web.task_views import task_row, task_rows
 from models.manifest import KEYBOARD
 from models.task_types import usable
@@ -52,9 +52,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_task(name: str) -> str:
         with ports.repository.transaction() as view:
-            record = view.task(name)
-            if record is None:
-                asking.missing(f"task {name[:64]}")
+            record = asking.found(view.task(name), f"task {name[:64]}")
             row = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)

@@ -10,7 +10,7 @@ from coordinator.web import asking
 from coordinator.web.access import Role, new_token
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, TokenWanted
-from coordinator.web.pages.site import Site
+from coordinator.web.ports import Site
 
 
 def add_tokens(blueprint: Blueprint, site: Site) -> None:
