@@ -18,12 +18,11 @@ from coordinator.mqtt.broker import check_port_free, choose
 from coordinator.mqtt.broker_child import BrokerChild
 from coordinator.mqtt.client import MqttTransport
 from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
+from coordinator.storage.census import Recorder
 from coordinator.storage.engine import database_url
-from coordinator.storage.lead import Lead
+from coordinator.storage.lead import Lead, Standing, open_database, stop_at_once
 from coordinator.storage.lock import only_one
-from coordinator.storage.recorder import Recorder
 from coordinator.storage.signing_key import load_signer
-from coordinator.storage.standing import Standing, open_database, stop_at_once
 from coordinator.storage.tokens import TokenTable
 from coordinator.tls_service import TlsService
 from coordinator.web.app import create_app

@@ -14,9 +14,8 @@ from flask import Flask
 
 from coordinator.config import BrokerConfig, CoordinatorConfig
 from coordinator.enrolment.certificate_issuer import CertificateIssuer
-from coordinator.enrolment.eviction import end_session
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.revocation import RevocationEnforcer
+from coordinator.enrolment.revocation import RevocationEnforcer, end_session
 from coordinator.enrolment.service_client import AUTHORITIES, FOLDER, client_context
 from coordinator.enrolment.tls_files import Changes, refresh, signer_of
 from coordinator.ports import Clock

@@ -86,10 +86,12 @@ class Register:
         with self._one_at_a_time, self._database.connection() as tx:
             claim, held = _claim(tx, claims.c.sha256 == claim_sha256), _credential(tx, credentials.c.key == key)
             verdict = redeem(claim, held, key, now_s)
-            if isinstance(verdict, Admitted) and not claim_names(claim) and _of_device(tx, verdict.device):
+            # An operator wants a device that a claim names enrolled, even if it is known already.
+            named = claim is not None and claim.device
+            if isinstance(verdict, Admitted) and not named and _of_device(tx, verdict.device):
                 verdict = ClaimRefused("device-known", f"there is a device {verdict.device} already; make another key")
             if isinstance(verdict, Admitted) and claim is not None:
-                _use(tx, claim)
+                tx.execute(sa.update(claims).where(claims.c.name == claim.name).values(uses_left=claim.uses_left - 1))
                 admitted = Credential(
                     key=key,
                     device=verdict.device,
@@ -299,11 +301,6 @@ class Register:
             return [DeviceId(row[0]) for row in tx.execute(query)]
 
 
-def claim_names(claim: Claim | None) -> bool:
-    """Whether a claim names its device; then an operator wants that device enrolled, even if it is known already."""
-    return claim is not None and bool(claim.device)
-
-
 def _claim(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Claim | None:
     row = tx.execute(sa.select(claims).where(condition)).mappings().first()
     return None if row is None else Claim(**row)
@@ -316,10 +313,6 @@ def _credential(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Credent
 
 def _of_device(tx: sa.Connection, device: DeviceId) -> bool:
     return tx.scalar(sa.select(credentials.c.key).where(credentials.c.device == device).limit(1)) is not None
-
-
-def _use(tx: sa.Connection, claim: Claim) -> None:
-    tx.execute(sa.update(claims).where(claims.c.name == claim.name).values(uses_left=claim.uses_left - 1))
 
 
 def _insert(tx: sa.Connection, credential: Credential) -> None:

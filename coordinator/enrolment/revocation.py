@@ -10,19 +10,24 @@ trouble of the service.
 
 from __future__ import annotations
 
+import ssl
 import threading
+import time
 from collections.abc import Callable, Collection
 
+import paho.mqtt.client as paho
 import structlog
+from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import BrokerConfig, CoordinatorConfig
 from coordinator.enrolment.authority_process import AuthorityClient
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.service_client import FOLDER
 from coordinator.enrolment.tls_files import Changes, refuse, revoked_serials, sign
 from coordinator.ports import Clock
-from wire.errors import NightjarError
-from wire.identifiers import DeviceId
+from wire import topics
+from wire.errors import NightjarError, UnavailableError
+from wire.identifiers import DeviceId, Population
 
 LOOK_S = 1.0
 REFRESH_S = 5.0
@@ -38,6 +43,7 @@ TELL_AGAIN_AT_LOOKS = frozenset({1, 5, 25})
 its files for an earlier one, and a device that was let in again would stay out."""
 PATIENCE_LOOKS = 3
 """Checks after a revocation at which a list that is still not signed is reported as a trouble."""
+EVICTION_TIMEOUT_S = 3.0
 
 IMPAIRED = "revocation is impaired"
 """How the troubles of this module begin."""
@@ -165,3 +171,37 @@ class RevocationEnforcer:
             except Exception as error:
                 self._troubles[name] = repr(error)
                 _log.exception("gate_failed")  # a bug must not stop enforcement for good
+
+
+def end_session(broker: BrokerConfig, tls: ssl.SSLContext, population: Population, device: DeviceId) -> None:
+    """Take over a device's session, end it, and clear the retained status, which is by then the device's last will.
+
+    A broker that reloads its revocation list checks it only on new connections. MQTT has no message that disconnects
+    another client, but every broker implements session takeover: the client that connected last with a client id owns
+    the session (MQTT 3.1.1, 3.1.4).
+
+    Raises:
+        UnavailableError: the broker cannot be reached, or does not allow the takeover.
+    """
+    client = paho.Client(CallbackAPIVersion.VERSION2, device, clean_session=True, protocol=paho.MQTTv311)
+    client.username_pw_set(broker.username, broker.password or None)
+    client.tls_set_context(tls)
+    client.connect_timeout = EVICTION_TIMEOUT_S
+    try:
+        client.connect(broker.host, broker.port, keepalive=10)
+        given_up_s = time.monotonic() + EVICTION_TIMEOUT_S
+        cleared: paho.MQTTMessageInfo | None = None
+        while not (cleared and cleared.is_published()) and time.monotonic() < given_up_s:
+            if client.loop(0.1):
+                break
+            if client.is_connected() and cleared is None:
+                cleared = client.publish(topics.status(population, device), b"", qos=1, retain=True)
+        ended = cleared is not None and cleared.is_published()
+    except OSError as error:
+        msg = f"the broker does not let us end the session of {device}: {error}"
+        raise UnavailableError(msg) from error
+    finally:
+        client.disconnect()
+    if not ended:
+        msg = f"the broker does not let us end the session of {device}"
+        raise UnavailableError(msg)

@@ -158,8 +158,7 @@ def authorities_in(folder: Path) -> tuple[str, ...]:
     except OSError as error:
         msg = f"cannot read {folder / AUTHORITIES}: {error.strerror or error}"
         raise UnavailableError(msg) from error
-    end = "-----END CERTIFICATE-----\n"
-    return tuple(part + end for part in text.split(end) if part.strip())
+    return tuple(_documents(text, "-----END CERTIFICATE-----\n"))
 
 
 def authority_names(folder: Path) -> frozenset[str]:
@@ -210,12 +209,11 @@ def _revoked(
 @functools.lru_cache(maxsize=1)
 def _listed(pem: bytes) -> list[frozenset[str]]:
     """Serial numbers in each list; cached, as they are read every few seconds and there may be 64,000."""
-    lists = [x509.load_pem_x509_crl(each) for each in _documents(pem)]
+    lists = [x509.load_pem_x509_crl(each.encode()) for each in _documents(pem.decode(), "-----END X509 CRL-----\n")]
     return [frozenset(str(revoked.serial_number) for revoked in each) for each in lists]
 
 
-def _documents(pem: bytes) -> list[bytes]:
-    end = b"-----END X509 CRL-----\n"
+def _documents(pem: str, end: str) -> list[str]:
     return [part + end for part in pem.split(end) if part.strip()]
 
 

@@ -9,7 +9,6 @@ import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
@@ -181,7 +180,8 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
                 task.add_done_callback(self._closing.discard)
 
     def _create_ssl_context(self, listener: ListenerConfig) -> ssl.SSLContext:
-        folder = _folder(self._doors)
+        folder = self._doors.tls
+        assert folder is not None  # without it no listener has TLS
         context = server_context(folder, *broker_pair(folder))
         service = str(listener["bind"]).endswith(f":{self._doors.service_port}")
         context.verify_mode = ssl.CERT_NONE if service else ssl.CERT_REQUIRED
@@ -330,13 +330,6 @@ def _packet_bytes(begun: bytes | bytearray) -> int | None:
 async def _close(writer: WriterAdapter) -> None:
     with contextlib.suppress(OSError):
         await writer.close()
-
-
-def _folder(doors: Listeners) -> Path:
-    if doors.tls is None:
-        msg = "a listener with TLS needs a folder with certificates"
-        raise ValueError(msg)
-    return doors.tls
 
 
 def _common_name(name: tuple[tuple[tuple[str, str], ...], ...]) -> str:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.config import BaselineConfig, TaskConfig
+from coordinator.config import TaskConfig
 from models.baselines import Baselines, Measured
-
-TRIGRAM, CENTRAL = "trigram", "central"
 
 
 class KeptBaselines(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,19 +32,17 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 def compared(task: TaskConfig, kept: KeptBaselines | None) -> list[Compared]:
     """The baselines to show: the trigram and the central model if measured, otherwise the configured one, if any."""
     if kept is None:
-        return [] if task.baseline is None else [_given(task.baseline)]
+        given = [] if task.baseline is None else [task.baseline]
+        source = "given in the configuration"
+        return [Compared(label=each.label, top1=each.top1, top3=each.top3, source=source) for each in given]
     of, trained = kept.measured, kept.measured.central
     on = f"{of.messages:,} messages of {of.corpus}"
     how = f"{of.epochs} epochs, {trained.steps:,} steps, learning rate {of.learning_rate:g}, seed {of.seed}"
     return [
-        _measured(TRIGRAM, of.trigram, f"counted on {on}"),
-        _measured(CENTRAL, trained, f"trained in one place on {on}: {how}, Nightjar {kept.code_version}"),
+        _measured("trigram", of.trigram, f"counted on {on}"),
+        _measured("central", trained, f"trained in one place on {on}: {how}, Nightjar {kept.code_version}"),
     ]
 
 
 def _measured(label: str, found: Measured, source: str) -> Compared:
     return Compared(label=label, top1=found.top1, top3=found.top3, loss=found.loss, source=source)
-
-
-def _given(each: BaselineConfig) -> Compared:
-    return Compared(label=each.label, top1=each.top1, top3=each.top3, source="given in the configuration")

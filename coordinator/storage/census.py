@@ -1,8 +1,11 @@
-"""The census: counts all devices; the more a count costs, the more rarely it is repeated.
+"""The census counts all devices, the more rarely the more a count costs; the recorder keeps a sample every minute.
 
 Everything else on the pages costs the same for ten devices and for a million; totals over the population need a full
 count. So all callers share one count, which is repeated only when it is stale. If counting takes long, it runs in the
 background, and callers get the last count with its age.
+
+The samples are for the pages' plots of device activity and traffic. They are written in parallel to the driver, in a
+table that the driver never touches; one that cannot be written only leaves a gap in a plot.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import structlog
 
 from coordinator.ports import Clock
 from coordinator.storage.database import Database
-from coordinator.storage.fleet import Census
+from coordinator.storage.fleet import Census, Sample
 from coordinator.versions.releases import OUT
 from wire.errors import UnavailableError
 
@@ -28,6 +31,10 @@ LATELY_S = 7 * 86400.0
 """Devices not heard from for longer are left out of the versions that devices hold."""
 VERSIONS_NAMED = 20
 """Newest versions that are counted separately; all others count as older."""
+PERIOD_S = 60.0
+KEEP_S = 7 * 86400.0
+"""How long samples are kept: a week shows the rhythm of a population; its ten thousand samples take two megabytes."""
+OLDER = "older"
 
 _log = structlog.get_logger("coordinator")
 
@@ -91,3 +98,58 @@ class CensusTaker:
         # A single slow count after a quick one means that the machine stalled; it must not lengthen the pause.
         self._took_s, self._costs_s = took_s, min(took_s, self._took_s)
         return self._latest
+
+
+class Recorder:
+    """A thread that records samples until it is closed."""
+
+    def __init__(self, database: Database, census: CensusTaker, clock: Clock) -> None:
+        self._database = database
+        self._census = census
+        self._clock = clock
+        self._ended = threading.Event()
+        self._before: tuple[float, float] = (time.monotonic(), time.process_time())
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; it records the first sample at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread; waits for a sample that is being written."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def record(self) -> None:
+        """Record one sample.
+
+        Raises:
+            UnavailableError: the database cannot be read or written now.
+        """
+        since_s, cpu_s = self._before
+        self._before = time.monotonic(), time.process_time()
+        passed_s = self._before[0] - since_s
+        busy = (self._before[1] - cpu_s) / passed_s if passed_s > 0 else 0.0
+        census, now_s = self._census.now(), self._clock.now_s()
+        held = {OLDER if version is None else str(version): many for version, many in census.holders.items()}
+        with self._database.transaction() as view:
+            counted = view.counters()
+            sample = Sample(
+                at_s=now_s,
+                groups=census.groups,
+                holders=held,
+                reports=view.accepted_reports(),
+                bytes_up=counted.get("bytes_up", 0),
+                bytes_down=counted.get("bytes_down", 0),
+                busy=busy,
+            )
+            view.add_sample(sample, KEEP_S)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.record()
+            except UnavailableError as error:
+                _log.warning("sample_not_kept", error=str(error))
+            self._ended.wait(PERIOD_S)

@@ -15,11 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from coordinator.storage import schema
 from coordinator.storage.engine import IN_MEMORY, close_to_others, open_engine
 from coordinator.storage.fencing import Fence
-from coordinator.storage.tables import (
-    METADATA,
-    effects,
-    leadership,
-)
+from coordinator.storage.tables import METADATA, effects, leadership
 from coordinator.storage.view import DatabaseView
 from wire.errors import UnavailableError
 

@@ -120,7 +120,7 @@ class Reading(abc.ABC):
         return [kept.get(number) or open_still[number] for number, _ in rows]
 
     def _summed_up(self, numbers: Collection[int]) -> dict[int, RoundSummary]:
-        """Summaries of rounds without a stored one: they are still open, or ended before summaries were stored."""
+        """Summaries of rounds without a stored one: they are still open."""
         if not numbers:
             return {}
         of_each: dict[int, list[tuple[float, int, int]]] = {number: [] for number in numbers}

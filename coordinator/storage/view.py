@@ -403,11 +403,11 @@ class DatabaseView(VersionQueries, Reading):
 
     def add_token(self, token: TokenRecord) -> None:
         """Insert a token, or replace the one with the same name."""
-        self._connection.execute(upsert(self._connection.dialect.name, tokens), structs.asdict(token))
+        self._put(tokens, [structs.asdict(token)])
 
-    def remove_token(self, name: str) -> bool:
-        """Revoke a token; False if there is none of this name."""
-        return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
+    def remove_token(self, name: str) -> None:
+        """Revoke a token."""
+        self._connection.execute(sa.delete(tokens).where(tokens.c.name == name))
 
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)

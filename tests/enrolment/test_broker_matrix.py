@@ -19,7 +19,7 @@ from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
 from coordinator.engine.inbox import BrokerConnected, MessageArrived
 from coordinator.enrolment.authority import Authority, new_request
-from coordinator.enrolment.eviction import end_session
+from coordinator.enrolment.revocation import end_session
 from coordinator.enrolment.service_client import FOLDER
 from coordinator.enrolment.tls_files import ACCESS, refresh, refuse
 from coordinator.mqtt.broker_child import BrokerChild

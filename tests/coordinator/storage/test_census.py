@@ -6,10 +6,9 @@ import pytest
 from coordinator.ports import VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.storage import census as module
-from coordinator.storage.census import CensusTaker
+from coordinator.storage.census import KEEP_S, CensusTaker, Recorder
 from coordinator.storage.database import Database
 from coordinator.storage.fleet import Census
-from coordinator.storage.recorder import KEEP_S, Recorder
 from tests.coordinator.fakes import FakeClock
 from wire.identifiers import DeviceId
 
