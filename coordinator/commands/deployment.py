@@ -19,11 +19,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from coordinator.commands.checkup import CheckupFinding, free_space
+from coordinator.commands.setting import opened
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.enrolment.service_client import client_context, http_pool
 from coordinator.enrolment.tls_files import names_of, url_for_devices
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_url
 from coordinator.tasks.schedule import DAY_S
 from coordinator.web.words import duration
 from wire import topics
@@ -198,10 +197,8 @@ def _backups(config: CoordinatorConfig, now_s: float) -> CheckupFinding:
     first = "pg_dump, then " if config.database_url else ""
     remedy = f"{first}nightjar-coordinator backup FOLDER, each night"
     try:
-        database = Database(database_url(config), migrate=False)
-        with database.transaction() as view:
+        with opened(config) as database, database.transaction() as view:
             last_s = view.last_audited(BACKUP)
-        database.close()
     except NightjarError as error:
         return CheckupFinding("backup", "fault", str(error), "run this where the service runs")
     if last_s is None:

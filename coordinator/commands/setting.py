@@ -6,7 +6,7 @@ import datetime
 import getpass
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,8 @@ def opened(config: CoordinatorConfig) -> Iterator[Database]:
     if not config.database_url and not path.is_file():
         msg = f"there is no database {path}: run 'serve' first, or set data_dir in the configuration"
         raise ConfigError(msg)
-    database = Database(database_url(config), migrate=False)
-    try:
+    with closing(Database(database_url(config), migrate=False)) as database:
         yield database
-    finally:
-        database.close()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import ipaddress
 import os
 import stat
@@ -173,11 +174,8 @@ def requested_key(csr: str) -> ec.EllipticCurvePublicKey:
 
 def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     """Hash of a public key: identifies a credential before and after its certificate is issued."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(
-        key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo),
-    )
-    return digest.finalize().hex()
+    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def fingerprint(certificate: str) -> str:

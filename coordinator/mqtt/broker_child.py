@@ -40,12 +40,7 @@ class BrokerChild:
     """
 
     def __init__(
-        self,
-        broker: BrokerConfig,
-        folder: Path,
-        tls: Path | None = None,
-        population: str = "demo",
-        shards: int = 1,
+        self, broker: BrokerConfig, folder: Path, tls: Path | None = None, population: str = "demo", shards: int = 1
     ) -> None:
         self.name = choose(broker.kind)
         """``mosquitto`` or ``amqtt``."""

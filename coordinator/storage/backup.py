@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from coordinator.enrolment.authority import CURRENT, FORMER
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
-from coordinator.ports import VersionRecord
 from coordinator.rounds.round import AbandonCause, Phase, Round
 from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from coordinator.storage.blobs import FileBlobs, unavailable
@@ -143,15 +142,15 @@ def restore_beside(url: str, artifacts_url: str, folder: Path, data_dir: Path, n
 
 def _fill(data_dir: Path, folder: Path, url: str, artifacts_url: str, now_s: float) -> int:
     """Bring the tables up to date, copy the files they reference, skip round numbers; the last number used."""
-    Database(url).close()
-    lacking = _lacking(url, artifacts_url, folder)
-    if lacking:
-        msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
-        raise ConfigError(msg)
-    _copy_artifacts(folder, data_dir)
-    _copy_keys(folder, data_dir, with_keys=True)
-    _end_claims(url, now_s)
-    return _skip_numbers(url, now_s)
+    with closing(Database(url)) as database:
+        lacking = _lacking(database, artifacts_url, folder)
+        if lacking:
+            msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
+            raise ConfigError(msg)
+        _copy_artifacts(folder, data_dir)
+        _copy_keys(folder, data_dir, with_keys=True)
+        _end_claims(database, now_s)
+        return _skip_numbers(database, now_s)
 
 
 def keys_in(folder: Path) -> set[str]:
@@ -166,36 +165,25 @@ def keys_in(folder: Path) -> set[str]:
 
 def missing(folder: Path) -> list[str]:
     """Hashes of artifacts that a data folder's database references but that are missing or damaged."""
-    return _lacking(_sqlite(database_file(folder)), "", folder)
+    with closing(Database(_sqlite(database_file(folder)), migrate=False)) as database:
+        return _lacking(database, "", folder)
 
 
 def _sqlite(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def _lacking(url: str, artifacts_url: str, folder: Path) -> list[str]:
-    database = Database(url, migrate=False)
-    try:
-        with database.transaction() as view:
-            newest = [view.current_version(record.name) for record in view.tasks()]
-            signed = view.release_files().values()
-        kept = open_artifacts(folder / ARTIFACTS, artifacts_url, database)
-        return [*_lacking_of(newest, kept), *(name for name in signed if not _readable(kept, name))]
-    finally:
-        database.close()
-
-
-def _lacking_of(newest: Iterable[VersionRecord | None], artifacts: FileBlobs) -> list[str]:
-    lacking = []
-    for name in sorted({version.manifest for version in newest if version is not None}):
-        if not _readable(artifacts, name):
-            lacking.append(name)
-            continue
-        manifest = Manifest.decode(artifacts.get(name))
-        parts = [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]
-        parts += [each.sha256 for each in manifest.for_keyboards]
-        lacking += [part for part in parts if not _readable(artifacts, part)]
-    return lacking
+def _lacking(database: Database, artifacts_url: str, folder: Path) -> list[str]:
+    with database.transaction() as view:
+        current = [view.current_version(record.name) for record in view.tasks()]
+        signed = view.release_files().values()
+    kept = open_artifacts(folder / ARTIFACTS, artifacts_url, database)
+    needed = sorted({version.manifest for version in current if version is not None})
+    for name in [each for each in needed if _readable(kept, each)]:
+        manifest = Manifest.decode(kept.get(name))
+        needed += [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]
+        needed += [each.sha256 for each in manifest.for_keyboards]
+    return [name for name in (*needed, *signed) if not _readable(kept, name)]
 
 
 def _readable(blobs: FileBlobs, sha256: str) -> bool:
@@ -249,39 +237,31 @@ def _authority_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if path.exists()}
 
 
-def _end_claims(url: str, now_s: float) -> None:
+def _end_claims(database: Database, now_s: float) -> None:
     """Revoke all claims: it is unknown which of them were used after the backup."""
-    database = Database(url, migrate=False)
-    try:
-        register = Register(database)
-        for claim in register.claims():
-            register.remove_claim(claim.name, "restore", now_s)
-    finally:
-        database.close()
+    register = Register(database)
+    for claim in register.claims():
+        register.remove_claim(claim.name, "restore", now_s)
 
 
-def _skip_numbers(url: str, now_s: float) -> int:
+def _skip_numbers(database: Database, now_s: float) -> int:
     """Skip the round numbers that may have been used after the backup; returns the last one skipped."""
-    database = Database(url, migrate=False)
-    try:
-        with database.transaction() as view:
-            last = view.last_round_number()
-            newest = view.round(last)
-            if newest is None:
-                return 0  # no round ever took place, so no device holds a report
-            marker = Round(
-                number=last + ROUNDS_SKIPPED + max(0, int(now_s - newest.opened_at_s)),
-                base_version=newest.base_version,
-                rules=newest.rules,
-                seed=newest.seed,
-                opened_at_s=now_s,
-                deadline_s=now_s,
-                phase=Phase.ABANDONED,
-                closed_at_s=now_s,
-                cause=AbandonCause.RESTORED,
-                reason="restored from a backup; numbers up to this one may have been used after it was made",
-            )
-            view.save_round(marker)
-            return marker.number
-    finally:
-        database.close()
+    with database.transaction() as view:
+        last = view.last_round_number()
+        newest = view.round(last)
+        if newest is None:
+            return 0  # no round ever took place, so no device holds a report
+        marker = Round(
+            number=last + ROUNDS_SKIPPED + max(0, int(now_s - newest.opened_at_s)),
+            base_version=newest.base_version,
+            rules=newest.rules,
+            seed=newest.seed,
+            opened_at_s=now_s,
+            deadline_s=now_s,
+            phase=Phase.ABANDONED,
+            closed_at_s=now_s,
+            cause=AbandonCause.RESTORED,
+            reason="restored from a backup; numbers up to this one may have been used after it was made",
+        )
+        view.save_round(marker)
+        return marker.number

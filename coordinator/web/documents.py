@@ -44,16 +44,11 @@ class Newest(Before, frozen=True):
     limit: Limit = 100
 
 
-class Following(msgspec.Struct, frozen=True):
-    """Which part of a list that is in ascending order."""
+class DevicesAsked(msgspec.Struct, frozen=True):
+    """Which part of the list of devices, in ascending order."""
 
     limit: Limit = 100
     after: Annotated[str, Meta(max_length=64)] = ""
-
-
-class DevicesAsked(Following, frozen=True):
-    """Which part of the list of devices."""
-
     label: Annotated[str, Meta(max_length=32)] = ""
 
 
