@@ -26,7 +26,7 @@ from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.rounds.round import AbandonCause, Phase, Round
 from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from coordinator.storage.blobs import FileBlobs, unavailable
+from coordinator.storage.blobs import FileBlobs, disk
 from coordinator.storage.database import Database
 from coordinator.storage.engine import database_file
 from coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -69,20 +69,19 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
         raise ConfigError(msg)
     writing = folder.with_name(folder.name + ".writing")
     try:
-        shutil.rmtree(writing, ignore_errors=True)
-        writing.mkdir(parents=True, mode=0o700)
-        if not beside:
-            copy_sqlite(database_file(data_dir), database_file(writing))
-        _copy_artifacts(data_dir, writing)
-        lacking = [] if beside else missing(writing)
-        if lacking:
-            msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
-            raise UnavailableError(msg)
-        _copy_keys(data_dir, writing, with_keys=with_keys)
-        put_folder_in_place(writing, folder)
-        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    except OSError as error:
-        raise unavailable(folder, error) from error
+        with disk(folder):
+            shutil.rmtree(writing, ignore_errors=True)
+            writing.mkdir(parents=True, mode=0o700)
+            if not beside:
+                copy_sqlite(database_file(data_dir), database_file(writing))
+            _copy_artifacts(data_dir, writing)
+            lacking = [] if beside else missing(writing)
+            if lacking:
+                msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
+                raise UnavailableError(msg)
+            _copy_keys(data_dir, writing, with_keys=with_keys)
+            put_folder_in_place(writing, folder)
+            return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     finally:
         shutil.rmtree(writing, ignore_errors=True)
 
@@ -101,15 +100,13 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
     if database_file(data_dir).exists():
         msg = f"{data_dir} holds a coordinator's database already; move it away first"
         raise ConfigError(msg)
-    try:
+    with disk(data_dir):
         private_folder(data_dir)
         with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
             number = _fill(data_dir, folder, _sqlite(arriving), "", now_s)
             put_in_place(arriving, database_file(data_dir))
-    except OSError as error:
-        raise unavailable(data_dir, error) from error
     return number
 
 
@@ -133,11 +130,9 @@ def restore_beside(url: str, artifacts_url: str, folder: Path, data_dir: Path, n
     if not (folder / ARTIFACTS).is_dir():
         msg = f"{folder} is not a backup: there is no folder {ARTIFACTS} in it"
         raise ConfigError(msg)
-    try:
+    with disk(data_dir):
         private_folder(data_dir)
         return _fill(data_dir, folder, url, artifacts_url, now_s)
-    except OSError as error:
-        raise unavailable(data_dir, error) from error
 
 
 def _fill(data_dir: Path, folder: Path, url: str, artifacts_url: str, now_s: float) -> int:

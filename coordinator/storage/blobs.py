@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from host.files import private_folder, put_in_place
@@ -27,10 +29,8 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        try:
+        with disk(folder):
             private_folder(folder)
-        except OSError as error:
-            raise unavailable(folder, error) from error
 
     def path(self, sha256: str) -> Path:
         """Path of a blob, which need not exist.
@@ -58,13 +58,10 @@ class FileBlobs:
         """
         name = hashlib.sha256(data).hexdigest()
         target = self.path(name)
-        if target.exists():
-            return name
-        try:
-            private_folder(target.parent)
-            _write(target, data)
-        except OSError as error:
-            raise unavailable(target, error) from error
+        if not target.exists():
+            with disk(target):
+                private_folder(target.parent)
+                _write(target, data)
         return name
 
     def get(self, sha256: str) -> bytes:
@@ -75,13 +72,12 @@ class FileBlobs:
             UnavailableError: the blob cannot be read.
         """
         path = self.path(sha256)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError as error:
-            msg = f"there is no blob {sha256} in {self._folder}"
-            raise IntegrityError(msg) from error
-        except OSError as error:
-            raise unavailable(path, error) from error
+        with disk(path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError as error:
+                msg = f"there is no blob {sha256} in {self._folder}"
+                raise IntegrityError(msg) from error
         actual = hashlib.sha256(data).hexdigest()
         if actual != sha256:
             msg = f"{path} is damaged: its bytes have the sha256 {actual}"
@@ -101,6 +97,15 @@ def _write(target: Path, data: bytes) -> None:
         raise
 
 
-def unavailable(path: Path, error: OSError) -> UnavailableError:
-    """The error to raise after a failed disk operation."""
-    return UnavailableError(f"{path}: {error.strerror or error}; free some space or give another data_dir")
+@contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """A block that works on the disk.
+
+    Raises:
+        UnavailableError: the disk is full or broken, or does not allow it.
+    """
+    try:
+        yield
+    except OSError as error:
+        msg = f"{path}: {error.strerror or error}; free some space or give another data_dir"
+        raise UnavailableError(msg) from error

@@ -26,7 +26,7 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater
 
-from coordinator.storage.blobs import FileBlobs, unavailable
+from coordinator.storage.blobs import FileBlobs, disk
 from coordinator.versions.releases import Release
 from host.files import private_folder, replace_file
 from wire.errors import ConfigError, UnavailableError
@@ -76,15 +76,13 @@ class ReleaseMetadata:
         with self._lock:
             if not now.files or (now, minute) == self._signed:
                 return
-            try:
+            with disk(self._folder):
                 private_folder(self._folder)
                 private_folder(self._folder / "metadata")
                 for name, sha256 in now.files.items():
                     if not (self._folder / "metadata" / name).is_file():
                         replace_file(self._folder / "metadata" / name, self._artifacts.get(sha256))
                 _sign(self._folder, _accepted_signer(self._folder), now.order, minute)
-            except OSError as error:
-                raise unavailable(self._folder, error) from error
             self._signed = now, minute
 
     def take_in(

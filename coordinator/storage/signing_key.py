@@ -7,6 +7,8 @@ exists: devices would not obey a key that they do not know.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -60,7 +62,7 @@ def load_signer(data_dir: Path) -> KeySigner:
     """
     path = data_dir / KEY_FILE
     keys = _read_keys(data_dir)
-    try:
+    with _disk(path):
         if not path.exists() and keys is None:
             private_folder(data_dir)
             replace_file(path, _pem(Ed25519PrivateKey.generate()))
@@ -75,8 +77,6 @@ def load_signer(data_dir: Path) -> KeySigner:
             msg = f"{path} is missing, and devices know it: restore it from a backup, or {_REMEDY}"
             raise ConfigError(msg)
         signer = KeySigner(read_key(path), keys)
-    except OSError as error:
-        raise _unavailable(path, error) from error
     if newest and signer.public != newest:
         msg = f"{path} is not the key that devices were told ({newest[:12]}): restore that one, or {_REMEDY}"
         raise ConfigError(msg)
@@ -107,12 +107,10 @@ def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateK
     step = Succession(
         key=public_half(key), signer=public_half(signer), signature=signer.sign(message).hex(), number=number
     )
-    try:
+    with _disk(data_dir):
         private_folder(data_dir)
         replace_file(data_dir / NEXT_KEY_FILE, _pem(key))
         _write_keys(data_dir, replace(known, successions=(*known.successions, step)[-MOST_SUCCESSIONS:]))
-    except OSError as error:
-        raise _unavailable(data_dir, error) from error
     return load_signer(data_dir)
 
 
@@ -128,13 +126,11 @@ def make_recovery_key(data_dir: Path, path: Path) -> str:
     if known.recovery:
         return ""
     key = Ed25519PrivateKey.generate()
-    try:
+    with _disk(path):
         if path.exists():
             raise FileExistsError(None, "it is there already", str(path))
         replace_file(path, _pem(key))
         _write_keys(data_dir, replace(known, recovery=public_half(key)))
-    except OSError as error:
-        raise _unavailable(path, error) from error
     return public_half(key)
 
 
@@ -145,13 +141,13 @@ def read_key(path: Path) -> Ed25519PrivateKey:
         ConfigError: the file holds no Ed25519 key, or others may read it.
         UnavailableError: the file cannot be read.
     """
-    try:
+    with _disk(path):
         if path.stat().st_mode & 0o077:
             msg = f"{path} may be read by others: chmod 600 {path}, and think about whether somebody has read it"
             raise ConfigError(msg)
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    except OSError as error:
-        raise _unavailable(path, error) from error
+        pem = path.read_bytes()
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         msg = f"{path} holds no private key in PEM without a password; restore it from a backup"
         raise ConfigError(msg) from error
@@ -174,15 +170,14 @@ _REMEDY = (
 
 def _read_keys(data_dir: Path) -> Keys | None:
     path = data_dir / KEYS_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Keys)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unavailable(path, error) from error
-    except msgspec.MsgspecError as error:
-        msg = f"{path}: expected what this program wrote, got: {error}; restore it from a backup"
-        raise ConfigError(msg) from error
+    with _disk(path):
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Keys)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            msg = f"{path}: expected what this program wrote, got: {error}; restore it from a backup"
+            raise ConfigError(msg) from error
 
 
 def _write_keys(data_dir: Path, keys: Keys) -> None:
@@ -196,5 +191,10 @@ def _pem(key: Ed25519PrivateKey) -> bytes:
     )
 
 
-def _unavailable(path: Path, error: OSError) -> UnavailableError:
-    return UnavailableError(f"the key {path} cannot be read or made: {error.strerror or error}")
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"the key {path} cannot be read or made: {error.strerror or error}"
+        raise UnavailableError(msg) from error

@@ -42,6 +42,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
 }
 
 
@@ -49,6 +50,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     """Create the application, for any WSGI server that has :data:`~.live.MOST_STREAMS` extra threads for streams."""
     app = Flask(__name__)
     app.secret_key = secrets.token_bytes(32)  # never on disk, so it cannot be stolen; a restart ends all logins
+    app.config |= {"SESSION_COOKIE_NAME": "nightjar", "SESSION_COOKIE_SAMESITE": "Strict"}
     app.session_interface = _Cookie(ports.config)
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
     census = CensusTaker(ports.repository, ports.clock, fresh_s)
@@ -107,8 +109,6 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     def protect(response: Response) -> Response:
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
-        if "Cache-Control" not in response.headers:
-            response.headers["Cache-Control"] = "no-store"
         return response
 
     @app.errorhandler(HTTPException)
@@ -136,7 +136,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
 
 class _Cookie(SecureCookieSessionInterface):
-    """The login cookie: same-site, and only over TLS where TLS is on."""
+    """The login cookie: only over TLS where TLS is on."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self._tls = config.tls
@@ -145,13 +145,7 @@ class _Cookie(SecureCookieSessionInterface):
         """The session in the cookie; requests without a cookie, mostly from devices, skip the decoding."""
         return super().open_session(app, request) if request.cookies else SecureCookieSession()
 
-    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask's signature
-        return "nightjar"
-
-    def get_cookie_samesite(self, app: Flask) -> str:  # noqa: ARG002
-        return "Strict"
-
-    def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
+    def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002 - Flask's signature
         return self._tls or request.is_secure  # is_secure: a trusted proxy says so
 
 
