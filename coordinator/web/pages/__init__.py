@@ -17,7 +17,7 @@ from markupsafe import Markup
 from coordinator.web import words
 from coordinator.web.access import ANYBODY, Role
 from coordinator.web.live import Pulse, add_live
-from coordinator.web.pages import audit, devices, enrolments, login, models, overview, releases, rounds, tasks, tokens
+from coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
 from coordinator.web.ports import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
@@ -63,8 +63,7 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     tasks.add_tasks(blueprint, site)
     enrolments.add_enrolments(blueprint, site)
     audit.add_audit(blueprint, site)
-    tokens.add_tokens(blueprint, site)
-    login.add_login(blueprint, site, limiter)
+    tokens.add_tokens(blueprint, site, limiter)
     add_live(blueprint, pulse)
     app.register_blueprint(blueprint)
     for each in (*_FILTERS, labelled):
