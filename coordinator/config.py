@@ -178,11 +178,6 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Address of the unencrypted pages: this machine's own, unless a proxy elsewhere encrypts them."""
         return self.host if self.trusted_proxy and not is_loopback(self.trusted_proxy) else "127.0.0.1"
 
-    @property
-    def stays_here(self) -> bool:
-        """Whether all traffic stays on this machine."""
-        return is_loopback(self.host) and is_loopback(self.broker.host)
-
 
 def disagreements(config: CoordinatorConfig) -> list[str]:
     """Faults of a configuration: settings that contradict each other, and missing files."""
@@ -213,7 +208,8 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
         faults.append(
             "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"
         )
-    if config.transport is TransportSecurity.PLAIN and not config.stays_here:
+    stays_here = is_loopback(config.host) and is_loopback(broker.host)
+    if config.transport is TransportSecurity.PLAIN and not stays_here:
         faults.append(
             "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
             "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use 127.0.0.1 for host and broker.host"

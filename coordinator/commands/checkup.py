@@ -47,6 +47,11 @@ class CheckupFinding(msgspec.Struct, frozen=True):
     remedy: str = ""  # what to do; empty if nothing is wrong
 
 
+def graded(category: str, level: str, found: str, remedy: str) -> CheckupFinding:
+    """A finding whose remedy counts only if something is wrong."""
+    return CheckupFinding(category, level, found, "" if level == "ok" else remedy)
+
+
 def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     """Run all checks in order; the last one takes seconds."""
     running = _answers(config)
@@ -87,10 +92,8 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
 def free_space(category: str, folder: Path) -> CheckupFinding:
     """Whether the disk of a folder has room."""
     free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:.1f} GB free in {folder}"
-    if free < SCARCE_BYTES:
-        return CheckupFinding(category, "warning", found, "free some space, or set another data_dir")
-    return CheckupFinding(category, "ok", found)
+    level, found = "warning" if free < SCARCE_BYTES else "ok", f"{free / 1e9:.1f} GB free in {folder}"
+    return graded(category, level, found, "free some space, or set another data_dir")
 
 
 def _postgresql(config: CoordinatorConfig) -> CheckupFinding:

@@ -18,7 +18,7 @@ import urllib3
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
-from coordinator.commands.checkup import CheckupFinding, free_space
+from coordinator.commands.checkup import CheckupFinding, free_space, graded
 from coordinator.commands.setting import opened
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.enrolment.service_client import client_context, http_pool
@@ -75,10 +75,8 @@ def _service(config: CoordinatorConfig, now_s: float) -> Iterator[CheckupFinding
         yield CheckupFinding("service", "ok", f"{config.url} answers, and is well")
     sent = email.utils.parsedate_to_datetime(answer.headers.get("Date", "Thu, 01 Jan 1970 00:00:00 GMT")).timestamp()
     off = f"its clock and this machine's differ by {duration(abs(sent - now_s))}"
-    if abs(sent - now_s) > _CLOCK_OFF_S:
-        yield CheckupFinding("clock", "fault", off, "set both by NTP: devices refuse orders from the future")
-    else:
-        yield CheckupFinding("clock", "ok", off)
+    level = "fault" if abs(sent - now_s) > _CLOCK_OFF_S else "ok"
+    yield graded("clock", level, off, "set both by NTP: devices refuse orders from the future")
     if limits:
         found = f"devices got past its limits of {', '.join(map(str, limits))}"
         yield CheckupFinding("broker", "warning", found, "configure them as docs/brokers.md says")
@@ -126,10 +124,8 @@ def _certificate(what: str, host: str, port: int, config: CoordinatorConfig, now
 def _ending(where: str, secured: ssl.SSLSocket, now_s: float, remedy: str) -> CheckupFinding:
     certificate = secured.getpeercert() or {}
     left_s = ssl.cert_time_to_seconds(str(certificate["notAfter"])) - now_s
-    found = f"{where}: ends in {duration(left_s)}"
-    if left_s < _ENDS_SOON_S:
-        return CheckupFinding("certificates", "warning", found, remedy)
-    return CheckupFinding("certificates", "ok", found)
+    level = "warning" if left_s < _ENDS_SOON_S else "ok"
+    return graded("certificates", level, f"{where}: ends in {duration(left_s)}", remedy)
 
 
 def _strangers(config: CoordinatorConfig) -> CheckupFinding:
@@ -163,11 +159,10 @@ def _limits(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         ("MaximumPacketSize", "max_packet_size", MAX_PUBLISH_BYTES, 16 * MAX_PUBLISH_BYTES),
         ("ReceiveMaximum", "max_inflight_messages", _IN_FLIGHT, 65535),
     ):
-        value, remedy = told.get(name), "docs/brokers.md says which value, and why"
-        if value is None or not least <= value <= most:
-            yield CheckupFinding("broker", "warning", f"its {setting} is {value or 'unlimited'}", remedy)
-        else:
-            yield CheckupFinding("broker", "ok", f"its {setting} is {value}")
+        value = told.get(name)
+        level = "ok" if value is not None and least <= value <= most else "warning"
+        found = f"its {setting} is {value or 'unlimited'}"
+        yield graded("broker", level, found, "docs/brokers.md says which value, and why")
 
 
 def _retained(config: CoordinatorConfig) -> CheckupFinding:
@@ -203,9 +198,8 @@ def _backups(config: CoordinatorConfig, now_s: float) -> CheckupFinding:
         return CheckupFinding("backup", "fault", str(error), "run this where the service runs")
     if last_s is None:
         return CheckupFinding("backup", "warning", "there never was a backup", remedy)
-    found = f"the last backup was {duration(now_s - last_s)} ago"
-    late = now_s - last_s > _BACKUPS_AFTER_S
-    return CheckupFinding("backup", "warning" if late else "ok", found, remedy if late else "")
+    level = "warning" if now_s - last_s > _BACKUPS_AFTER_S else "ok"
+    return graded("backup", level, f"the last backup was {duration(now_s - last_s)} ago", remedy)
 
 
 def _service_client(config: CoordinatorConfig, purpose: str, protocol: MQTTProtocolVersion) -> paho.Client:

@@ -23,6 +23,7 @@ from coordinator.tasks.settings import TaskSettings
 from coordinator.web.documents import TaskDetail
 from coordinator.web.task_views import task_detail, task_rows
 from coordinator.web.words import percent
+from host.configuration import read_toml
 from wire.errors import ConfigError
 from wire.messages import Work
 
@@ -69,7 +70,7 @@ def create_task(
     for left_out in _OF_ITS_OWN:
         del wanted[left_out]
     if path is not None:
-        _lay_over(wanted, _read(path))
+        _lay_over(wanted, read_toml(path, "give a file with settings, as below [task]"))
     for pair in pairs:
         _lay_over(wanted, _parsed(pair))
     given = {"experiment": experiment, "share": share}
@@ -212,14 +213,6 @@ def _facts(task: TaskDetail) -> list[tuple[str, object]]:
         ("newest rounds", ", ".join(str(row.number) for row in task.rounds) or None),
         ("experiment", f"{task.experiment}, {percent(task.share)} of its devices" if task.experiment else None),
     ]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"{path} cannot be used: {error}"
-        raise ConfigError(msg) from error
 
 
 def _parsed(pair: str) -> dict[str, Any]:

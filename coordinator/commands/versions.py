@@ -197,7 +197,10 @@ def export(config: CoordinatorConfig, version: int, form: str, average: int, out
         return
     with tempfile.TemporaryDirectory() as folder, opened_artifacts(config) as artifacts:
         export_version(record.manifest, artifacts, Path(folder), before)
-        _convert(Path(folder), form, out)
+        if form in NEED_TENSORFLOW:  # in a child process: it takes half a gigabyte, and its converter may crash
+            _child(["exchange", folder, "--to", form, "--out", str(out)], _CONVERSION_TIMEOUT_S)
+        else:
+            exchange(Path(folder), form, out)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
 
 
@@ -248,14 +251,6 @@ def _cells(row: VersionDetail) -> tuple[object, ...]:
     on_devices = None if row.federated.top1_before is None else row.federated.top1_before.mean
     figures = percent(row.top1), percent(on_devices), nats(row.loss)
     return row.version, row.task, row.stage, *figures, when(row.created), row.reason
-
-
-def _convert(folder: Path, form: str, out: Path) -> None:
-    if form not in NEED_TENSORFLOW:
-        exchange(folder, form, out)
-        return
-    # In a child process: TensorFlow takes half a gigabyte, and its converter may crash.
-    _child(["exchange", str(folder), "--to", form, "--out", str(out)], _CONVERSION_TIMEOUT_S)
 
 
 def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:

@@ -84,7 +84,7 @@ def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[
     Raises:
         UnavailableError: the disk does not work now.
     """
-    folder = _folder(config)
+    folder = config.data_dir / FOLDER
     username = config.broker.username if config.broker.kind is BrokerKind.EXTERNAL else SERVICE_USER
     access = access_list(username, config.population, config.shards, sorted(denied))
     with _disk(folder):
@@ -98,7 +98,7 @@ def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[
     Raises:
         UnavailableError: the disk or the authority does not work now.
     """
-    folder = _folder(config)
+    folder = config.data_dir / FOLDER
     with _disk(folder), _disk(folder.parent / SERVER_FOLDER):
         authorities = signer.ask(ListAuthorities())
         trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
@@ -215,10 +215,6 @@ def _listed(pem: bytes) -> list[frozenset[str]]:
 
 def _documents(pem: str, end: str) -> list[str]:
     return [part + end for part in pem.split(end) if part.strip()]
-
-
-def _folder(config: CoordinatorConfig) -> Path:
-    return config.data_dir / FOLDER
 
 
 @contextlib.contextmanager
