@@ -39,7 +39,11 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def groups(self) -> dict[str, int]:
         """Devices in each of :data:`GROUPS`, and ``other`` if there are any."""
-        return grouped(self.states)
+        counts = dict.fromkeys(GROUPS, 0)
+        for (state, _reason), devices in self.states.items():
+            name = next((name for name, members in GROUPS.items() if state in members), OTHER)
+            counts[name] = counts.get(name, 0) + devices
+        return counts
 
     @property
     def eligible(self) -> int:
@@ -57,16 +61,3 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     bytes_up: int  # received from devices so far
     bytes_down: int  # sent to devices so far, without those served by a proxy or cache in front of us
     busy: float  # share of one core that this process used since the previous sample
-
-
-def grouped(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Devices in each of :data:`GROUPS`.
-
-    >>> grouped({("ineligible", "in use"): 3, ("training", ""): 2, ("", ""): 1})
-    {'waiting': 0, 'at work': 2, 'resting': 0, 'not eligible': 3, 'offline': 0, 'other': 1}
-    """
-    counts = dict.fromkeys(GROUPS, 0)
-    for (state, _reason), devices in states.items():
-        name = next((name for name, members in GROUPS.items() if state in members), OTHER)
-        counts[name] = counts.get(name, 0) + devices
-    return counts

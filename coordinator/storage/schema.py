@@ -6,6 +6,7 @@ A program that is older than its database reports an error and changes nothing.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -68,12 +69,9 @@ def copy_sqlite(source: Path, target: Path) -> None:
         UnavailableError: the database cannot be read, or the disk is full.
     """
     try:
-        held = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as held:
             private_file(target)
             held.execute("VACUUM INTO ?", (str(target),))
-        finally:
-            held.close()
     except (OSError, sqlite3.Error) as error:
         msg = f"cannot copy the database {source} to {target}: {error}"
         raise UnavailableError(msg) from error
