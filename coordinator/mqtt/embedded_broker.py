@@ -37,24 +37,13 @@ _OURS = "coordinator.mqtt.embedded_broker"
 
 def configuration(doors: Listeners) -> dict[str, Any]:
     """The configuration of amqtt."""
-    listeners: dict[str, Any] = {
-        DEVICES: {
-            "type": "tcp",
-            "bind": f"{doors.host}:{doors.port}",
-            "max_connections": 0,
-            "ssl": doors.tls is not None,
-        }
-    }
+    every: dict[str, Any] = {"type": "tcp", "max_connections": 0, "ssl": doors.tls is not None}
+    listeners = {DEVICES: {**every, "bind": f"{doors.host}:{doors.port}"}}
     plugins: dict[str, Any] = {
         f"{_OURS}.NamedClients": {"username": doors.username, "password": "" if doors.tls else doors.password}
     }
     if doors.tls is not None:
-        listeners[SERVICE] = {
-            "type": "tcp",
-            "bind": f"127.0.0.1:{doors.service_port}",
-            "max_connections": 0,
-            "ssl": True,
-        }
+        listeners[SERVICE] = {**every, "bind": f"127.0.0.1:{doors.service_port}"}
         plugins[f"{_OURS}.OwnTopics"] = {"population": doors.population, "shards": doors.shards}
     return {"listeners": listeners, "plugins": plugins}
 
