@@ -22,13 +22,13 @@ from wire.addresses import is_loopback
 class WebPorts:
     """The parts of the service that the application uses."""
 
-    config: CoordinatorConfig  # the whole configuration
-    repository: Database  # the database, for reading
-    artifacts: FileBlobs  # the artifacts to serve
-    clock: Clock  # wall-clock time
-    broker: str  # name of the broker
+    config: CoordinatorConfig
+    repository: Database  # for reading
+    artifacts: FileBlobs
+    clock: Clock
+    broker: str  # its name
     troubles: Callable[[], list[str]]  # returns why the service does not work, in words; empty if it does
-    tokens: TokenTable  # the tokens of people and programs
+    tokens: TokenTable
     post: Callable[[Inbox], None]  # posts ArtifactServed and Operated to the driver
     leader: Callable[[], str] = str  # returns the name of the host that leads; empty if this process does
     not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
@@ -45,8 +45,8 @@ class WebPorts:
 class Site:
     """The objects that every page uses."""
 
-    ports: WebPorts  # the web application's interface to the service
-    census: CensusTaker  # counts devices by what they do
+    ports: WebPorts
+    census: CensusTaker
     manifest: Callable[[str], Manifest]  # reads a manifest by its hash; cached
     started_s: float  # when this process started to serve; wall-clock time
 
