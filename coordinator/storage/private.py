@@ -11,12 +11,6 @@ from coordinator.storage.tables import optimizer_states, report_frames, upsert
 from wire.errors import IntegrityError
 from wire.identifiers import DeviceId
 
-_FRAME = sa.select(report_frames.c.body).where(
-    report_frames.c.round == sa.bindparam("of_round"),
-    report_frames.c.device == sa.bindparam("of_device"),
-    report_frames.c.attempt == sa.bindparam("of_attempt"),
-)
-
 
 class PrivateTables:
     """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction."""
@@ -26,22 +20,15 @@ class PrivateTables:
 
     def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
         """The frame of a report."""
-        with self._database.connection() as connection:
-            body = connection.scalar(_FRAME, {"of_round": round_number, "of_device": device, "of_attempt": attempt})
-        if body is None:
-            msg = f"the database lacks the report of {device} in round {round_number}, attempt {attempt}"
-            raise IntegrityError(msg)
-        return bytes(body)
+        c = report_frames.c
+        this = sa.and_(c.round == round_number, c.device == device, c.attempt == attempt)
+        what = f"the report of {device} in round {round_number}, attempt {attempt}"
+        return self._read(sa.select(c.body).where(this), what)
 
     def state(self, sha256: str) -> bytes:
         """The state of a server optimizer."""
-        with self._database.connection() as connection:
-            which = optimizer_states.c.sha256 == sha256
-            body = connection.scalar(sa.select(optimizer_states.c.body).where(which))
-        if body is None:
-            msg = f"the database lacks the state of the optimizer {sha256}"
-            raise IntegrityError(msg)
-        return bytes(body)
+        this = optimizer_states.c.sha256 == sha256
+        return self._read(sa.select(optimizer_states.c.body).where(this), f"the state of the optimizer {sha256}")
 
     def keep_state(self, data: bytes) -> str:
         """Store the state of a server optimizer durably; returns its hash."""
@@ -49,3 +36,11 @@ class PrivateTables:
         with self._database.connection() as connection:
             connection.execute(upsert(connection.dialect.name, optimizer_states), {"sha256": sha256, "body": data})
         return sha256
+
+    def _read(self, query: sa.Select[tuple[bytes]], what: str) -> bytes:
+        with self._database.connection() as connection:
+            body = connection.scalar(query)
+        if body is None:
+            msg = f"the database lacks {what}"
+            raise IntegrityError(msg)
+        return bytes(body)

@@ -12,8 +12,8 @@ from typing import cast
 
 import msgspec
 import structlog
-from flask import Flask, Request, Response, abort, render_template, request, send_file
-from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
+from flask import Flask, Response, abort, render_template, request, send_file
+from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
 from coordinator.config import BrokerKind, CoordinatorConfig
@@ -140,10 +140,6 @@ class _Cookie(SecureCookieSessionInterface):
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self._tls = config.tls
-
-    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        """The session in the cookie; requests without a cookie, mostly from devices, skip the decoding."""
-        return super().open_session(app, request) if request.cookies else SecureCookieSession()
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002 - Flask's signature
         return self._tls or request.is_secure  # is_secure: a trusted proxy says so

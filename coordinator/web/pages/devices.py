@@ -99,12 +99,13 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/devices/<name>")
     @needs(Role.VIEWER)
     def one_device(name: str) -> str:
+        device = asking.device(name)
         with ports.repository.transaction() as view:
-            lease, standing = view.lease(asking.device(name)), Standing(name)
+            lease, standing = view.lease(device), Standing(name)
             if ports.office is not None:
-                standing = ports.office.register.standing_of(asking.device(name))
+                standing = ports.office.register.standing_of(device)
             if lease is None and standing.keys:
-                lease = Lease(device=asking.device(name))  # enrolled or waiting, and never heard of
+                lease = Lease(device=device)  # enrolled or waiting, and never heard of
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
