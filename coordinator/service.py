@@ -171,7 +171,7 @@ class _Driving:
             np.random.default_rng(),  # jitter of retry times need not be reproducible
             state.signer,
             site.service_manager.turned,
-            secured.enrolled_key if secured else lambda _device: None,
+            secured.office.register.enrolled_key if secured else lambda _device: None,
         )
         self._loop = Loop(driver, state.standing.check)
         leading.callback(self._loop.stop)

@@ -63,8 +63,6 @@ class TlsService:
         """TLS context for connecting to the broker."""
         self.office = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Issues certificates to devices."""
-        self.enrolled_key = self._register.enrolled_key
-        """Finds the keys of devices."""
 
     @property
     def troubles(self) -> list[str]:
@@ -81,7 +79,6 @@ class TlsService:
         """Enforce the register's revocations as long as the block lasts; only our own broker can be made to reload."""
         if reload_broker is not None:
             self._reload_broker = reload_broker
-
         population = Population(self._config.population)
 
         def evict(devices: Collection[DeviceId], serials: Collection[str]) -> None:
@@ -92,11 +89,9 @@ class TlsService:
 
         gate = RevocationEnforcer(self._config, self._register, self._signer, self._clock, self._reload, evict)
         self._gate = gate
-        gate.start()
-        try:
+        with contextlib.closing(gate):
+            gate.start()
             yield
-        finally:
-            gate.close()
 
     @contextlib.contextmanager
     def serving(self, app: Flask, listener: socket.socket | None) -> Iterator[None]:

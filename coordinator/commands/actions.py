@@ -70,7 +70,7 @@ def _detail(data: bytes) -> str:
 def change(
     config: CoordinatorConfig, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
 ) -> None:
-    """Ask the service for a change, and print its answer, or in words what is so ``now``, which may have to be read."""
+    """Ask the service for a change, and print its answer; for people what is so ``now``: a text, or what reads one."""
     answer = ask_service(config, "POST", path, body)
     if callable(now):
         with opened(config) as database, database.transaction() as view:

@@ -106,7 +106,7 @@ Verdict = Admitted | Known | ClaimRefused
 
 
 def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float) -> Verdict:
-    """Decide on a claim that is sent with a key, by its sha256; ``held`` is the credential that is stored of the key.
+    """Decide on a claim that is sent with a key, given by its sha256; ``held`` is the stored credential of the key.
 
     >>> claim = Claim(name="kitchen", sha256="", device="pi-1", created_s=0.0, expires_s=10.0)
     >>> redeem(claim, None, 64 * "a", 5.0)

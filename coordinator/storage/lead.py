@@ -1,4 +1,4 @@
-"""Leader election among coordinators that share a PostgreSQL database, and what a process does by its outcome.
+"""Leader election among coordinators that share a PostgreSQL database, and the standing of this process in it.
 
 One process leads: the one whose session holds an advisory lock. The server gives the lock back when the session ends,
 and it ends a session that is silent for :data:`RELEASE_S`: because its process froze, its host died, or the network
