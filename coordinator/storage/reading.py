@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from msgspec.structs import replace
 
 from coordinator.ports import RoundSummary, StoredReport
 from coordinator.rounds.lease import Lease, Presence
@@ -106,7 +105,9 @@ class Reading(abc.ABC):
     ) -> list[RoundSummary]:
         """The newest rounds in ascending order, optionally only below the number ``before``, in a phase, of a task."""
         self.flush()
-        query = sa.select(rounds.c.number, round_summaries.c.body).join_from(rounds, round_summaries, isouter=True)
+        summary = round_summaries.c.body
+        state = sa.case((summary.is_(None), rounds.c.state))  # large; only open rounds lack a summary
+        query = sa.select(summary, state).join_from(rounds, round_summaries, isouter=True)
         query = query.order_by(rounds.c.number.desc()).limit(limit)
         if before is not None:
             query = query.where(rounds.c.number < before)
@@ -115,21 +116,10 @@ class Reading(abc.ABC):
         if task is not None:
             query = query.where(rounds.c.task == task)
         rows = self._connection.execute(query).all()[::-1]
-        kept = {number: _SUMMARY.decode(body) for number, body in rows if body is not None}
-        open_still = self._summed_up([number for number, body in rows if body is None])
-        return [kept.get(number) or open_still[number] for number, _ in rows]
-
-    def _summed_up(self, numbers: Collection[int]) -> dict[int, RoundSummary]:
-        """Summaries of rounds without a stored one: they are still open."""
-        if not numbers:
-            return {}
-        of_each: dict[int, list[tuple[float, int, int]]] = {number: [] for number in numbers}
-        figures = sa.select(reports.c.round, reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
-        for number, loss, examples, size in self._connection.execute(figures.where(reports.c.round.in_(numbers))):
-            of_each[number].append((loss, examples, size))
-        rows = self._connection.execute(sa.select(rounds.c.state, rounds.c.task).where(rounds.c.number.in_(numbers)))
-        decoded = [replace(_ROUND.decode(state), task=task) for state, task in rows]
-        return {state.number: RoundSummary.of(state, of_each[state.number]) for state in decoded}
+        return [
+            summed_up(_ROUND.decode(state), self._connection) if body is None else _SUMMARY.decode(body)
+            for body, state in rows
+        ]
 
     def accepted_reports(self) -> int:
         """Number of accepted reports in all rounds."""
@@ -151,13 +141,15 @@ class Reading(abc.ABC):
         """The accepted reports of a device in these rounds, newest first."""
         self.flush()
         query = sa.select(reports).where(reports.c.device == device, reports.c.round.in_(round_numbers))
-        rows = self._connection.execute(query.order_by(reports.c.round.desc()))
-        return [StoredReport(**row) for row in rows.mappings()]
+        return self._fetch_reports(query.order_by(reports.c.round.desc()))
 
     def reports_in(self, round_number: int, chosen: Collection[DeviceId]) -> list[StoredReport]:
         """The accepted reports of these devices in a round."""
         self.flush()
         query = sa.select(reports).where(reports.c.round == round_number, reports.c.device.in_(chosen))
+        return self._fetch_reports(query)
+
+    def _fetch_reports(self, query: sa.Select[Any]) -> list[StoredReport]:
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
 
     # Devices
@@ -292,9 +284,8 @@ def lease_from(row: sa.RowMapping) -> Lease:
     return Lease(**{**values, "presence": Presence(values["presence"])})
 
 
-def summary_row(state: Round, connection: sa.Connection) -> dict[str, Any]:
-    """The summary row of a round that has ended; its reports must be written first."""
+def summed_up(state: Round, connection: sa.Connection) -> RoundSummary:
+    """The summary of a round, whose reports must be written first."""
     columns = (reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
     figures = connection.execute(sa.select(*columns).where(reports.c.round == state.number))
-    summary = RoundSummary.of(state, [(loss, examples, size) for loss, examples, size in figures])
-    return {"number": state.number, "body": msgspec.json.encode(summary)}
+    return RoundSummary.of(state, [(loss, examples, size) for loss, examples, size in figures])

@@ -25,7 +25,7 @@ from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.storage.baselines import KeptBaselines
-from coordinator.storage.reading import Reading, lease_from, summary_row
+from coordinator.storage.reading import Reading, lease_from, summed_up
 from coordinator.storage.tables import (
     audit,
     chunks,
@@ -105,7 +105,9 @@ class DatabaseView(VersionQueries, Reading):
             self._counts["reports_accepted"] += len(self._reports)
             self._reports.clear()
         if over:
-            self._put(round_summaries, [summary_row(state, self._connection) for state in over])
+            summaries = [summed_up(state, self._connection) for state in over]
+            rows = [{"number": each.number, "body": msgspec.json.encode(each)} for each in summaries]
+            self._put(round_summaries, rows)
         if self._changed_leases:
             changed = [self._leases[device] for device in sorted(self._changed_leases)]
             self._put(devices, [{**structs.asdict(lease), "presence": lease.presence.value} for lease in changed])
@@ -205,8 +207,8 @@ class DatabaseView(VersionQueries, Reading):
     def reports(self, round_number: int) -> list[StoredReport]:
         """Accepted reports of a round, sorted by device."""
         self.flush()
-        query = sa.select(reports).where(reports.c.round == round_number).order_by(reports.c.device)
-        return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
+        query = sa.select(reports).where(reports.c.round == round_number)
+        return self._fetch_reports(query.order_by(reports.c.device))
 
     def add_report(self, report: StoredReport, frame: bytes) -> None:
         """Insert an accepted report and its frame."""
@@ -417,7 +419,7 @@ def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnEl
     return (chunks.c.round == round_number) & (chunks.c.device == device) & (chunks.c.attempt == attempt)
 
 
-_ROUNDS = sa.select(rounds.c.state, rounds.c.task)
+_ROUNDS = sa.select(rounds.c.state)
 # Every message reads or writes these; SQLAlchemy takes longer to build a statement than to run it.
 _DEVICE = sa.select(devices).where(devices.c.device == sa.bindparam("of"))
 _FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("of"))
