@@ -103,8 +103,10 @@ class TaskConfig(TaskSettings, frozen=True, kw_only=True):
 class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[enrolment]``: certificates of devices and servers, with ``transport = "tls"``.
 
-    ``names`` are further ones in the server certificate; a device renews its own after two thirds of ``device_days``;
-    ``signer`` is a command that answers like 'authority serve'.
+    Attributes:
+        names: further DNS names and addresses in the server certificate.
+        device_days: validity of a device's certificate, renewed after two thirds.
+        signer: command that answers like 'authority serve'.
     """
 
     names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers check them

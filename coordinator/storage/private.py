@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,7 +38,7 @@ class PrivateTables:
             connection.execute(upsert(connection.dialect.name, optimizer_states), {"sha256": sha256, "body": data})
         return sha256
 
-    def _read(self, query: sa.Select[tuple[bytes]], what: str) -> bytes:
+    def _read(self, query: sa.Select[Any], what: str) -> bytes:
         with self._database.connection() as connection:
             body = connection.scalar(query)
         if body is None:
