@@ -7,7 +7,6 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -17,6 +16,7 @@ from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
 from coordinator.storage.view import DatabaseView
 from coordinator.tasks.operations import AuditEntry
+from coordinator.versions.quality_gate import VersionMetrics
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause
 

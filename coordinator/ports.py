@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.engine.jobs import Job, VersionMetrics
+from coordinator.engine.jobs import Job
 from coordinator.learning.device_metrics import Tally
 from coordinator.learning.strategies import StrategyChoice
 from coordinator.rounds.labelling import Labelling
@@ -25,6 +25,7 @@ from coordinator.rounds.seats import SeatState
 from coordinator.rounds.secure_sum import SumSession, Unmask
 from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.releases import Release, ReleaseHealth, Releases
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId

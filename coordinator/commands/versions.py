@@ -23,7 +23,7 @@ from coordinator.commands.options import answer_options, limit_option
 from coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
-from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
+from coordinator.engine.jobs import EvaluationJob, JobFailed
 from coordinator.engine.worker import Stores, do_once
 from coordinator.ports import VersionRecord, ancestors
 from coordinator.storage.artifacts import ARTIFACTS
@@ -93,7 +93,7 @@ def evaluate(config: CoordinatorConfig, version: int, text: Path | None, *, as_j
     if chosen is None or not chosen.is_file():
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
-    job = EvaluationJob(version, _found(config, version).manifest, EvaluationText(str(chosen.absolute())))
+    job = EvaluationJob(version, _found(config, version).manifest, str(chosen.absolute()))
     stores = Stores(
         artifacts=str(config.data_dir / ARTIFACTS),
         artifacts_url=config.artifacts_url,

@@ -24,7 +24,6 @@ from coordinator.engine.jobs import (
     ReportFile,
     Result,
     TooFewReadable,
-    VersionMetrics,
 )
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
@@ -46,6 +45,7 @@ from coordinator.learning.strategies import (
 from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for
 from coordinator.learning.unmasking import unmasked_sum
 from coordinator.ports import BlobStore, PrivateStore
+from coordinator.versions.quality_gate import VersionMetrics
 from host.primitives import LibraryPrimitives
 from models.manifest import Artifact, Manifest
 from wire import frame
@@ -86,10 +86,10 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
             if job.evaluation is None or isinstance(done, TooFewReadable):
                 return done
             following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
-            metrics = measure(manifest, following, job.evaluation.text)
+            metrics = measure(manifest, following, job.evaluation)
             return msgspec.structs.replace(done, metrics=metrics)
         case EvaluationJob(version, _, evaluation):
-            return EvaluationDone(version, measure(manifest, weights, evaluation.text))
+            return EvaluationDone(version, measure(manifest, weights, evaluation))
 
 
 def _aggregate(

@@ -18,7 +18,7 @@ from coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationText, FiguresJob, ReportFile, SummedReports
+from coordinator.engine.jobs import AggregationJob, EvaluationJob, FiguresJob, ReportFile, SummedReports
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
@@ -71,7 +71,7 @@ class EffectRunner:
         self._seed = config.seed
         self._shards = config.shards
         self._first = config.task.name
-        self._text = config.task.evaluation_text
+        self._evaluation = None if config.task.evaluation_text is None else str(config.task.evaluation_text)
         self._share = config.rollout.share
         self._signer = signer
         self._signed_s = 0.0
@@ -181,7 +181,7 @@ class EffectRunner:
             strategy=settings.strategy.choice(),
             optimizer_state=version.optimizer_state,
             clip_norm=version.clip_norm,
-            evaluation=self._evaluation(),
+            evaluation=self._evaluation,
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
             seed=self._seed,
@@ -192,16 +192,12 @@ class EffectRunner:
         )
 
     def _evaluate(self, number: int) -> bool:
-        evaluation = self._evaluation()
         with self._repository.transaction() as tx:
             record = tx.version(number)
-        if evaluation is None or record is None:
+        if self._evaluation is None or record is None:
             return False
-        self._worker.submit(EvaluationJob(number, record.manifest, evaluation))
+        self._worker.submit(EvaluationJob(number, record.manifest, self._evaluation))
         return True
-
-    def _evaluation(self) -> EvaluationText | None:
-        return None if self._text is None else EvaluationText(str(self._text))
 
     def _assign(self, effect: AssignDevice, snapshot: Snapshot) -> None:
         current = snapshot.round_of_seat(effect.round, effect.device)

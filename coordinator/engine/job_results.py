@@ -6,20 +6,13 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import EvaluateVersion, PendingEffect
-from coordinator.engine.jobs import (
-    AggregationDone,
-    EvaluationDone,
-    FiguresDone,
-    JobFailed,
-    Result,
-    TooFewReadable,
-    VersionMetrics,
-)
+from coordinator.engine.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Result, TooFewReadable
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import BlobStore, VersionRecord
 from coordinator.rounds.events import AggregationFailed, AggregationFinished, ReportsUnreadable, StartAggregation
 from coordinator.rounds.round import Phase, Round
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.rollout import Rollout
 from models.manifest import Artifact, Manifest
 from wire.identifiers import DeviceId

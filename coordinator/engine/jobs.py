@@ -8,48 +8,11 @@ from coordinator.learning.device_metrics import Tally
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import StrategyChoice
 from coordinator.rounds.secure_sum import Unmask
+from coordinator.versions.quality_gate import VersionMetrics
 from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 from wire.secure_sum.order import SumOrder
-
-
-class Example(msgspec.Struct, frozen=True):
-    """What a version suggests after the beginning of a message of the held-out text.
-
-    Attributes:
-        beginning: the message up to the word.
-        meant: the word that follows in the message.
-        suggested: the three best words, best first.
-    """
-
-    beginning: str
-    meant: str
-    suggested: tuple[str, ...]
-
-
-class VersionMetrics(msgspec.Struct, frozen=True):
-    """The metrics of a version on the held-out text.
-
-    Attributes:
-        top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three, 0 to 1.
-        loss: mean cross-entropy per target, nats.
-        hits: which words were predicted (:class:`models.evaluation.Metrics`); two versions are compared word by word.
-        examples: what the version suggests in a few places of the text, for people.
-    """
-
-    top1: float
-    top3: float
-    loss: float
-    hits: bytes = b""
-    examples: tuple[Example, ...] = ()
-
-
-class EvaluationText(msgspec.Struct, frozen=True):
-    """The evaluation text: path of a corpus file (user, text)."""
-
-    text: str
 
 
 class ReportFile(msgspec.Struct, frozen=True):
@@ -90,7 +53,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
         seed: seed for the next bases and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
-        evaluation: text to measure the result on; None skips the evaluation.
+        evaluation: path of the text to measure the result on; None skips the evaluation.
         summed: how to unmask the sum of the reports; None if each can be read.
         noise: how the sum is noised; None without differential privacy.
         step: number of noised rounds before this one.
@@ -104,7 +67,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     codec: CodecChoice
     strategy: StrategyChoice
     optimizer_state: str | None
-    evaluation: EvaluationText | None
+    evaluation: str | None
     clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
@@ -117,11 +80,11 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
-    """Measure a version."""
+    """Measure a version on the text at the path ``evaluation``."""
 
     version: int
     manifest: str
-    evaluation: EvaluationText
+    evaluation: str
 
 
 class FiguresJob(msgspec.Struct, frozen=True, tag=True):

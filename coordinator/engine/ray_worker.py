@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import EvaluationText, FiguresJob, Job, failed
+from coordinator.engine.jobs import FiguresJob, Job, failed
 from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from coordinator.engine.worker import Stores
 from coordinator.engine.worker_child import answers_at
@@ -58,8 +58,7 @@ class RayWorker:
 
     def _attempt(self, job: Job, line: bytes) -> bytes:
         evaluation = None if isinstance(job, FiguresJob) else job.evaluation
-        path = None if evaluation is None else Path(evaluation.text)
-        text = None if path is None else (path.name, path.read_bytes())
+        text = None if evaluation is None else (Path(evaluation).name, Path(evaluation).read_bytes())
         actor = self._begun()
         try:
             return bytes(self._ray.get(actor.answer.remote(line, text)))
@@ -113,7 +112,7 @@ class _Actor:
     def answer(self, line: bytes, text: tuple[str, bytes] | None) -> bytes:
         """The result of a job; ``text`` is the name and the content of its evaluation text."""
         if text is not None:
-            job = replace(_JOBS.decode(line), evaluation=EvaluationText(str(self._kept(*text))))
+            job = replace(_JOBS.decode(line), evaluation=str(self._kept(*text)))
             line = msgspec.json.encode(job)
         return self._answer(line)
 

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from coordinator import __version__
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.effects import AnnounceModel
-from coordinator.engine.jobs import AggregationDone, VersionMetrics
+from coordinator.engine.jobs import AggregationDone
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.device_metrics import Tally, merged, tried_in
 from coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
-from coordinator.versions.quality_gate import COMPARED_WITH, Figures, Names, worse_on_devices
+from coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from coordinator.versions.rollout import (
     Event,
     GateFailed,
@@ -129,8 +129,8 @@ class RolloutService:
         readable = not unit.snapshot.tasks[made.task].settings.privacy.summed
         event = judge_new(
             self._trial if readable else replace(self._trial, share=0.0),
-            figures(made),
-            map(figures, _line(former, unit, since=unit.tx.measured_since())),
+            made.metrics,
+            [each.metrics for each in _line(former, unit, since=unit.tx.measured_since())],
             base=former.version if made.lineage is None else made.lineage.parent,
             current=former.version,
             devices=devices,
@@ -250,11 +250,3 @@ def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[Ver
     """
     older = takewhile(lambda each: each.version > since, ancestors(current, unit.tx.version))
     return [current, *islice(older, COMPARED_WITH - 1)]
-
-
-def figures(record: VersionRecord) -> Figures:
-    """The metrics of a version, in the form that the gate compares."""
-    metrics = record.metrics
-    if metrics is None:
-        return Figures()
-    return Figures(top1=metrics.top1, top3=metrics.top3, loss=metrics.loss, hits=metrics.hits)

@@ -16,13 +16,14 @@ import msgspec
 import numpy as np
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import Example, Job, Result, VersionMetrics, failed
+from coordinator.engine.jobs import Job, Result, failed
 from coordinator.engine.worker import STORES, Stores
 from coordinator.ports import PrivateStore
 from coordinator.storage.artifacts import open_artifacts
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.private import PrivateTables
+from coordinator.versions.quality_gate import Example, VersionMetrics
 from host.children import answer_lines, die_with_parent, own_output
 from host.retrying import keep_trying
 from models.manifest import Manifest

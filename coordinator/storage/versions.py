@@ -9,10 +9,10 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.learning.device_metrics import Tally
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
 from coordinator.storage.tables import federated, upsert, versions
+from coordinator.versions.quality_gate import Example, VersionMetrics
 from coordinator.versions.rollout import Rollout, Stage
 
 _JSON: dict[str, Any] = {"lineage": Lineage, "examples": tuple[Example, ...]}

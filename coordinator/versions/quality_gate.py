@@ -41,26 +41,45 @@ CERTAIN = 3.0
 refused. One device of twenty cannot cause such a difference alone: it raises the error as well as the mean."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of a version on the held-out text; a metric that was not measured is None.
+class Example(msgspec.Struct, frozen=True):
+    """What a version suggests after the beginning of a message of the held-out text.
 
     Attributes:
-        top1: share of targets that the best prediction meets.
-        top3: share of targets that one of the best three meets.
-        loss: mean cross-entropy per target, nats.
-        hits: one bit per predicted word: half of the bytes for the best suggestion, half for the best three.
+        beginning: the message up to the word.
+        meant: the word that follows in the message.
+        suggested: the three best words, best first.
     """
 
-    top1: float | None = None
-    top3: float | None = None
-    loss: float | None = None
+    beginning: str
+    meant: str
+    suggested: tuple[str, ...]
+
+
+class VersionMetrics(msgspec.Struct, frozen=True):
+    """The metrics of a version on the held-out text.
+
+    Attributes:
+        top1: recall of the best suggestion, 0 to 1.
+        top3: recall of the best three, 0 to 1.
+        loss: mean cross-entropy per target, nats.
+        hits: which words were predicted (:class:`models.evaluation.Metrics`); two versions are compared word by word.
+        examples: what the version suggests in a few places of the text, for people.
+    """
+
+    top1: float
+    top3: float
+    loss: float
     hits: bytes = b""
+    examples: tuple[Example, ...] = ()
 
 
 def faults(
-    new: Figures, latest: Iterable[Figures], margin: float = MARGIN, names: Names = ("top-1", "top-3")
+    new: VersionMetrics | None,
+    latest: Iterable[VersionMetrics | None],
+    margin: float = MARGIN,
+    names: Names = ("top-1", "top-3"),
 ) -> tuple[str, ...]:
-    """Why a version may not be released, judged on the held-out text; empty if it may.
+    """Why a version may not be released, judged on the held-out text; empty if it may, or was not measured.
 
     Args:
         new: metrics of the version.
@@ -68,23 +87,20 @@ def faults(
         margin: allowed drop in a share, regardless of the standard error.
         names: what the two shares are called.
 
-    >>> faults(Figures(top1=0.1, top3=0.3, loss=5.0), [Figures(top1=0.2, top3=0.3, loss=4.8)])[0][:60]
+    >>> faults(VersionMetrics(top1=0.1, top3=0.3, loss=5.0), [VersionMetrics(top1=0.2, top3=0.3, loss=4.8)])[0][:60]
     'top-1 on the held-out examples fell from 20.0 % to 10.0 %; a'
     """
+    if new is None:
+        return ()
     messages = []
-    measured = [value for value in (new.top1, new.top3, new.loss) if value is not None]
-    if not all(math.isfinite(value) for value in measured):
+    if not all(map(math.isfinite, (new.top1, new.top3, new.loss))):
         messages.append("a figure on the held-out examples is not finite")
-    latest = list(latest)
+    measured = [old for old in latest if old is not None]
     for at, name in enumerate(("top1", "top3")):
-        value: float | None = getattr(new, name)
-        before: list[tuple[float, float]] = [
-            (getattr(old, name), paired_error(_half(new.hits, at), _half(old.hits, at)))
-            for old in latest
-            if getattr(old, name) is not None
-        ]
-        worse = [] if value is None else [each for each in before if _is_worse(each[0] - value, each[1], margin)]
-        if value is not None and worse:
+        value: float = getattr(new, name)
+        before = [(getattr(old, name), paired_error(_half(new.hits, at), _half(old.hits, at))) for old in measured]
+        worse = [(share, error) for share, error in before if _is_worse(share - value, error, margin)]
+        if worse:
             best, error = max(worse)
             messages.append(
                 f"{names[at]} on the held-out examples fell from {100 * best:.1f} % to {100 * value:.1f} %; "

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Figures, Names, faults, worse_on_devices
+from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
 from wire.machine import Row, find_row, row, table
 
 
@@ -207,8 +207,8 @@ class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge_new(
     policy: TrialPolicy,
-    new: Figures,
-    line: Iterable[Figures],
+    new: VersionMetrics | None,
+    line: Iterable[VersionMetrics | None],
     *,
     base: int | None,
     current: int,

@@ -26,9 +26,10 @@ from coordinator.engine.inbox import (
     MessageArrived,
     Ticked,
 )
-from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, VersionMetrics, failed
+from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, failed
 from coordinator.ports import VersionRecord
 from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.versions.quality_gate import VersionMetrics
 from host.retrying import STORE_AGAIN
 from models.manifest import Manifest
 from simulation.rounds.broker import Broker

@@ -15,7 +15,7 @@ from coordinator.engine import effects as effect_json
 from coordinator.engine.aggregation import do_job, with_bases
 from coordinator.engine.driver import LISTEN_S, Driver
 from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
-from coordinator.engine.jobs import ReportFile, VersionMetrics
+from coordinator.engine.jobs import ReportFile
 from coordinator.ports import Signer, VersionRecord
 from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.pace_steering import Rhythm
@@ -26,6 +26,7 @@ from coordinator.storage.engine import IN_MEMORY
 from coordinator.storage.private import PrivateTables
 from coordinator.storage.view import DatabaseView
 from coordinator.tasks.settings import CodecConfig
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.rollout import TrialPolicy
 from models.manifest import Manifest
 from tests.coordinator.model_folder import write_model

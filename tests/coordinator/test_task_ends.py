@@ -4,10 +4,10 @@ import msgspec
 
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.inbox import JobEnded
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.task import TaskStatus
+from coordinator.versions.quality_gate import VersionMetrics
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.several_tasks import create, report, rounds_of, state_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from coordinator.engine.jobs import Example
 from coordinator.ports import VersionRecord
 from coordinator.storage.baselines import compared
 from coordinator.tasks.operations import PromoteVersion, RollBack
+from coordinator.versions.quality_gate import Example
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs

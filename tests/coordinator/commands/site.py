@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from coordinator.config_file import load_config
 from coordinator.engine.clock import WallClock
 from coordinator.engine.inbox import Inbox
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import Phase, open_round
@@ -25,6 +24,7 @@ from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.web.app import create_app
 from coordinator.web.ports import WebPorts
 from coordinator.web.server import serving

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig, TaskConfig, disagreements
 from coordinator.engine import ray_worker
-from coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, EvaluationText, JobFailed, Result
+from coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
 from coordinator.engine.ray_worker import RayWorker
 from coordinator.engine.worker import Stores, WorkerProcess
 from coordinator.storage.artifacts import open_artifacts
@@ -68,7 +68,7 @@ def test_a_cluster_gives_the_results_of_the_child_process(cluster, site, tmp_pat
     (tmp_path / "measurable").mkdir()
     manifest, text = write_measurable(tmp_path / "measurable")
     import_model(tmp_path / "measurable" / "model", artifacts)
-    jobs = (job, EvaluationJob(0, manifest.sha256, EvaluationText(str(text))))
+    jobs = (job, EvaluationJob(0, manifest.sha256, str(text)))
     there = done(stores, jobs, tmp_path / "log", nodes.address)
     averaged, found = there
     assert isinstance(averaged, AggregationDone), (averaged, (tmp_path / "log").read_text())
@@ -108,7 +108,7 @@ def test_a_job_that_fails_says_why(cluster, site):
         failed = result(worker, msgspec.structs.replace(job, manifest="0" * 64))
         assert isinstance(failed, JobFailed)
         assert "0" * 64 in failed.reason
-        gone = result(worker, msgspec.structs.replace(job, evaluation=EvaluationText("/nowhere/text.tsv")))
+        gone = result(worker, msgspec.structs.replace(job, evaluation="/nowhere/text.tsv"))
         assert isinstance(gone, JobFailed)
         assert "/nowhere/text.tsv" in gone.reason
     finally:

@@ -7,12 +7,13 @@ import pytest
 
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import EvaluationDone, VersionMetrics
+from coordinator.engine.jobs import EvaluationDone
 from coordinator.learning.strategies import StrategyName
 from coordinator.rounds.round import Phase
 from coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
 from coordinator.tasks.settings import StrategyConfig
 from coordinator.tasks.task import TaskStatus
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.rollout import Stage, TrialPolicy
 from models.manifest import Manifest
 from tests.coordinator.engine.reporting import delta

@@ -19,8 +19,6 @@ from coordinator.engine.jobs import (
     AggregationJob,
     EvaluationDone,
     EvaluationJob,
-    EvaluationText,
-    Example,
     JobFailed,
     ReportFile,
     Result,
@@ -30,6 +28,7 @@ from coordinator.engine.worker_child import answers
 from coordinator.learning.strategies import StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
+from coordinator.versions.quality_gate import Example
 from host.children import TRIES, answer_lines
 from host.retrying import GIVE_UP_AFTER_S
 from models.configurations import configuration
@@ -252,7 +251,7 @@ def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))
     KeptFrames(database_at(tmp_path))
     worker, ended = make_worker()
-    worker.submit(EvaluationJob(0, manifest.sha256, EvaluationText(str(text))))
+    worker.submit(EvaluationJob(0, manifest.sha256, str(text)))
     measured = result_of(ended)
     assert isinstance(measured, EvaluationDone), measured
     # All weights are zero, so every id is equally likely, and ties count against us.

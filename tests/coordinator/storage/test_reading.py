@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import Phase, open_round
@@ -16,6 +15,7 @@ from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
 from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.storage.versions import VersionMeasurement
+from coordinator.versions.quality_gate import VersionMetrics
 from wire.identifiers import DeviceId
 
 RULES = RoundRules(

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.learning.device_metrics import Tally, merged
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import Phase, open_round
 from coordinator.storage.database import Database
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.releases import DeviceGroup, Release
 from coordinator.versions.rollout import Rollout, Stage
 from tests.coordinator.storage.records import RULES, private_of

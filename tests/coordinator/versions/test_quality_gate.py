@@ -7,17 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import COLLAPSE, COMPARED_WITH, Figures, faults, paired_error, worse_on_devices
+from coordinator.versions.quality_gate import (
+    COLLAPSE,
+    COMPARED_WITH,
+    VersionMetrics,
+    faults,
+    paired_error,
+    worse_on_devices,
+)
 
-FORMER = Figures(top1=0.20, top3=0.40, loss=4.0)
-GOOD = Figures(top1=0.195, top3=0.41, loss=4.1)
+FORMER = VersionMetrics(top1=0.20, top3=0.40, loss=4.0)
+GOOD = VersionMetrics(top1=0.195, top3=0.41, loss=4.1)
 
 
-def of_words(top1, top3=None) -> Figures:
+def of_words(top1, top3=None) -> VersionMetrics:
     """The figures of a version that foresaw these words; (n,) bool."""
     top3 = top1 if top3 is None else top3
     hits = np.packbits(top1).tobytes() + np.packbits(top3).tobytes()
-    return Figures(top1=float(top1.mean()), top3=float(top3.mean()), loss=4.0, hits=hits)
+    return VersionMetrics(top1=float(top1.mean()), top3=float(top3.mean()), loss=4.0, hits=hits)
 
 
 def test_a_good_version_has_no_fault():
@@ -47,20 +54,20 @@ def test_all_faults_are_said_at_once():
 
 
 def test_what_nobody_measured_is_not_asked_for():
-    assert faults(Figures(), [FORMER]) == ()
-    assert faults(GOOD, [Figures()]) == ()
+    assert faults(None, [FORMER]) == ()
+    assert faults(GOOD, [None]) == ()
     assert faults(GOOD, []) == ()
 
 
 def test_a_version_is_compared_with_each_of_the_last_ones():
-    falling = [Figures(top1=0.200 - 0.009 * age, top3=0.4) for age in range(COMPARED_WITH)][::-1]
-    (fault,) = faults(Figures(top1=0.155, top3=0.4), falling)
+    falling = [VersionMetrics(top1=0.200 - 0.009 * age, top3=0.4, loss=4.0) for age in range(COMPARED_WITH)][::-1]
+    (fault,) = faults(VersionMetrics(top1=0.155, top3=0.4, loss=4.0), falling)
     assert "fell from 20.0 % to 15.5 %" in fault
 
 
 def test_only_a_collapse_counts_where_that_is_the_margin():
-    assert faults(Figures(top1=0.151), [FORMER], COLLAPSE) == ()
-    assert faults(Figures(top1=0.149), [FORMER], COLLAPSE)
+    assert faults(msgspec.structs.replace(FORMER, top1=0.151), [FORMER], COLLAPSE) == ()
+    assert faults(msgspec.structs.replace(FORMER, top1=0.149), [FORMER], COLLAPSE)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import Figures
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.versions.rollout import (
     TABLE,
     GateFailed,
@@ -138,9 +138,16 @@ def test_with_nothing_to_compare_with_only_failures_count():
 
 def gate(top1, *, base=4, devices=0, own_text=True):
     policy = TrialPolicy(share=0.1, devices=4)
-    line = [Figures(top1=0.2), Figures(top1=0.21)]
+    line = [VersionMetrics(0.2, 0.4, 4.0), VersionMetrics(0.21, 0.4, 4.0)]
     return judge_new(
-        policy, Figures(top1=top1), line, base=base, current=4, devices=devices, own_text=own_text, now_s=NOW
+        policy,
+        VersionMetrics(top1, 0.4, 4.0),
+        line,
+        base=base,
+        current=4,
+        devices=devices,
+        own_text=own_text,
+        now_s=NOW,
     )
 
 

@@ -6,7 +6,6 @@ import math
 
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -15,6 +14,7 @@ from coordinator.rounds.seats import Seat, SeatState
 from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
 from coordinator.tasks.operations import AuditEntry
+from coordinator.versions.quality_gate import Example, VersionMetrics
 from coordinator.versions.releases import Release
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId

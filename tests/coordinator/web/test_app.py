@@ -4,7 +4,6 @@ import pytest
 
 from coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
 from coordinator.engine.inbox import ArtifactServed
-from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -18,6 +17,7 @@ from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task, TaskStatus
+from coordinator.versions.quality_gate import VersionMetrics
 from coordinator.web.app import create_app
 from coordinator.web.ports import WebPorts
 from simulation.demo.reading import state_from

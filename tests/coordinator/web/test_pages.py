@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.learning.device_metrics import tally
 from coordinator.rounds.labelling import Labelling, LabelRule
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.storage.reading import Reading
+from coordinator.versions.quality_gate import Example, VersionMetrics
 from coordinator.web.access import Role
 from tests.coordinator.storage.test_baselines import KEPT
 from tests.coordinator.web.test_app import A, B, Site
