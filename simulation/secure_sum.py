@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from coordinator.learning.unmasking import unmasked_sum
+from coordinator.learning.summed import unmasked_sum
 from coordinator.rounds import secure_sum as coordinator_side
 from coordinator.rounds.secure_sum import Given, KeepValues, Refuse, Send, SumPhase, SumSession, TimeUp, Unmask
 from edge_agent.core import secure_sum as device_side

@@ -42,8 +42,7 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for
-from coordinator.learning.unmasking import unmasked_sum
+from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
 from coordinator.ports import BlobStore, PrivateStore
 from coordinator.versions.quality_gate import VersionMetrics
 from host.primitives import LibraryPrimitives
@@ -111,7 +110,7 @@ def _aggregate(
             evaluations[stored.device] = report.evaluation
         return report.payload
 
-    factor = parse_staleness(job.staleness).weight
+    factor = parse_staleness(job.staleness)
     updates = [
         ClientUpdate(each.device, each.num_examples, partial(payload, each), factor(each.staleness))
         for each in job.reports

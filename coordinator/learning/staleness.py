@@ -14,47 +14,26 @@ Xie et al. 2019, "Asynchronous Federated Optimization", section 5, for the polyn
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from wire.errors import ConfigError
 
-
-@dataclass(frozen=True, slots=True)
-class Staleness:
-    """How the weight of an update falls.
-
-    Attributes:
-        exponent: a of f(s) = (1 + s)^-a; 0 for the constant f(s) = 1.
-    """
-
-    exponent: float
-
-    def weight(self, staleness: int) -> float:
-        """f(s), in (0, 1].
-
-        >>> Staleness(0.5).weight(0), Staleness(0.5).weight(3), Staleness(0.0).weight(3)
-        (1.0, 0.5, 1.0)
-
-        Args:
-            staleness: s, number of versions published since the base version of the update; not negative.
-        """
-        return float((1 + staleness) ** -self.exponent)
+Staleness = Callable[[int], float]
+"""f: s, not negative -> the factor, in (0, 1]."""
 
 
 def parse_staleness(text: str) -> Staleness:
-    """The function that a setting names.
+    """The function that a setting names: ``constant``, or ``polynomial:a`` for (1 + s)^-a, with a in (0, 10].
 
-    >>> parse_staleness("polynomial:0.5"), parse_staleness("constant")
-    (Staleness(exponent=0.5), Staleness(exponent=0.0))
-
-    Args:
-        text: ``constant``, or ``polynomial:a`` with a in (0, 10].
+    >>> late, constant = parse_staleness("polynomial:0.5"), parse_staleness("constant")
+    >>> late(0), late(3), constant(3)
+    (1.0, 0.5, 1.0)
 
     Raises:
         ConfigError: the text is neither.
     """
     if text == "constant":
-        return Staleness(0.0)
+        return lambda _staleness: 1.0
     name, _, value = text.partition(":")
     try:
         exponent = float(value)
@@ -63,4 +42,4 @@ def parse_staleness(text: str) -> Staleness:
     if name != "polynomial" or not 0 < exponent <= 10:
         msg = f"expected constant, or polynomial:a with a above 0 and at most 10, as polynomial:0.5, got {text[:40]!r}"
         raise ConfigError(msg)
-    return Staleness(exponent)
+    return lambda staleness: float((1 + staleness) ** -exponent)

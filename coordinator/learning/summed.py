@@ -1,4 +1,4 @@
-"""Federated averaging from a secure sum: what devices are asked to give, and the next weights from their sum. Pure.
+"""Federated averaging from a secure sum: what devices are asked to give, the sum, and the next weights from it. Pure.
 
 The sum gives the weighted mean at low rank (:mod:`wire.secure_sum.low_rank`), from which the bases of the next round
 follow; and the share of the devices whose update was within the clip norm C, from which C adapts as in
@@ -8,6 +8,7 @@ whatever the grid holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +17,13 @@ from coordinator.learning.fedavg import Averaged, next_clip_norm
 from coordinator.learning.privacy.distributed import noised_grid
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from coordinator.learning.strategies import ServerOptimizer, State
+from coordinator.rounds.secure_sum import Unmask
 from wire.parameters import ParameterLayout, Vector
+from wire.secure_sum import masks
 from wire.secure_sum.grid import FIRST_SPREAD, Grid
 from wire.secure_sum.low_rank import Rank, bases_of, from_bytes, group_sizes, next_average, to_bytes
-from wire.secure_sum.masks import Words
 from wire.secure_sum.order import SumOrder, read_sum
+from wire.secure_sum.primitives import Primitives
 from wire.secure_sum.terms import threshold_for
 
 RANKS = (Rank(rows=10_000, right=8, left=16), Rank(rows=10_000, right=2, left=8))
@@ -96,11 +99,39 @@ def first_bases(layout: ParameterLayout, rng: np.random.Generator) -> bytes:
     return to_bytes(bases_of(np.zeros(layout.size, np.float32), layout, rank, rng), spread)
 
 
+def unmasked_sum(plan: Unmask, updates: Iterable[bytes], primitives: Primitives) -> masks.Words:
+    """The sum of updates without the masks that do not cancel, (values,) uint32, modulo 2**bits.
+
+    Args:
+        plan: which masks to remove.
+        updates: the masked updates of ``plan.members``, in any order; one is held at a time.
+        primitives: the cryptography.
+
+    Raises:
+        RemoteProtocolError: an update does not have the right length.
+    """
+    terms = plan.terms
+    total = np.zeros(terms.values, np.uint32)
+    for data in updates:
+        total += masks.unpack(data, terms)
+    total -= masks.total_mask(_uncancelled(plan, primitives), terms, primitives)
+    return total & np.uint32(2**terms.bits - 1)
+
+
+def _uncancelled(plan: Unmask, primitives: Primitives) -> Iterable[tuple[int, bytes]]:
+    for seed in plan.self_seeds:
+        yield 1, masks.self_mask_seed(seed, primitives)
+    for member, (seed, neighbours) in plan.dropped.items():
+        private = masks.mask_key(seed, primitives)
+        for other, public in neighbours.items():
+            yield masks.sign_of(other, member), masks.pair_mask_seed(private, public, plan.terms, primitives)
+
+
 def average_of_sum(
     weights: Vector,
     state: State,
     average: Vector,
-    total: Words,
+    total: masks.Words,
     devices: int,
     order: SumOrder,
     layout: ParameterLayout,

@@ -12,7 +12,7 @@ ABANDONED). Who has not answered by then has dropped out: it is not asked again,
 Every message is checked when it comes, so that one device cannot make the others abort; a bad one is refused and its
 sender counts as silent. When devices may have missed a message, it is sent again to those that have not answered.
 
-Masked updates are not part of the state. :mod:`coordinator.learning.unmasking` adds them up by the plan that the last
+Masked updates are not part of the state. :mod:`coordinator.learning.summed` adds them up by the plan that the last
 step gives::
 
     step(session, event, given) -> (session, effects)
@@ -196,7 +196,7 @@ class KeepValues:
 
 
 class Unmask(msgspec.Struct, frozen=True, kw_only=True):
-    """Add up the masked updates and remove these masks (:func:`coordinator.learning.unmasking.unmasked_sum`).
+    """Add up the masked updates and remove these masks (:func:`coordinator.learning.summed.unmasked_sum`).
 
     Attributes:
         terms: terms of the session.

@@ -4,7 +4,7 @@
 
     client:  theta_i <- theta_i - eta (g + kappa (theta_i - z_i)),   z_i = (1 - lambda_i) theta_i + lambda_i c
              lambda_i = min(1, rho / |theta_i - c|)
-    server:  c = the robust mean of theta_i (coordinator/learning/robust/fed_plus.py, the product's)
+    server:  c = the robust mean of theta_i (coordinator/learning/robust.py, the product's)
 
 Each client keeps theta_i: refused where devices appear once; the robust mean needs every update: refused with masks.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.learning.robust.fed_plus import robust_mean
+from coordinator.learning.robust import robust_mean
 from experiments.engine import Adjust, Chosen, Federation, Plan, descend, sizes
 from experiments.frame import Request, Row, page_command
 from experiments.personal import Personal, accuracies, personal_study

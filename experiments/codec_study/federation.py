@@ -12,7 +12,7 @@ import functools
 import statistics
 
 from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
-from coordinator.learning.strategies.fedavgm import fed_avg_m
+from coordinator.learning.strategies.server_optimizer import fed_avg_m
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from experiments.codec_study.coarse import coarse_codec
 from experiments.codec_study.masks import MASKED, choose_mask, masked_codec

@@ -259,7 +259,7 @@ def _trained(
 def _updates(
     reports: Sequence[Reported], planned: PlannedVersion, number: int, staleness: Staleness
 ) -> list[ClientUpdate]:
-    factors = {each.person: staleness.weight(number - 1 - each.base) for each in planned.work}
+    factors = {each.person: staleness(number - 1 - each.base) for each in planned.work}
     named = [(device_of(each.person), each) for each in reports]
     return [ClientUpdate(name, each.num_examples, name.encode, factors[each.person]) for name, each in named]
 

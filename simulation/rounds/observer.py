@@ -268,7 +268,7 @@ class Observer:
         total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
         for (num_examples, update, norm), staleness in zip(sent, late, strict=True):
             weight = float(min(num_examples, most))
-            factor = self._staleness.weight(staleness)
+            factor = self._staleness(staleness)
             total += weight * (factor * (clip_norm / norm if norm > clip_norm else 1.0)) * update
             weight_sum += weight
         expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)

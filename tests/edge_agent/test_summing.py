@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.learning.unmasking import unmasked_sum
+from coordinator.learning.summed import unmasked_sum
 from coordinator.rounds import secure_sum as coordinator_side
 from coordinator.rounds.secure_sum import Given, Send, SumPhase, TimeUp, Unmask, open_session
 from edge_agent.core import secure_sum as device_side

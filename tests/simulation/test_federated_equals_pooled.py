@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
-from coordinator.learning.strategies.fedavg import fed_avg
+from coordinator.learning.strategies.server_optimizer import fed_avg
 from edge_agent.core.training import TrainedUpdate, train
 from models.batches import Batches, pack
 from models.configurations import configuration

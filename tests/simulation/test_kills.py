@@ -24,7 +24,7 @@ from coordinator.learning.fedavg import (
     weight_of,
     weighted_mean,
 )
-from coordinator.learning.strategies.fedavg import fed_avg
+from coordinator.learning.strategies.server_optimizer import fed_avg
 from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.configuration import DemoSettings

@@ -1,20 +1,13 @@
 """Strategies: how the mean update of a round changes the model.
 
-With mean update d, weights x, learning rate eta, and element-wise arithmetic in float64; d points downhill, so it is
-added. Each page has its paper and its formulas:
-
-- ``fedavg``: FedAvg, FedSGD and FedProx;
-- ``fedavgm``: server momentum;
-- ``adaptive``: FedAdagrad, FedAdam and FedYogi;
-- ``aggregation``: how a cohort's updates become d;
-- ``rate_schedule``: how eta changes from round to round;
+- ``server_optimizer``: the strategies' formulas and papers;
+- ``rate_schedule``: how their learning rate changes from round to round;
 - ``last_average``: the average of the last weights;
-- ``power_of_choice``: which of the waiting devices take part;
-- ``stored_state``: the state between two rounds.
+- ``power_of_choice``: which of the waiting devices take part.
 
-To add a strategy, add a page, a name and a line in :data:`OURS`. Another package brings one by the entry point
-``nightjar.strategies``: a function from a :class:`StrategyChoice`, whose rate the schedule has changed already, to a
-:class:`ServerOptimizer`.
+To add a strategy, add a function to ``server_optimizer``, a name and a line in :data:`OURS`. Another package brings one
+by the entry point ``nightjar.strategies``: a function from a :class:`StrategyChoice`, whose rate the schedule has
+changed already, to a :class:`ServerOptimizer`.
 """
 
 from __future__ import annotations
@@ -27,15 +20,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.learning.strategies.adaptive import fed_adagrad, fed_adam, fed_yogi
-from coordinator.learning.strategies.aggregation import Aggregation, Weighting
-from coordinator.learning.strategies.fedavg import fed_avg
-from coordinator.learning.strategies.fedavgm import fed_avg_m
 from coordinator.learning.strategies.last_average import last_average
 from coordinator.learning.strategies.power_of_choice import highest_losses
 from coordinator.learning.strategies.rate_schedule import RateSchedule, rate_share
-from coordinator.learning.strategies.server_optimizer import ServerOptimizer, State, Wide
-from coordinator.learning.strategies.stored_state import state_from_bytes, state_to_bytes
+from coordinator.learning.strategies.server_optimizer import (
+    ServerOptimizer,
+    State,
+    Wide,
+    fed_adagrad,
+    fed_adam,
+    fed_avg,
+    fed_avg_m,
+    fed_yogi,
+    state_from_bytes,
+    state_to_bytes,
+)
 from wire.errors import ConfigError
 from wire.plugins import Plugin, found
 
@@ -56,6 +55,29 @@ __all__ = [
     "state_to_bytes",
     "strategies",
 ]
+
+
+class Aggregation(enum.Enum):
+    """How the updates of a cohort are combined; every rule but the mean gives up some of it for robustness."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    TRIMMED_MEAN = "trimmed-mean"
+    MULTI_KRUM = "multi-krum"
+    BULYAN = "bulyan"
+    FOOLSGOLD = "foolsgold"
+    FED_PLUS = "fed-plus"
+    NOISY_MEAN = "noisy-mean"
+
+
+class Weighting(enum.Enum):
+    """How much the update of a device counts in the mean."""
+
+    CAPPED = "capped"
+    """Its number of examples, at most the cohort's median: a number that it claims buys no influence."""
+    EXAMPLES = "examples"
+    """Its number of examples, as McMahan et al. have it: for parties that trust each other."""
+    EQUAL = "equal"
 
 
 class StrategyName(enum.StrEnum):

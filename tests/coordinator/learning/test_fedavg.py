@@ -16,7 +16,7 @@ from coordinator.learning.fedavg import (
     weighted_mean,
 )
 from coordinator.learning.strategies import Weighting
-from coordinator.learning.strategies.fedavg import fed_avg
+from coordinator.learning.strategies.server_optimizer import fed_avg
 from wire.codec import Sparse, codec_for
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId

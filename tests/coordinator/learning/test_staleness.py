@@ -9,13 +9,13 @@ from wire.errors import ConfigError
 
 
 def test_weight_falls_with_the_versions_published_since() -> None:
-    weights = [parse_staleness("polynomial:0.5").weight(staleness) for staleness in (0, 1, 3, 8)]
+    weights = [parse_staleness("polynomial:0.5")(staleness) for staleness in (0, 1, 3, 8)]
 
     assert weights == pytest.approx([1.0, 2**-0.5, 0.5, 1 / 3])
 
 
 def test_constant_weight_does_not_fall() -> None:
-    assert parse_staleness("constant").weight(1000) == 1.0
+    assert parse_staleness("constant")(1000) == 1.0
 
 
 @pytest.mark.parametrize(

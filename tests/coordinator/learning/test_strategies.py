@@ -15,10 +15,8 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.strategies.adaptive import fed_adagrad, fed_adam, fed_yogi
-from coordinator.learning.strategies.fedavg import fed_avg
-from coordinator.learning.strategies.fedavgm import fed_avg_m
 from coordinator.learning.strategies.rate_schedule import Decay, rate_share
+from coordinator.learning.strategies.server_optimizer import fed_adagrad, fed_adam, fed_avg, fed_avg_m, fed_yogi
 from wire.identifiers import DeviceId
 
 X = np.array([1.0], np.float32)

@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 
 from coordinator.learning.fedavg import Contribution
-from coordinator.learning.robust import Aggregation, aggregate_for, aggregation_faults
-from coordinator.learning.robust.bulyan import bulyan
-from coordinator.learning.robust.coordinate_wise import median, trimmed_mean
-from coordinator.learning.robust.fed_plus import robust_mean
-from coordinator.learning.robust.foolsgold import foolsgold_weights
-from coordinator.learning.robust.krum import multi_krum
-from coordinator.learning.robust.matrices import BLOCK, norms
-from coordinator.learning.robust.noisy_mean import NOISE_SHARE, with_noise
-from coordinator.learning.strategies import StrategyChoice, StrategyName
+from coordinator.learning.robust import (
+    BLOCK,
+    NOISE_SHARE,
+    aggregate_for,
+    aggregation_faults,
+    bulyan,
+    foolsgold_weights,
+    median,
+    multi_krum,
+    norms,
+    robust_mean,
+    trimmed_mean,
+    with_noise,
+)
+from coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
 from wire.codec import Sparse
 from wire.identifiers import DeviceId
 
