@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -10,7 +9,6 @@ from msgspec import Meta
 
 from coordinator.learning.privacy.accounting import calibrated
 from coordinator.learning.privacy.adaptive_clipping import fewest_reports
-from coordinator.learning.privacy.distributed import calibrated_sums
 from coordinator.learning.privacy.ledger import Privacy
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from wire.secure_sum.terms import honest_devices, threshold_for
@@ -74,11 +72,10 @@ def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str
         summed: whether devices add the noise inside a secure sum.
     """
     counted = dp.clip_quantile is not None
-    calibrate = calibrated_sums if summed else partial(calibrated, counted=counted)
     return NoiseTerms(
         clip_norm=dp.clip_norm,
         devices=devices,
-        multiplier=calibrate(dp.epsilon, dp.delta, rounds, separation),
+        multiplier=calibrated(dp.epsilon, dp.delta, rounds, separation, counted=counted, summed=summed),
         separation=separation,
         key=key,
         honest=honest_devices(devices, threshold_for(devices)) if summed else 0,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE
+from coordinator.learning.privacy.distributed import OFF
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
@@ -25,30 +26,35 @@ def participations(rounds: int, separation: int) -> int:
 
 
 @lru_cache(256)
-def epsilon_after(multiplier: float, rounds: int, separation: int, delta: float, *, counted: bool = False) -> float:
-    """Epsilon after a number of rounds.
+def epsilon_after(
+    multiplier: float, rounds: int, separation: int, delta: float, *, counted: bool = False, summed: bool = False
+) -> float:
+    """Epsilon after a number of committed rounds.
 
     Args:
-        multiplier: deviation of the noise of a node over the sensitivity.
+        multiplier: deviation of the noise of a node, or of the noise in a sum that is counted on, over the sensitivity.
         rounds: committed rounds.
-        separation: rounds of a tree; a device is at most once in each.
+        separation: a device is at most once in so many rounds in a row.
         delta: delta.
         counted: whether the updates within the clip norm are counted (:mod:`.adaptive_clipping`).
+        summed: whether devices add the noise inside secure sums (:mod:`.distributed`).
     """
     if not rounds:
         return 0.0
     accountant = _accountant()
-    accountant.compose(_event(multiplier, rounds, separation, counted=counted))
+    accountant.compose(_event(multiplier, rounds, separation, counted=counted, summed=summed))
     return float(accountant.get_epsilon(delta))
 
 
 @lru_cache(256)
-def calibrated(epsilon: float, delta: float, rounds: int, separation: int, *, counted: bool = False) -> float:
+def calibrated(
+    epsilon: float, delta: float, rounds: int, separation: int, *, counted: bool = False, summed: bool = False
+) -> float:
     """The smallest noise multiplier with which all the rounds together stay within epsilon."""
     from dp_accounting import calibrate_dp_mechanism
 
     def event(multiplier: float) -> DpEvent:
-        return _event(multiplier, rounds, separation, counted=counted)
+        return _event(multiplier, rounds, separation, counted=counted, summed=summed)
 
     return float(calibrate_dp_mechanism(_accountant, event, epsilon, delta))
 
@@ -60,11 +66,21 @@ def _accountant() -> PrivacyAccountant:
     return RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
 
 
-def _event(multiplier: float, rounds: int, separation: int, *, counted: bool) -> DpEvent:
+def _event(multiplier: float, rounds: int, separation: int, *, counted: bool, summed: bool) -> DpEvent:
     from dp_accounting import ComposedDpEvent
 
+    if summed:
+        return _sums(multiplier, participations(rounds, separation))
     count = [_trees(COUNT_NOISE * multiplier, rounds, separation)] if counted else []
     return ComposedDpEvent([_trees(multiplier, rounds, separation), *count])
+
+
+def _sums(multiplier: float, times: int) -> DpEvent:
+    from dp_accounting import NonPrivateDpEvent, SelfComposedDpEvent, ZCDpEvent
+
+    if not multiplier:
+        return NonPrivateDpEvent()
+    return SelfComposedDpEvent(ZCDpEvent(1 / (2 * multiplier**2), OFF), times)
 
 
 def _trees(multiplier: float, rounds: int, separation: int) -> DpEvent:

@@ -7,7 +7,7 @@ the length and D as the sensitivity, both in steps of the grid, the sum is::
     (alpha, alpha D^2 / (2 n s^2) + tau d)-RDP,    tau = 10 sum over k < n of exp(-2 (pi s)^2 k / (k + 1))
 
 The noise multiplier is ``sqrt(n) s / D``. s^2 is at least 16, with which tau d is less than 1e-50
-for all that a sum may hold. dp-accounting composes the rounds.
+for all that a sum may hold. :mod:`.accounting` composes the rounds.
 
 Source: Kairouz, Liu and Steinke 2021, "The Distributed Discrete Gaussian Mechanism", proposition 14.
 """
@@ -15,17 +15,11 @@ Source: Kairouz, Liu and Steinke 2021, "The Distributed Discrete Gaussian Mechan
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from coordinator.learning.privacy.accounting import participations
 from wire.errors import LocalProtocolError
 from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
 from wire.secure_sum.grid import Grid
 from wire.secure_sum.terms import MOST_MEMBERS, MOST_VALUES
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 OFF = 10 * MOST_MEMBERS * math.exp(-(math.pi**2) * LEAST_VARIANCE) * MOST_VALUES
 """Bound of tau d."""
@@ -33,45 +27,6 @@ LEVELS = 3.0
 """Steps of the grid in the clip norm, over the root of the length: rounding adds a fiftieth to the sensitivity."""
 MOST_MULTIPLIER = 50.0
 """The largest for which the grid of a usual model has room."""
-
-
-@lru_cache(256)
-def epsilon_of_sums(multiplier: float, rounds: int, separation: int, delta: float) -> float:
-    """Epsilon after a number of rounds.
-
-    Args:
-        multiplier: deviation of the noise that is counted on over the sensitivity.
-        rounds: committed rounds.
-        separation: a device is at most once in so many rounds in a row.
-        delta: delta.
-    """
-    from dp_accounting.rdp import RdpAccountant
-
-    if not rounds:
-        return 0.0
-    accountant = RdpAccountant()
-    accountant.compose(_event(multiplier, participations(rounds, separation)))
-    return float(accountant.get_epsilon(delta))
-
-
-@lru_cache(256)
-def calibrated_sums(epsilon: float, delta: float, rounds: int, separation: int) -> float:
-    """The smallest noise multiplier with which all the rounds together stay within epsilon."""
-    from dp_accounting import calibrate_dp_mechanism
-    from dp_accounting.rdp import RdpAccountant
-
-    def event(multiplier: float) -> DpEvent:
-        return _event(multiplier, participations(rounds, separation))
-
-    return float(calibrate_dp_mechanism(RdpAccountant, event, epsilon, delta))
-
-
-def _event(multiplier: float, times: int) -> DpEvent:
-    from dp_accounting import NonPrivateDpEvent, SelfComposedDpEvent, ZCDpEvent
-
-    if not multiplier:
-        return NonPrivateDpEvent()
-    return SelfComposedDpEvent(ZCDpEvent(1 / (2 * multiplier**2), OFF), times)
 
 
 def noised_grid(clip_norm: float, multiplier: float, honest: int, size: int) -> tuple[Grid, int]:

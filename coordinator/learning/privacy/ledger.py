@@ -10,7 +10,6 @@ import msgspec
 
 from coordinator.learning.privacy.accounting import epsilon_after, participations
 from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
-from coordinator.learning.privacy.distributed import epsilon_of_sums
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 
 
@@ -115,7 +114,7 @@ def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledg
         noised: rounds so far.
     """
     influence, quantile, clipping = terms.clip_norm / terms.devices, terms.quantile, None
-    epsilon = epsilon_of_sums if terms.honest else partial(epsilon_after, counted=quantile is not None)
+    epsilon = partial(epsilon_after, counted=quantile is not None, summed=terms.honest > 0)
     if quantile is not None:
         clipping = Clipping(
             quantile=quantile,

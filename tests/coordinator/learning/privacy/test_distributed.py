@@ -4,7 +4,8 @@ import dp_accounting
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, calibrated_sums, epsilon_of_sums, noised_grid
+from coordinator.learning.privacy.accounting import calibrated, epsilon_after
+from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, noised_grid
 from coordinator.learning.privacy.ledger import explain, ledger_of
 from coordinator.learning.privacy.noised_mean import NoiseTerms
 from wire.errors import LocalProtocolError
@@ -15,14 +16,16 @@ from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rou
 def test_a_device_spends_as_with_a_gaussian_of_the_same_deviation_for_each_of_its_reports(rounds, separation, reports):
     accountant = RdpAccountant()
     accountant.compose(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(5.0), reports))
-    assert epsilon_of_sums(5.0, rounds, separation, 1e-6) == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-9)
-    assert epsilon_of_sums(5.0, 0, separation, 1e-6) == 0
+    assert epsilon_after(5.0, rounds, separation, 1e-6, summed=True) == pytest.approx(
+        accountant.get_epsilon(1e-6), rel=1e-9
+    )
+    assert epsilon_after(5.0, 0, separation, 1e-6, summed=True) == 0
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 10.0])
 def test_the_calibrated_noise_reaches_epsilon_and_not_more(epsilon):
-    multiplier = calibrated_sums(epsilon, 1e-6, 500, 100)
-    assert epsilon - 1e-3 < epsilon_of_sums(multiplier, 500, 100, 1e-6) <= epsilon
+    multiplier = calibrated(epsilon, 1e-6, 500, 100, summed=True)
+    assert epsilon - 1e-3 < epsilon_after(multiplier, 500, 100, 1e-6, summed=True) <= epsilon
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.3, 10.0, MOST_MULTIPLIER])
@@ -44,7 +47,12 @@ def test_noise_that_no_grid_holds_is_refused():
 
 def test_the_ledger_says_what_is_assumed_where_devices_add_the_noise():
     terms = NoiseTerms(
-        clip_norm=1.0, devices=16, multiplier=calibrated_sums(8.9, 1e-6, 500, 100), separation=100, key="", honest=12
+        clip_norm=1.0,
+        devices=16,
+        multiplier=calibrated(8.9, 1e-6, 500, 100, summed=True),
+        separation=100,
+        key="",
+        honest=12,
     )
     ledger = ledger_of(terms, 1e-6, 500, 100)
     assert (ledger.participations, round(ledger.epsilon, 1)) == (5, 8.9)

@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from coordinator.learning.privacy.distributed import calibrated_sums
+from coordinator.learning.privacy.accounting import calibrated
 from edge_agent.core.privacy_ledger import noise_faults
 from tests.edge_agent.core.test_privacy_ledger import TERMS, noised
 from wire.messages import Work
@@ -13,7 +13,7 @@ from wire.secure_sum.discrete_gaussian import rounded_norm
 
 
 def variance_for(epsilon):
-    multiplier = calibrated_sums(epsilon, TERMS.delta, TERMS.rounds, TERMS.separation)
+    multiplier = calibrated(epsilon, TERMS.delta, TERMS.rounds, TERMS.separation, summed=True)
     return math.ceil((multiplier * rounded_norm(100.0, 1000)) ** 2 / 12)
 
 
