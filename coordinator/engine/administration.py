@@ -19,7 +19,6 @@ from coordinator.rounds.events import DeviceLost
 from coordinator.rounds.labelling import labels_of
 from coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged, Lease, joined
 from coordinator.tasks.operations import (
-    AuditEntry,
     BlockDevice,
     ChangeRelease,
     CreateTask,
@@ -71,7 +70,7 @@ def operate(
             made = maker.make(settings, manifest, unit)
             if isinstance(made, OperationRefused):
                 return made
-            _note(unit, who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
+            unit.audit(who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             unit.effects.append(AnnounceModel())  # calls back devices that no task wanted
             return True
         case PauseTask() | StopTask() | ResumeTask():
@@ -99,7 +98,7 @@ def _promote(unit: UnitOfWork, who: str, number: int, reason: str, rollouts: Rol
     if record.rollout.stage is Stage.CURRENT:
         return False
     rollouts.promote(record, reason, unit)
-    _note(unit, who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
+    unit.audit(who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
     return True
 
 
@@ -120,7 +119,7 @@ def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, rollouts: RolloutSer
         return OperationRefused(fault)
     rollouts.withdraw(record, successor, asked.reason, unit)
     instead = "" if successor is None else f"; version {successor.version} instead"
-    _note(unit, who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
+    unit.audit(who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
     return True
 
 
@@ -145,7 +144,7 @@ def _change_task(
         unit.effects.append(AnnounceModel())  # calls back devices that were sent away because no task wanted them
     else:
         unit.call_off(name, f"the task is {after.state.status.value}: {after.state.reason}")
-    _note(unit, who, _CHANGES[type(operation)], name, _said(record), _said(after))
+    unit.audit(who, _CHANGES[type(operation)], name, _said(record), _said(after))
     return True
 
 
@@ -164,7 +163,7 @@ def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> b
         for state in unit.snapshot.rounds_of(device):
             unit.step(state.task, DeviceLost(device, unit.now_s))  # removes it from the pool, or frees its seat
     action = "block-device" if reason else "unblock-device"
-    _note(unit, who, action, device, _blocked(before), _blocked(reason))
+    unit.audit(who, action, device, _blocked(before), _blocked(reason))
     return True
 
 
@@ -181,15 +180,9 @@ def _label(unit: UnitOfWork, who: str, asked: LabelDevice) -> bool | OperationRe
     if after == lease.labels:
         return False
     unit.tx.save_lease(leases.step(lease, LabelsChanged(after)))
-    _note(unit, who, "label-device", asked.device, lease.labels or "none", after or "none")
+    unit.audit(who, "label-device", asked.device, lease.labels or "none", after or "none")
     return True
 
 
 def _blocked(reason: str) -> str:
     return f"blocked: {reason}" if reason else "not blocked"
-
-
-def _note(unit: UnitOfWork, who: str, action: str, target: str, before: str, after: str) -> None:
-    unit.tx.add_audit(
-        AuditEntry(at_s=unit.now_s, who=who, action=action, target=target, before=before[:200], after=after[:200])
-    )

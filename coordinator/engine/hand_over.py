@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import structlog
 from msgspec.structs import replace
 
 from coordinator.rounds import buffer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from coordinator.engine.unit_of_work import UnitOfWork
 
 HOURS_OVER = "the task's hours are over"
-_log = structlog.get_logger("coordinator")
 
 
 def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | None:
@@ -102,4 +100,4 @@ def give_up_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:
 def _count_unused(ended: Round, unit: UnitOfWork) -> None:
     unused = len(ended.devices(SeatState.EARLY))
     unit.tx.count("reports_unused", unused)
-    unit.after_commit.append(lambda: _log.info("reports_unused", round=ended.number, reports=unused))
+    unit.log("reports_unused", round=ended.number, reports=unused)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import EvaluateVersion, PendingEffect
@@ -19,8 +18,6 @@ from wire.identifiers import DeviceId
 
 NAMED = 20
 """Maximum number of devices named in one log line."""
-
-_log = structlog.get_logger("coordinator")
 
 
 class JobResults:
@@ -69,7 +66,7 @@ class JobResults:
                 self._releases.note_measured(version, metrics, unit)
                 _tell(unit, version, metrics)
             case JobFailed(reason, round_number, version_number):
-                _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
+                unit.warn("job_failed", round=round_number, version=version_number, reason=reason)
                 if version_number is not None:
                     self._forget(unit, EvaluateVersion(version_number))
                 if round_number is not None:
@@ -125,9 +122,9 @@ def _committing(unit: UnitOfWork, number: int) -> Round | None:
 def _name(event: str, unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:
     unit.tx.count(event, len(devices))
     names = ", ".join(devices[:NAMED])
-    unit.after_commit.append(lambda: _log.warning(event, round=number, count=len(devices), devices=names))
+    unit.warn(event, round=number, count=len(devices), devices=names)
 
 
 def _tell(unit: UnitOfWork, version: int, metrics: VersionMetrics) -> None:
     figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
-    unit.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))
+    unit.log("version_measured", version=version, **figures)

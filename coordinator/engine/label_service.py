@@ -17,7 +17,7 @@ from coordinator.rounds.labelling import (
     without_rule,
 )
 from coordinator.rounds.lease import LabelsChanged, Lease
-from coordinator.tasks.operations import AuditEntry, DropLabelRule, OperationRefused, SetLabelRule
+from coordinator.tasks.operations import DropLabelRule, OperationRefused, SetLabelRule
 
 AT_ONCE = 1000
 """Devices that a changed rule is applied to in one transaction: messages must not wait for a large fleet."""
@@ -58,11 +58,9 @@ class LabelService:
                 after = without_rule(before, label)
         self._applying = True
         self._apply(after, unit)
-        said = (_said(rules.get(label)), _said(next((rule for rule in after.rules if rule.label == label), None)))
         action = "set-label-rule" if isinstance(asked, SetLabelRule) else "drop-label-rule"
-        unit.tx.add_audit(
-            AuditEntry(at_s=unit.now_s, who=who, action=action, target=label, before=said[0], after=said[1])
-        )
+        new = next((rule for rule in after.rules if rule.label == label), None)
+        unit.audit(who, action, label, _said(rules.get(label)), _said(new))
         return True
 
     def _apply(self, labelling: Labelling, unit: UnitOfWork) -> None:
@@ -89,4 +87,4 @@ def _labelled(lease: Lease, labelling: Labelling) -> Lease:
 
 
 def _said(rule: LabelRule | None) -> str:
-    return "none" if rule is None else conditions(rule)[:200]
+    return "none" if rule is None else conditions(rule)

@@ -36,6 +36,7 @@ from coordinator.rounds.events import (
 )
 from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
 from coordinator.rounds.machines import awaits_report, step_of
+from coordinator.rounds.pace_steering import check_in_counted
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
 from coordinator.rounds.round import Round
 from coordinator.rounds.seats import SeatState
@@ -85,7 +86,8 @@ class MessageHandler:
         except RemoteProtocolError as error:
             if error.code in LIMITS:
                 self.not_enforced.add(LIMITS[error.code])
-            _count_malformed(unit, arrived.topic, error)
+            unit.tx.count("malformed_messages")
+            _log.debug("malformed_message", topic=arrived.topic[:200], code=error.code, detail=str(error)[:200])
             if (arrived.retained or status) and not _WILDCARDS & set(arrived.topic):
                 unit.effects.append(ClearRetained(arrived.topic))
 
@@ -136,7 +138,7 @@ class MessageHandler:
 
     def _take_check_in(self, device: DeviceId, message: CheckIn, unit: UnitOfWork) -> None:
         lease = _note(device, CheckedIn(message, unit.now_s), unit)
-        unit.note_check_in()
+        unit.tx.save_rhythm(check_in_counted(unit.tx.rhythm(), unit.now_s))
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
         if not candidates:
             unit.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(unit)))
@@ -222,8 +224,12 @@ class MessageHandler:
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
         meant = unit.find_round(chunk.round, device)
         if meant is None or not awaits_report(meant, device, chunk.attempt, chunk.round):
-            if chunk.index == 0:  # one answer is enough for all chunks of an unwanted report
-                self._refuse_chunks(device, chunk, meant, unit)
+            if chunk.index:
+                return  # one answer is enough for all chunks of an unwanted report
+            if meant is None:
+                unit.answer(_stranger(device, chunk.round, chunk.attempt))
+            else:
+                unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round))
             return
         context = self._context(meant, unit)
         if chunk.total_bytes > context.largest_report_bytes:
@@ -268,12 +274,6 @@ class MessageHandler:
             asked = ReportReceived(device, query.attempt, unit.now_s, given=query.round)
             _, receipts = step_of(meant)(meant, asked)
             unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
-
-    def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, unit: UnitOfWork) -> None:
-        if meant is None:
-            unit.answer(_stranger(device, chunk.round, chunk.attempt))
-        else:
-            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round))
 
     def _join(self, device: DeviceId, last: frame.Chunk, meant: Round, unit: UnitOfWork) -> None:
         parts = [frame.decode(data) for data in unit.tx.chunk_frames(meant.number, device, last.attempt)]
@@ -350,8 +350,3 @@ def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:
 def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
     detail = f"there is no round {round_number}"
     return SendReceipt(device, round_number, attempt, Verdict.INVALID, "not-selected", detail)
-
-
-def _count_malformed(unit: UnitOfWork, topic: str, error: RemoteProtocolError) -> None:
-    unit.tx.count("malformed_messages")
-    _log.debug("malformed_message", topic=topic[:200], code=error.code, detail=str(error)[:200])

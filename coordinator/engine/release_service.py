@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.tasks.operations import AuditEntry, ChangeRelease, OperationRefused, ReleaseAction
+from coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
 from coordinator.versions import releases as pure
 from coordinator.versions.releases import Releases
 from coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
@@ -14,8 +13,6 @@ from coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
 JUDGED_EVERY_S = 60.0
 """Pause between verdicts: each reads the devices heard of since the trial began."""
 _WHO = "the trial"
-
-_log = structlog.get_logger("coordinator")
 
 
 class ReleaseService:
@@ -64,13 +61,9 @@ class ReleaseService:
 
 def _keep(unit: UnitOfWork, who: str, version: str, action: ReleaseAction, before: Releases, after: Releases) -> None:
     unit.tx.save_releases(after)
-    said = [_said(releases, version) for releases in (before, after)]
-    unit.tx.add_audit(
-        AuditEntry(
-            at_s=unit.now_s, who=who, action=f"{action.value}-release", target=version, before=said[0], after=said[1]
-        )
-    )
-    unit.after_commit.append(lambda: _log.info("release_changed", version=version, by=who, now=said[1]))
+    now = _said(after, version)
+    unit.audit(who, f"{action.value}-release", version, _said(before, version), now)
+    unit.log("release_changed", version=version, by=who, now=now)
 
 
 def _said(releases: Releases, version: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from itertools import islice, takewhile
 
-import structlog
 from msgspec.structs import replace
 
 from coordinator import __version__
@@ -47,8 +46,6 @@ MOST_LOOKED_AT = 1000
 
 _TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
 """Stages that change which version devices use."""
-
-_log = structlog.get_logger("coordinator")
 
 
 class RolloutService:
@@ -203,23 +200,26 @@ class RolloutService:
         """Apply one event to one version, and update the other versions of its line."""
         rollout = step(record.rollout, event)
         moved = replace(record, rollout=replace(rollout, reason=rollout.reason[:MOST_CHARACTERS]))
-        if moved.rollout.stage is Stage.CURRENT:
+        stage = rollout.stage
+        if stage is Stage.CURRENT:
             former = unit.snapshot.versions.get(moved.task)
             unit.snapshot.versions[moved.task] = moved
             if former is not None and former.version != moved.version:
                 kept = unit.tx.version(former.version) or former
                 if kept.rollout.stage is Stage.CURRENT:
                     self._move(kept, Overtaken(moved.version, unit.now_s), unit)
-        elif moved.rollout.stage is not Stage.CANARY:
+        elif stage is not Stage.CANARY:
             moved = self._without_state(moved, unit)
         unit.tx.save_version(moved)
-        if moved.rollout.stage is Stage.ROLLED_BACK:
+        if stage is Stage.ROLLED_BACK:
             unit.tx.count("versions_rolled_back")
-        if moved.rollout.stage in _TOLD:
+        if stage in _TOLD:
             unit.snapshot.number = unit.tx.draw_number(unit.now_s)
             if moved.task == self._announced:
                 unit.effects.append(AnnounceModel())
-        self._say(moved, unit)
+        say = unit.warn if stage in {Stage.REFUSED, Stage.ROLLED_BACK} else unit.log
+        name = f"version_{stage.value.replace('-', '_')}"
+        say(name, version=moved.version, task=moved.task, reason=moved.rollout.reason)
 
     def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
         """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""
@@ -230,14 +230,6 @@ class RolloutService:
         ):
             unit.tx.drop_state(state)
         return replace(record, optimizer_state=None)
-
-    def _say(self, record: VersionRecord, unit: UnitOfWork) -> None:
-        stage, reason, number = record.rollout.stage, record.rollout.reason, record.version
-        bad = stage in {Stage.REFUSED, Stage.ROLLED_BACK}
-        say = _log.warning if bad else _log.info
-        unit.after_commit.append(
-            lambda: say(f"version_{stage.value.replace('-', '_')}", version=number, task=record.task, reason=reason)
-        )
 
 
 def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[VersionRecord]:

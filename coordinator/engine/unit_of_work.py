@@ -33,11 +33,12 @@ from coordinator.rounds.events import (
 )
 from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
 from coordinator.rounds.machines import step_of
-from coordinator.rounds.pace_steering import check_in_counted, round_timed
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round
+from coordinator.rounds.pace_steering import round_timed
+from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, open_round
 from coordinator.rounds.seats import SeatState, causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
+from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import within_hours
 from coordinator.tasks.task import OVER, TaskStatus
@@ -204,10 +205,6 @@ class UnitOfWork:
         if state.noise is not None and number not in state.noised:
             self.enlist(replace(record, state=replace(state, noised=(*state.noised, number))))
 
-    def note_check_in(self) -> None:
-        """Count a check-in for pace steering."""
-        self.tx.save_rhythm(check_in_counted(self.tx.rhythm(), self.now_s))
-
     def take_up(self, left: Iterable[tuple[int, PendingEffect, int]]) -> list[tuple[int, PendingEffect]]:
         """The effects that a former process left pending, without those that keep crashing the process.
 
@@ -266,6 +263,22 @@ class UnitOfWork:
             found = self.snapshot.round(found.following) or self.tx.round(found.following)
         return found
 
+    # The logs
+
+    def log(self, event: str, **fields: object) -> None:
+        """Log a line after the commit."""
+        self.after_commit.append(lambda: _log.info(event, **fields))
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Log a warning after the commit."""
+        self.after_commit.append(lambda: _log.warning(event, **fields))
+
+    def audit(self, who: str, action: str, target: str, before: str, after: str) -> None:
+        """Note an operator's change in the audit log."""
+        self.tx.add_audit(
+            AuditEntry(at_s=self.now_s, who=who, action=action, target=target, before=before[:200], after=after[:200])
+        )
+
     # Tasks
 
     def step_task(self, name: str, event: tasks.Event) -> TaskRecord:
@@ -279,7 +292,7 @@ class UnitOfWork:
         if record.state != before.state:
             self.enlist(record)
             if record.state.status is TaskStatus.FINISHED and before.state.status is not TaskStatus.FINISHED:
-                self._say("task_finished", task=name, reason=record.state.reason)
+                self.log("task_finished", task=name, reason=record.state.reason)
         return record
 
     def enlist(self, record: TaskRecord) -> None:
@@ -324,7 +337,7 @@ class UnitOfWork:
             opened = buffer.opened(opened, self.now_s, closing)
         self.snapshot.rounds[name], self.snapshot.bases[number] = opened, base
         self.tx.save_round(opened)
-        self._say(
+        self.log(
             "round_opened",
             task=name,
             round=number,
@@ -389,40 +402,36 @@ class UnitOfWork:
         self.tx.save_lease(after)
         if after.barred_until_s != before.barred_until_s:
             self.tx.count("devices_barred")
-            self.after_commit.append(lambda: _log.warning("device_barred", device=device, seconds=leases.BARRED_S))
+            self.warn("device_barred", device=device, seconds=leases.BARRED_S)
 
     def _note_changes(self, before: Round, after: Round, event: Event) -> None:
         for cause, amount in _dropouts_changed(before, after, event).items():
             if amount:
                 self.tx.count(f"dropouts:{cause.value}", amount)
             if amount > 0:
-                self._say("devices_dropped_out", round=after.number, cause=cause.value, devices=amount)
+                self.log("devices_dropped_out", round=after.number, cause=cause.value, devices=amount)
         if after.phase is not before.phase:
             self._say_phase(after)
         elif _tenths(after) != _tenths(before):
-            self._say("reports_accepted", round=after.number, accepted=after.reported, goal=after.rules.goal)
+            self.log("reports_accepted", round=after.number, accepted=after.reported, goal=after.rules.goal)
 
     def _say_phase(self, after: Round) -> None:
         match after.phase:
             case Phase.REPORTING:
-                self._say("round_started", round=after.number, selected=len(after.seats))
+                self.log("round_started", round=after.number, selected=len(after.seats))
             case Phase.COMMITTING:
-                self._say("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
+                self.log("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
             case Phase.COMMITTED:
-                if (
-                    after.started_at_s is not None and after.version is not None
-                ):  # evaluation-only rounds are shorter: keep them out of the average
+                # Rounds that only evaluate are shorter: keep them out of the average.
+                if after.started_at_s is not None and after.version is not None:
                     self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
-                self._say("round_committed", round=after.number, version=after.version)
+                self.log("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:
                 cause = AbandonCause.AVERAGING_FAILED if after.cause is None else after.cause
                 self.tx.count(f"rounds_abandoned:{cause.value}")
-                self._say("round_abandoned", round=after.number, cause=cause.value, reason=after.reason)
+                self.log("round_abandoned", round=after.number, cause=cause.value, reason=after.reason)
             case Phase.SELECTION:
                 pass
-
-    def _say(self, event: str, **fields: object) -> None:
-        self.after_commit.append(lambda: _log.info(event, **fields))
 
 
 def _tenths(state: Round) -> int:
@@ -432,16 +441,10 @@ def _tenths(state: Round) -> int:
 
 def _dropouts_changed(before: Round, after: Round, event: Event) -> Counter[DropoutCause]:
     """Change in the number of dropouts by cause that an event made."""
+    was, now = before.seats, after.seats
     device = getattr(event, "device", None)
-    if device is None or before.phase is not after.phase:
-        change, gone = dropouts(after), dropouts(before)
-    else:
-        was, now = before.seats.get(device), after.seats.get(device)  # a device's event changes only its own seat
-        if was is not None and now is not None and (was.cause, was.earlier) == (now.cause, now.earlier):
-            return _NO_DROPOUTS  # the usual case: an expected report
-        change, gone = (causes_of([] if seat is None else [seat]) for seat in (now, was))
-    change.subtract(gone)
+    if device is not None and before.phase is after.phase:  # a device's event changes only its own seat
+        was, now = ({device: seats[device]} if device in seats else {} for seats in (was, now))
+    change = causes_of(now.values())
+    change.subtract(causes_of(was.values()))
     return change
-
-
-_NO_DROPOUTS: Counter[DropoutCause] = Counter()
