@@ -96,8 +96,6 @@ class _History:
             over_selection=1.0,
             selection_deadline_s=60.0,
             report_deadline_s=600.0,
-            selection_window_s=None,
-            lost_grace_s=None,
         )
         self._left = size.reports
 

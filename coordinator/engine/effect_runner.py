@@ -27,7 +27,7 @@ from coordinator.rounds import buffer
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.rounds.machines import awaits_report
 from coordinator.rounds.pace_steering import Steering, check_in_within_s
-from coordinator.rounds.round import Phase, Round
+from coordinator.rounds.round import Phase, Round, seat_version
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.retry import recall, retry_after_s, steering_of
 from coordinator.tasks.task import TaskStatus
@@ -205,7 +205,7 @@ class EffectRunner:
             return  # left over from before a restart
         seat = current.seats[effect.device]
         remaining_s = buffer.seat_deadline_s(current, seat) - self._clock.now_s()
-        base = self._base_of(buffer.seat_version(current, seat), current, snapshot)
+        base = self._base_of(seat_version(current, seat), current, snapshot)
         if remaining_s <= 0 or base is None:
             return
         if current.rules.summed and current.number not in snapshot.sums:

@@ -22,7 +22,6 @@ from coordinator.engine.round_context import RoundContext, RoundContexts
 from coordinator.engine.secure_sums import SecureSums
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import StoredChunk, StoredReport
-from coordinator.rounds import buffer
 from coordinator.rounds import lease as leases
 from coordinator.rounds.admission import Candidate, Declined, choose, gathered
 from coordinator.rounds.events import (
@@ -38,7 +37,7 @@ from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
 from coordinator.rounds.machines import awaits_report, step_of
 from coordinator.rounds.pace_steering import check_in_counted
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
-from coordinator.rounds.round import Round
+from coordinator.rounds.round import Round, seat_round, seat_version
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.task import TaskStatus
 from wire import frame, messages, topics
@@ -212,7 +211,7 @@ class MessageHandler:
         context = self._context(meant, unit)
         if len(payload) > context.largest_report_bytes:
             return _too_large(len(payload), context)
-        version = buffer.seat_version(meant, meant.seats[device])
+        version = seat_version(meant, meant.seats[device])
         asked = Asked(context.codec, context.manifest.layout, version)
         if meant.rules.summed:
             return self._sums.take_report(device, report, asked, meant, unit)
@@ -333,7 +332,7 @@ def _refuse_broken(device: DeviceId, error: RemoteProtocolError, unit: UnitOfWor
     for state in unit.snapshot.rounds_of(device):
         seat = state.seats.get(device)
         if seat is not None and seat.state is SeatState.WORKING:
-            given = buffer.seat_round(state, seat)
+            given = seat_round(state, seat)
             unit.settle(state, ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error), given))
             return True
     return False

@@ -34,7 +34,7 @@ from coordinator.rounds.events import (
 from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
 from coordinator.rounds.machines import step_of
 from coordinator.rounds.pace_steering import round_timed
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, open_round
+from coordinator.rounds.round import STALE, TERMINAL, AbandonCause, Phase, Round, open_round, seat_round
 from coordinator.rounds.seats import SeatState, causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
@@ -87,7 +87,7 @@ class Snapshot:
         """The open round with this number, or the buffered one that has the device's seat of that round."""
         for state in self.rounds.values():
             seat = state.seats.get(device)
-            if state.number == number or (seat is not None and buffer.seat_round(state, seat) == number):
+            if state.number == number or (seat is not None and seat_round(state, seat) == number):
                 return state
         return None
 
@@ -247,7 +247,7 @@ class UnitOfWork:
                 self.tx.count(f"reports_invalid:{receipt.code}")
             case Verdict.LATE | Verdict.DUPLICATE:
                 self.tx.count(f"reports_{receipt.verdict.value}")
-                if receipt.code == buffer.STALE:
+                if receipt.code == STALE:
                     self.tx.count("reports_stale")
             case Verdict.ACCEPTED:
                 pass

@@ -46,7 +46,6 @@ from coordinator.rounds.events import (
     RejectCheckIn,
     ReportReceived,
     ReportsUnreadable,
-    SendReceipt,
 )
 from coordinator.rounds.round import (
     MAX_ATTEMPTS,
@@ -55,19 +54,24 @@ from coordinator.rounds.round import (
     Round,
     Step,
     abandoned,
+    answer,
     begin_commit,
     end_grace,
     fail,
     finish,
     is_lost,
+    is_named,
     out_of_time,
+    receipt,
     refuse,
     reseated,
+    seat_round,
     seated,
+    stale_receipt,
     start_grace,
     watch_committing,
 )
-from coordinator.rounds.seats import Given, Seat, SeatState
+from coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row, table
 from wire.messages import DropoutCause, RejectionReason, Verdict
@@ -94,15 +98,12 @@ def _rows() -> Iterable[Row[Step]]:
         row(Phase.COMMITTING, AggregationFailed, fail, Phase.ABANDONED),
         row(Phase.COMMITTING, ReportsUnreadable, _reopen, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.COMMITTING, CalledOff, _close, Phase.COMMITTING),
-        row(Phase.COMMITTED, ReportReceived, _answer, Phase.COMMITTED),
-        row(Phase.ABANDONED, ReportReceived, _answer, Phase.ABANDONED),
+        row(Phase.COMMITTED, ReportReceived, answer, Phase.COMMITTED),
+        row(Phase.ABANDONED, ReportReceived, answer, Phase.ABANDONED),
     )
 
 
 _OPEN = frozenset({Phase.REPORTING, Phase.COMMITTING})
-_AWAITED = frozenset({SeatState.WORKING, SeatState.DROPPED})
-STALE = "stale"
-"""Code of the LATE receipt of a report whose base version is too old."""
 
 
 def step(state: Round, event: Event) -> Step:
@@ -169,19 +170,9 @@ def staleness_of(seat: Seat) -> int:
     return 0 if seat.given is None else seat.given.staleness
 
 
-def seat_version(state: Round, seat: Seat) -> int:
-    """The base version of a seat's work."""
-    return state.base_version if seat.given is None else seat.given.version
-
-
 def seat_deadline_s(state: Round, seat: Seat) -> float:
     """When a selected device must have reported."""
     return state.deadline_s if seat.given is None else seat.given.deadline_s
-
-
-def seat_round(state: Round, seat: Seat) -> int:
-    """Number of the round that a seat was given in, which the device's report names."""
-    return state.number if seat.given is None else seat.given.round
 
 
 def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
@@ -206,11 +197,7 @@ def has_room(state: Round, device: DeviceId) -> bool:
 
 
 def _is_awaited(state: Round, seat: Seat | None, attempt: int, given: int) -> bool:
-    return seat is not None and _names(state, seat, attempt, given) and state.phase in _OPEN and seat.state in _AWAITED
-
-
-def _names(state: Round, seat: Seat, attempt: int, given: int) -> bool:
-    return (seat_round(state, seat), seat.attempt) == (given or state.number, attempt)
+    return seat is not None and is_named(state, seat, attempt, given) and state.phase in _OPEN and seat.state in AWAITED
 
 
 def _is_stale(state: Round, seat: Seat) -> bool:
@@ -229,14 +216,11 @@ def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
         return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=rounds),)
     deadline_s = event.now_s + state.rules.report_deadline_s
     given = Given(round=state.number, version=state.base_version, deadline_s=deadline_s)
-    newcomer = Seat(given=given)
-    if seat is not None:
-        earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
-        newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier, given=given)
-    after = seated(state, event.device, newcomer)
+    fresh = newcomer(seat, given)
+    after = seated(state, event.device, fresh)
     if state.phase is Phase.REPORTING:
         after = replace(after, deadline_s=deadline_s)
-    return after, (AssignDevice(event.device, state.number, newcomer.attempt),)
+    return after, (AssignDevice(event.device, state.number, fresh.attempt),)
 
 
 def _drop(state: Round, event: DeviceDroppedOut) -> Step:
@@ -250,20 +234,20 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
 def _take_report(state: Round, event: ReportReceived) -> Step:
     seat = state.seats.get(event.device)
     if seat is None or not _is_awaited(state, seat, event.attempt, event.given):
-        return _answer(state, event)
+        return answer(state, event)
     settled = replace(seat, cause=None, lost_since_s=None)
     if _is_stale(state, seat):
         ended, effects = _settle(state, event, replace(settled, state=SeatState.STALE))
-        return ended, (_late(state, event, seat), *effects)
+        return ended, (stale_receipt(state, event, seat), *effects)
     if event.code:
         refused = replace(settled, state=SeatState.REFUSED, code=event.code)
         ended, effects = _settle(state, event, refused)
-        receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
-        return ended, (CountRefusal(event.device), receipt, *effects)
+        invalid = receipt(state, event, Verdict.INVALID, event.code, event.detail)
+        return ended, (CountRefusal(event.device), invalid, *effects)
     reported = SeatState.EARLY if state.phase is Phase.COMMITTING else SeatState.REPORTED
     ended, effects = _settle(state, event, replace(settled, state=reported))
     kept = KeepReport(event.device, state.number, event.attempt)
-    return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
+    return ended, (kept, receipt(state, event, Verdict.ACCEPTED), *effects)
 
 
 def _settle(state: Round, event: ReportReceived, seat: Seat) -> Step:
@@ -312,34 +296,6 @@ def _end_if_due(state: Round, now_s: float) -> Step:
     if state.reported >= (state.rules.minimum if state.closing else state.rules.goal):
         return begin_commit(state, now_s)
     return (abandoned(state, AbandonCause.CALLED_OFF, state.closing, now_s) if state.closing else state), ()
-
-
-def _answer(state: Round, event: ReportReceived) -> Step:
-    seat = state.seats.get(event.device)
-    if seat is None:
-        detail = f"this device was not selected for round {event.given or state.number}"
-        return state, (_receipt(state, event, Verdict.INVALID, "not-selected", detail),)
-    if not _names(state, seat, event.attempt, event.given):
-        detail = f"expected a report of round {seat_round(state, seat)}, attempt {seat.attempt}"
-        return state, (_receipt(state, event, Verdict.INVALID, "attempt", detail),)
-    match seat.state:
-        case SeatState.REPORTED | SeatState.EARLY:
-            return state, (_receipt(state, event, Verdict.DUPLICATE),)
-        case SeatState.REFUSED:
-            return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
-        case SeatState.STALE:
-            return state, (_late(state, event, seat),)
-        case SeatState.WORKING | SeatState.DROPPED | SeatState.CARRIED:
-            return state, (_receipt(state, event, Verdict.LATE),)
-
-
-def _late(state: Round, event: ReportReceived, seat: Seat) -> SendReceipt:
-    detail = f"its base, version {seat_version(state, seat)}, is more than {state.rules.max_staleness} versions old"
-    return _receipt(state, event, Verdict.LATE, STALE, detail)
-
-
-def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
-    return SendReceipt(event.device, event.given or state.number, event.attempt, verdict, code, detail)
 
 
 TABLE = table(_rows())

@@ -68,7 +68,7 @@ from coordinator.rounds.events import (
     StartAggregation,
 )
 from coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
-from coordinator.rounds.seats import Seat, SeatState, causes_of, with_seat
+from coordinator.rounds.seats import AWAITED, Seat, SeatState, causes_of, newcomer
 from coordinator.rounds.selection import sample
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row, table
@@ -82,7 +82,7 @@ def _rows() -> Iterable[Row[Step]]:
         row(Phase.SELECTION, DeviceLost, _leave_pool, Phase.SELECTION),
         row(Phase.SELECTION, DeviceReturned, _ignore, Phase.SELECTION),
         row(Phase.SELECTION, DeviceDroppedOut, _leave_pool, Phase.SELECTION),
-        row(Phase.SELECTION, ReportReceived, _answer_again, Phase.SELECTION),
+        row(Phase.SELECTION, ReportReceived, answer, Phase.SELECTION),
         row(Phase.SELECTION, ClockTicked, _watch_selection, Phase.SELECTION, Phase.REPORTING, Phase.ABANDONED),
         row(Phase.SELECTION, CalledOff, _call_off, Phase.ABANDONED),
         row(Phase.REPORTING, DeviceCheckedIn, _seat_newcomer, Phase.REPORTING),
@@ -97,19 +97,21 @@ def _rows() -> Iterable[Row[Step]]:
         row(Phase.COMMITTING, DeviceLost, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceReturned, _ignore, Phase.COMMITTING),
         row(Phase.COMMITTING, DeviceDroppedOut, _ignore, Phase.COMMITTING),
-        row(Phase.COMMITTING, ReportReceived, _answer_again, Phase.COMMITTING),
+        row(Phase.COMMITTING, ReportReceived, answer, Phase.COMMITTING),
         row(Phase.COMMITTING, ClockTicked, watch_committing, Phase.COMMITTING, Phase.ABANDONED),
         row(Phase.COMMITTING, AggregationFinished, finish, Phase.COMMITTED),
         row(Phase.COMMITTING, AggregationFailed, fail, Phase.ABANDONED),
         row(Phase.COMMITTING, ReportsUnreadable, _reopen, Phase.REPORTING, Phase.COMMITTING),
         row(Phase.COMMITTING, CalledOff, _ignore, Phase.COMMITTING),
-        row(Phase.COMMITTED, ReportReceived, _answer_again, Phase.COMMITTED),
-        row(Phase.ABANDONED, ReportReceived, _answer_again, Phase.ABANDONED),
+        row(Phase.COMMITTED, ReportReceived, answer, Phase.COMMITTED),
+        row(Phase.ABANDONED, ReportReceived, answer, Phase.ABANDONED),
     )
 
 
 UNREADABLE = "payload"
 """Error code of a report that proves unreadable only when it is averaged."""
+STALE = "stale"
+"""Code of the LATE receipt of a report whose base version is too old."""
 MAX_ATTEMPTS = 3
 """Maximum attempts of one device per round: a device that keeps failing must not keep others out."""
 
@@ -254,12 +256,7 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
     Only such a report is worth decoding; step() decides the verdict on any other without its content.
     """
     seat = state.seats.get(device)
-    return (
-        state.phase is Phase.REPORTING
-        and seat is not None
-        and seat.attempt == attempt
-        and (seat.state is SeatState.WORKING or seat.state is SeatState.DROPPED)
-    )
+    return state.phase is Phase.REPORTING and seat is not None and seat.attempt == attempt and seat.state in AWAITED
 
 
 def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
@@ -368,14 +365,8 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
         return known, (AssignDevice(event.device, state.number, seat.attempt),)
     if not has_room(state, event.device, event.now_s):
         return _turn_away(state, event)
-    newcomer = Seat()
-    if seat is not None:
-        earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
-        newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier)
-    return (
-        seated(state, event.device, newcomer),
-        (AssignDevice(event.device, state.number, newcomer.attempt),),
-    )
+    fresh = newcomer(seat)
+    return seated(state, event.device, fresh), (AssignDevice(event.device, state.number, fresh.attempt),)
 
 
 def _turn_away(state: Round, event: DeviceCheckedIn) -> Step:
@@ -404,7 +395,7 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
     if event.device in state.pool:
         return _leave_pool(state, event)
     seat = state.seats.get(event.device)
-    if seat is None or seat.attempt != event.attempt or seat.state not in {SeatState.WORKING, SeatState.DROPPED}:
+    if seat is None or seat.attempt != event.attempt or seat.state not in AWAITED:
         return state, ()
     # The device knows the cause better than the coordinator, so it may correct a CONNECTION_LOST.
     dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
@@ -413,17 +404,17 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
 
 def _take_report(state: Round, event: ReportReceived) -> Step:
     if not awaits_report(state, event.device, event.attempt):
-        return _answer_again(state, event)
+        return answer(state, event)
     seat = state.seats[event.device]
     if event.code:
         refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
         ended, effects = _end_if_due(seated(state, event.device, refused), event.now_s)
-        receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
-        return ended, (CountRefusal(event.device), receipt, *effects)
+        invalid = receipt(state, event, Verdict.INVALID, event.code, event.detail)
+        return ended, (CountRefusal(event.device), invalid, *effects)
     reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
     ended, effects = _end_if_due(seated(state, event.device, reported), event.now_s)
     kept = KeepReport(event.device, state.number, event.attempt)
-    return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
+    return ended, (kept, receipt(state, event, Verdict.ACCEPTED), *effects)
 
 
 def _watch_reporting(state: Round, event: ClockTicked) -> Step:
@@ -521,29 +512,54 @@ def watch_committing(state: Round, event: ClockTicked) -> Step:
     return abandoned(state, AbandonCause.AVERAGING_FAILED, reason, event.now_s), ()
 
 
-def _answer_again(state: Round, event: ReportReceived) -> Step:
+def answer(state: Round, event: ReportReceived) -> Step:
+    """Answer a report that is not awaited."""
     seat = state.seats.get(event.device)
     if seat is None:
-        detail = f"this device was not selected for round {state.number}"
-        return state, (_receipt(state, event, Verdict.INVALID, "not-selected", detail),)
-    if event.attempt != seat.attempt:
-        detail = f"expected a report of attempt {seat.attempt}, got attempt {event.attempt}"
-        return state, (_receipt(state, event, Verdict.INVALID, "attempt", detail),)
+        detail = f"this device was not selected for round {event.given or state.number}"
+        return state, (receipt(state, event, Verdict.INVALID, "not-selected", detail),)
+    if not is_named(state, seat, event.attempt, event.given):
+        detail = f"expected a report of round {seat_round(state, seat)}, attempt {seat.attempt}"
+        return state, (receipt(state, event, Verdict.INVALID, "attempt", detail),)
     match seat.state:
-        case SeatState.REPORTED:
-            return state, (_receipt(state, event, Verdict.DUPLICATE),)
+        case SeatState.REPORTED | SeatState.EARLY:
+            return state, (receipt(state, event, Verdict.DUPLICATE),)
         case SeatState.REFUSED:
-            return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
-        case _:
-            return state, (_receipt(state, event, Verdict.LATE),)
+            return state, (receipt(state, event, Verdict.INVALID, seat.code),)
+        case SeatState.STALE:
+            return state, (stale_receipt(state, event, seat),)
+        case SeatState.WORKING | SeatState.DROPPED | SeatState.CARRIED:
+            return state, (receipt(state, event, Verdict.LATE),)
 
 
 def _ignore(state: Round, _event: Event) -> Step:
     return state, ()
 
 
-def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
-    return SendReceipt(event.device, state.number, event.attempt, verdict, code, detail)
+def receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
+    """The receipt of a report."""
+    return SendReceipt(event.device, event.given or state.number, event.attempt, verdict, code, detail)
+
+
+def stale_receipt(state: Round, event: ReportReceived, seat: Seat) -> SendReceipt:
+    """The receipt of a report whose base version is too old."""
+    detail = f"its base, version {seat_version(state, seat)}, is more than {state.rules.max_staleness} versions old"
+    return receipt(state, event, Verdict.LATE, STALE, detail)
+
+
+def seat_version(state: Round, seat: Seat) -> int:
+    """The base version of a seat's work."""
+    return state.base_version if seat.given is None else seat.given.version
+
+
+def seat_round(state: Round, seat: Seat) -> int:
+    """Number of the round that a seat was given in, which the device's report names."""
+    return state.number if seat.given is None else seat.given.round
+
+
+def is_named(state: Round, seat: Seat, attempt: int, given: int) -> bool:
+    """Whether a report of this attempt that names round ``given`` (0: this one) is one of this seat."""
+    return (seat_round(state, seat), seat.attempt) == (given or state.number, attempt)
 
 
 def seated(state: Round, device: DeviceId, seat: Seat) -> Round:
@@ -552,7 +568,7 @@ def seated(state: Round, device: DeviceId, seat: Seat) -> Round:
     was = None if before is None else before.state
     return replace(
         state,
-        seats=with_seat(state.seats, device, seat),
+        seats={**state.seats, device: seat},
         working=state.working + (seat.state is SeatState.WORKING) - (was is SeatState.WORKING),
         reported=state.reported + (seat.state is SeatState.REPORTED) - (was is SeatState.REPORTED),
     )

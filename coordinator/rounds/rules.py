@@ -84,12 +84,11 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
     def empty_selection_s(self, empty_before: int) -> float:
         """How long a selection stays open while no device checks in.
 
+        ``empty_before`` is the number of consecutive rounds just before this one in which no device checked in.
+
         >>> rules = rules_for(goal=1, minimum=1, over_selection=1, selection_deadline_s=60, report_deadline_s=600)
         >>> [rules.empty_selection_s(before) for before in (0, 1, 2, 99)]
         [60.0, 120.0, 240.0, 3600.0]
-
-        Args:
-            empty_before: number of consecutive rounds just before this one in which no device checked in.
         """
         longest_s = max(self.selection_deadline_s, LONGEST_EMPTY_SELECTION_S)
         return float(min(longest_s, self.selection_deadline_s * 2 ** min(empty_before, 30)))
@@ -103,35 +102,22 @@ def rules_for(
     selection_deadline_s: float,
     report_deadline_s: float,
     selection_window_s: float | None = None,
-    lost_grace_s: float | None = None,
     summed: bool = False,
 ) -> RoundRules:
-    """The rules that follow from the operator's settings.
+    """The rules that follow from the operator's settings; a selection window of None is derived like the other times.
 
     >>> rules = rules_for(goal=5, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600)
     >>> rules.selection_window_s, rules.lost_grace_s, rules.commit_deadline_s
     (1.0, 10.0, 7200.0)
-
-    Args:
-        goal: number of reports that ends the round at once.
-        minimum: fewest devices needed to begin, and fewest reports needed to commit.
-        over_selection: devices selected per report of the goal.
-        selection_deadline_s: how long to wait for phones.
-        report_deadline_s: how long training and reporting may take.
-        selection_window_s: None to derive it.
-        lost_grace_s: None to derive it.
-        summed: whether the coordinator learns only the sum of the reports.
     """
-    window_s = WINDOW_SHARE * selection_deadline_s if selection_window_s is None else selection_window_s
-    grace_s = min(LONGEST_GRACE_S, GRACE_SHARE * report_deadline_s) if lost_grace_s is None else lost_grace_s
     return RoundRules(
         goal=goal,
         minimum=minimum,
         over_selection=over_selection,
-        selection_window_s=window_s,
+        selection_window_s=WINDOW_SHARE * selection_deadline_s if selection_window_s is None else selection_window_s,
         selection_deadline_s=selection_deadline_s,
         report_deadline_s=report_deadline_s,
-        lost_grace_s=grace_s,
+        lost_grace_s=min(LONGEST_GRACE_S, GRACE_SHARE * report_deadline_s),
         commit_deadline_s=max(SHORTEST_COMMIT_S, COMMIT_SHARE * report_deadline_s),
         summed=summed,
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
-from wire.identifiers import DeviceId
 from wire.messages import DropoutCause
 
 
@@ -26,6 +25,10 @@ class SeatState(enum.Enum):
     """Reported from a base version that is too old to count."""
     CARRIED = "carried"
     """Went on to the next round together with its report, if there was one."""
+
+
+AWAITED = frozenset({SeatState.WORKING, SeatState.DROPPED})
+"""A device that dropped out may still report."""
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +69,12 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     given: Given | None = None
 
 
-def with_seat(seats: Mapping[DeviceId, Seat], device: DeviceId, seat: Seat) -> dict[DeviceId, Seat]:
-    """The seats with one added or replaced."""
-    return {**seats, device: seat}
+def newcomer(seat: Seat | None, given: Given | None = None) -> Seat:
+    """The seat of a device that comes, or comes back for another attempt if it had a seat."""
+    if seat is None:
+        return Seat(given=given)
+    earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
+    return Seat(attempt=seat.attempt + 1, earlier=earlier, given=given)
 
 
 def causes_of(seats: Iterable[Seat]) -> Counter[DropoutCause]:

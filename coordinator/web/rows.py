@@ -9,9 +9,8 @@ import msgspec
 
 from coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
-from coordinator.rounds.buffer import seat_round, seat_version
 from coordinator.rounds.lease import Lease
-from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.rounds.round import TERMINAL, Phase, Round, seat_round, seat_version
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.rounds.week import spent
 from coordinator.storage.view import DatabaseView

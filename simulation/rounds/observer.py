@@ -21,8 +21,7 @@ from coordinator.config import TaskConfig
 from coordinator.engine.jobs import AggregationDone, AggregationJob
 from coordinator.learning.staleness import parse_staleness
 from coordinator.ports import BlobStore, Transaction
-from coordinator.rounds.buffer import seat_round
-from coordinator.rounds.round import Phase, Round
+from coordinator.rounds.round import Phase, Round, seat_round
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.settings import Mode
 from coordinator.versions.rollout import Stage

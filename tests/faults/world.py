@@ -28,8 +28,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
-from coordinator.rounds.buffer import seat_round, seat_version
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round
+from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, seat_round, seat_version
 from coordinator.rounds.seats import SeatState
 from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
