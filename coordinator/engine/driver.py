@@ -86,7 +86,7 @@ from coordinator.ports import (
 )
 from coordinator.rounds.events import RejectCheckIn, SendReceipt, StartAggregation
 from host.primitives import LibraryPrimitives
-from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
+from host.retrying import keep_trying
 from wire.errors import UnavailableError
 from wire.messages import Succession
 
@@ -232,7 +232,7 @@ class Driver:
             self._turned()
 
         for step in steps:
-            keep_trying(step, self._stopping.wait, refused, STORE_AGAIN, GIVE_UP_AFTER_S)
+            keep_trying(step, self._stopping.wait, refused)
         if refusals:
             _log.info("stored_again", after_s=round(self._clock.now_s() - began_s, 1), failed_tries=refusals)
             self._trouble = ""

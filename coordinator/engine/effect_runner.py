@@ -223,7 +223,7 @@ class EffectRunner:
                 round=effect.round,
                 attempt=effect.attempt,
                 version=base.version,
-                manifest=Sha256(context.version.manifest),
+                manifest=Sha256(base.manifest),
                 codec=record.settings.codec.choice(),
                 plan=plan,
                 report_deadline_s=remaining_s,

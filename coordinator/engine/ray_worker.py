@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,15 +18,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import FiguresJob, Job, failed
+from coordinator.engine.jobs import FiguresJob, Job
 from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from coordinator.engine.worker import Stores
-from coordinator.engine.worker_child import answers_at
-from host.retrying import keep_trying
+from coordinator.engine.worker_child import JOBS, answers_at, done_patiently
 from wire.errors import NightjarError, UnavailableError
 
 _PACKAGES = ("wire", "host", "models", "coordinator")
-_JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 class RayWorker:
@@ -46,15 +43,8 @@ class RayWorker:
 
     def answer(self, line: bytes) -> bytes:
         """The result of a job. While the cluster cannot be reached it tries again; then the job has failed."""
-        job = _JOBS.decode(line)
-
-        def refused(error: UnavailableError, wait_s: float) -> None:
-            sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
-
-        try:
-            return keep_trying(lambda: self._attempt(job, line), self._sleep, refused)
-        except (NightjarError, OSError) as error:
-            return msgspec.json.encode(failed(job, str(error)))
+        job = JOBS.decode(line)
+        return done_patiently(job, lambda: self._attempt(job, line), self._sleep)
 
     def _attempt(self, job: Job, line: bytes) -> bytes:
         evaluation = None if isinstance(job, FiguresJob) else job.evaluation
@@ -112,7 +102,7 @@ class _Actor:
     def answer(self, line: bytes, text: tuple[str, bytes] | None) -> bytes:
         """The result of a job; ``text`` is the name and the content of its evaluation text."""
         if text is not None:
-            job = replace(_JOBS.decode(line), evaluation=str(self._kept(*text)))
+            job = replace(JOBS.decode(line), evaluation=str(self._kept(*text)))
             line = msgspec.json.encode(job)
         return self._answer(line)
 

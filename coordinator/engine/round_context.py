@@ -1,4 +1,4 @@
-"""The context of a round: base version, manifest, update codec, and the task's requirements on devices.
+"""The context of a round: the manifest of its base version, update codec, and the task's requirements on devices.
 
 It is built once per task and version and then cached, because every report and every check-in needs it.
 """
@@ -27,14 +27,12 @@ class RoundContext:
     """The context of a round.
 
     Attributes:
-        version: the base version.
         manifest: manifest of the base version.
         codec: codec of updates to the base version.
         gate: the task's requirements on a device.
         largest_report_bytes: longer reports are rejected without being decoded.
     """
 
-    version: VersionRecord
     manifest: Manifest
     codec: Codec
     gate: Requirements
@@ -55,21 +53,17 @@ class RoundContexts:
         self._kept: dict[tuple[str, str, Trial | None, int], RoundContext] = {}
 
     def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> RoundContext:
-        """The context of a round; see :meth:`find`."""
-        return self.find(task, version, Trial(Sha256(version.manifest), self._share) if state.trial else None)
-
-    def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> RoundContext:
-        """The context of a round of this task on this version; with ``trial``, devices only evaluate the version.
+        """The context of a round of this task on this version; on trial, devices only evaluate the version.
 
         Raises:
             NightjarError: an artifact of the version is missing or damaged.
         """
+        trial = Trial(Sha256(version.manifest), self._share) if state.trial else None
         key = (task.name, version.manifest, trial, len(task.state.noised))
         context = self._kept.get(key)
         if context is None:
             manifest = Manifest.decode(self._artifacts.get(version.manifest))
             context = RoundContext(
-                version=version,
                 manifest=manifest,
                 codec=codec_for(task.settings.codec.choice()),
                 gate=_gate(task, manifest, trial),

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import Job, Result, failed
+from coordinator.engine.jobs import Job, failed
 from coordinator.engine.worker import STORES, Stores
 from coordinator.ports import PrivateStore
 from coordinator.storage.artifacts import open_artifacts
@@ -30,40 +30,33 @@ from models.manifest import Manifest
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
-_JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
-
-
-class Evaluator:
-    """Measures weights on held-out examples.
-
-    Args:
-        artifacts: store of programs and vocabularies.
-    """
-
-    def __init__(self, artifacts: FileBlobs) -> None:
-        self._artifacts = artifacts
-
-    def measure(self, manifest: Manifest, weights: Vector, held_out: str) -> VersionMetrics:
-        """The metrics of weights on held-out examples.
-
-        Raises:
-            ConfigError: there is no plug-in for the task type, or the examples cannot be read.
-        """
-        from models.measuring import measure  # loads half a gigabyte of TensorFlow
-
-        found, suggestions = measure(self._artifacts.get, manifest, weights, Path(held_out))
-        examples = tuple(Example(*each) for each in suggestions)
-        return VersionMetrics(found.top1, found.top3, found.loss, found.hits, examples)
+JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 def answers(
     artifacts: FileBlobs, private: PrivateStore, sleep: Callable[[float], object] = time.sleep
 ) -> Callable[[bytes], bytes]:
     """A function from a job to its result, both lines of JSON."""
-    evaluator = Evaluator(artifacts)
+
+    def measure(manifest: Manifest, weights: Vector, held_out: str) -> VersionMetrics:
+        from models import measuring  # loads half a gigabyte of TensorFlow
+
+        found, suggestions = measuring.measure(artifacts.get, manifest, weights, Path(held_out))
+        examples = tuple(Example(*each) for each in suggestions)
+        return VersionMetrics(found.top1, found.top3, found.loss, found.hits, examples)
+
+    def attempt(job: Job) -> bytes:
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # do_job checks the result
+                return msgspec.json.encode(do_job(job, artifacts, private, measure))
+        except NightjarError:
+            raise
+        except Exception as error:
+            return msgspec.json.encode(failed(job, f"{type(error).__name__}: {error}"))
 
     def answer(line: bytes) -> bytes:
-        return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, sleep))
+        job = JOBS.decode(line)
+        return done_patiently(job, lambda: attempt(job), sleep)
 
     return answer
 
@@ -75,32 +68,16 @@ def answers_at(stores: Stores) -> Callable[[bytes], bytes]:
     return answers(artifacts, PrivateTables(database))
 
 
-def _patiently(
-    job: Job,
-    artifacts: FileBlobs,
-    private: PrivateStore,
-    evaluator: Evaluator,
-    sleep: Callable[[float], object],
-) -> Result:
+def done_patiently(job: Job, attempt: Callable[[], bytes], sleep: Callable[[float], object]) -> bytes:
+    """The result of an attempt, or of those that follow while a store or a cluster is unavailable."""
+
     def refused(error: UnavailableError, wait_s: float) -> None:
         sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
 
     try:
-        return keep_trying(lambda: _attempt(job, artifacts, private, evaluator), sleep, refused)
-    except UnavailableError as error:
-        return failed(job, str(error))
-
-
-def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator) -> Result:
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # do_job checks the result
-            return do_job(job, artifacts, private, evaluator.measure)
-    except UnavailableError:
-        raise
-    except NightjarError as error:
-        return failed(job, str(error))
-    except Exception as error:
-        return failed(job, f"{type(error).__name__}: {error}")
+        return keep_trying(attempt, sleep, refused)
+    except (NightjarError, OSError) as error:
+        return msgspec.json.encode(failed(job, str(error)))
 
 
 def main(arguments: list[str]) -> None:
