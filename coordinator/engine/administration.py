@@ -52,15 +52,6 @@ def operate(
 ) -> bool | OperationRefused:
     """Carry out an operation and record it in the audit log.
 
-    Args:
-        operation: the requested operation.
-        who: name of the operator.
-        unit: the unit of work.
-        maker: creates tasks.
-        rollouts: moves versions between stages.
-        releases: moves releases of the agent between stages.
-        labels: changes the rules for labels.
-
     Returns:
         True if something changed; False if nothing had to change, and then nothing is recorded; OperationRefused if
         the operation is impossible.

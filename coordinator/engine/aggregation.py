@@ -65,12 +65,6 @@ Measure = Callable[[Manifest, Vector, str], VersionMetrics]
 def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measure) -> Result:
     """Do one job.
 
-    Args:
-        job: the job to do.
-        artifacts: store of the public artifacts.
-        private: store of reports and optimizer states.
-        measure: measures weights on a text.
-
     Raises:
         NightjarError: a blob is missing or damaged, or the result is not finite.
     """

@@ -113,17 +113,8 @@ _log = structlog.get_logger("coordinator")
 class Driver:
     """The coordinator without its sockets. Only ``post`` may be called from other threads.
 
-    Args:
-        config: the whole configuration.
-        repository: the database, holding at least one version of the configuration's task.
-        artifacts: public artifacts: programs, vocabularies, weights, manifests.
-        transport: sends messages to the devices.
-        worker: averages reports and measures versions.
-        clock: wall-clock time.
-        generator: source of the jitter of retry times.
-        signer: signs orders to devices; None if orders are not signed.
-        turned: heartbeat for a watchdog, called several times a second while the loop runs.
-        enrolled: finds the keys of devices, for secure sums.
+    ``turned`` is the heartbeat for a watchdog, called several times a second while the loop runs. Without a ``signer``
+    orders are not signed.
 
     Raises:
         LocalProtocolError: the database holds no version of the configuration's task.

@@ -44,18 +44,7 @@ LATELY_S = 86400.0
 
 
 class EffectRunner:
-    """Carries out effects.
-
-    Args:
-        config: the whole configuration.
-        repository: database of the reports and devices.
-        contexts: provides the base version, codec and requirements of a round.
-        transport: sends messages to the devices.
-        worker: averages reports and measures versions.
-        clock: wall-clock time.
-        generator: source of the jitter of retry times.
-        signer: signs messages to devices.
-    """
+    """Carries out effects."""
 
     def __init__(
         self,
@@ -86,10 +75,6 @@ class EffectRunner:
 
     def carry_out(self, effect: PendingEffect, snapshot: Snapshot) -> bool:
         """Carry out an effect.
-
-        Args:
-            effect: the effect.
-            snapshot: open tasks, rounds and versions.
 
         Returns:
             Whether the effect is done; a job is done only when its result arrives.

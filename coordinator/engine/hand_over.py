@@ -26,13 +26,7 @@ HOURS_OVER = "the task's hours are over"
 
 
 def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | None:
-    """Why the task's next round may not give seats; empty if it may, None if there is no next round.
-
-    Args:
-        record: the task.
-        ended: the round that has just ended; None if there is none.
-        now_s: wall-clock time.
-    """
+    """Why the task's next round may not give seats; empty if it may, None if there is no next round."""
     status = record.state.status
     if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, now_s):
         return ""
@@ -59,11 +53,7 @@ def hand_on(ended: Round, unit: UnitOfWork) -> None:
 def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: UnitOfWork) -> None:
     """Hand the open seats of the round that has just ended to the next, or the early reports of an older one.
 
-    Args:
-        record: the task.
-        ended: the round that has just ended; None if there is none.
-        opened: the next round, a buffered one, already saved.
-        unit: the unit of work.
+    ``opened``, the next round, is a buffered one that is already saved.
     """
     just_ended = ended is not None and ended.rules.concurrency > 0
     source = ended if just_ended else unit.tx.round(record.state.waiting) if record.state.waiting else None

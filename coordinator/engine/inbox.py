@@ -14,8 +14,6 @@ class MessageArrived:
     """A message arrived from the broker.
 
     Attributes:
-        topic: topic of the message.
-        payload: body of the message.
         retained: True for a retained message, which may be old.
         acknowledge: acknowledges the message to the broker once it has been handled.
     """
@@ -74,8 +72,6 @@ class Operated:
     """An operator requested a change.
 
     Attributes:
-        operation: the requested change.
-        who: name of the operator.
         answer: called after the commit with whether anything changed, or with the refusal.
     """
 

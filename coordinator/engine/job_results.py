@@ -21,12 +21,7 @@ NAMED = 20
 
 
 class JobResults:
-    """Applies job results. A job's effect stays in the database until then, so the job survives a restart.
-
-    Args:
-        artifacts: store of the public artifacts.
-        releases: decides which versions are released.
-    """
+    """Applies job results. A job's effect stays in the database until then, so the job survives a restart."""
 
     def __init__(self, artifacts: BlobStore, releases: RolloutService) -> None:
         self._artifacts = artifacts

@@ -40,16 +40,11 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     """Average the reports of a round and measure the result.
 
     Attributes:
-        round: number of the round.
         manifest: hash of the manifest of the base version.
-        reports: the reports to average.
         minimum: smallest number of reports to average.
-        codec: how the payloads are encoded.
-        strategy: how the mean update changes the model.
         optimizer_state: hash of the optimizer's state; None in the first round.
         clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates, or with
             noise the norm in its terms.
-        downlink: how the next weights are published.
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
         seed: seed for the next bases and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
@@ -88,12 +83,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
 
 
 class FiguresJob(msgspec.Struct, frozen=True, tag=True):
-    """Add up the on-device metrics of a round's base version; updates are not read.
-
-    Attributes:
-        round: number of the round.
-        reports: the reports to read.
-    """
+    """Add up the on-device metrics of a round's base version; updates are not read."""
 
     round: int
     reports: tuple[ReportFile, ...]
@@ -106,7 +96,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     """An aggregation succeeded: its mean was applied to the weights.
 
     Attributes:
-        round: number of the round.
         weights: hash of the new weights, which are stored with the artifacts.
         size_bytes: length of the file of the new weights.
         optimizer_state: hash of the optimizer's new state; None if it keeps none.

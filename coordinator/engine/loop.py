@@ -15,9 +15,7 @@ NOT_RUNNING = "the driver is not running"
 class Loop:
     """Runs the driver in its own thread while the main thread waits for its end or a signal.
 
-    Args:
-        driver: the driver.
-        awake: called on the main thread every :data:`host.signals.AWAKE_S`.
+    ``awake`` is called on the main thread every :data:`host.signals.AWAKE_S`.
     """
 
     def __init__(self, driver: Driver, awake: Callable[[], None]) -> None:
@@ -39,8 +37,7 @@ class Loop:
     def run_until_signal(self, ready: Callable[[], None]) -> None:
         """Start the driver; return on a signal while the driver still runs, or raise the error that ended it.
 
-        Args:
-            ready: announces that the service is ready; from then on a signal shuts it down in order.
+        ``ready`` announces that the service is ready; from then on a signal shuts it down in order.
         """
         with noticed_signals() as over:
             self._over = over
@@ -74,11 +71,7 @@ class Loop:
 
 
 class RunningDriver:
-    """The driver, once this process leads; until then, what adapters post is dropped.
-
-    Attributes:
-        driver: the running driver; None until then.
-    """
+    """The driver, once this process leads; until then, what adapters post is dropped."""
 
     def __init__(self) -> None:
         self.driver: Driver | None = None

@@ -55,13 +55,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class MessageHandler:
-    """Turns messages into events of rounds and devices.
-
-    Args:
-        population: the population whose messages are handled.
-        contexts: provides the base version, codec and requirements of a round.
-        sums: the secure sums of rounds.
-    """
+    """Turns messages into events of rounds and devices."""
 
     def __init__(self, population: str, contexts: RoundContexts, sums: SecureSums) -> None:
         self._population = Population(population)

@@ -30,10 +30,7 @@ _PACKAGES = ("wire", "host", "models", "coordinator")
 class RayWorker:
     """Answers jobs with results, lines of JSON, from a cluster.
 
-    Args:
-        stores: what the jobs read and write.
-        address: of the cluster, as in :func:`coordinator.engine.ray_cluster.connected`.
-        sleep: waits so many seconds.
+    ``address`` is that of the cluster, as in :func:`coordinator.engine.ray_cluster.connected`.
     """
 
     def __init__(self, stores: Stores, address: str, sleep: Callable[[float], object] = time.sleep) -> None:

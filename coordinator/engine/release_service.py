@@ -16,11 +16,7 @@ _WHO = "the trial"
 
 
 class ReleaseService:
-    """Moves releases between stages.
-
-    Args:
-        policy: how many devices try a release, and for how long.
-    """
+    """Moves releases between stages."""
 
     def __init__(self, policy: TrialPolicy) -> None:
         self._policy = policy

@@ -49,12 +49,7 @@ _TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
 
 
 class RolloutService:
-    """Moves versions between stages.
-
-    Args:
-        config: the whole configuration.
-        artifacts: store of manifests.
-    """
+    """Moves versions between stages."""
 
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
         self._artifacts = artifacts
@@ -65,13 +60,7 @@ class RolloutService:
         self._announced = config.task.name
 
     def lineage(self, state: Round, done: AggregationDone, unit: UnitOfWork) -> Lineage:
-        """The lineage of the version that a round made.
-
-        Args:
-            state: the round.
-            done: result of its aggregation.
-            unit: the unit of work.
-        """
+        """The lineage of the version that a round made."""
         settings = unit.snapshot.tasks[state.task].settings
         averaged = [
             report.sha256
@@ -117,10 +106,8 @@ class RolloutService:
     def take_in(self, made: VersionRecord, devices: int, unit: UnitOfWork) -> None:
         """Run the quality gate on a new version, and release or refuse it.
 
-        Args:
-            made: a candidate; it is not in the database yet.
-            devices: how many devices measured the base version in this round; about as many will measure the new one.
-            unit: the unit of work.
+        The version is not in the database yet. ``devices`` is how many measured its base version in this round; about
+        as many will measure it.
         """
         former = unit.snapshot.versions[made.task]
         readable = not unit.snapshot.tasks[made.task].settings.privacy.summed
@@ -143,9 +130,7 @@ class RolloutService:
     def note_trial(self, ended: Round, unit: UnitOfWork) -> None:
         """Store how many devices could run the base version of an ended round, and judge the canary if there is one.
 
-        Args:
-            ended: the round; its on-device metrics were stored when its reports were read.
-            unit: the unit of work.
+        The round's on-device metrics were stored when its reports were read.
         """
         tried = tried_in(ended)
         if tried.tried:
@@ -179,11 +164,7 @@ class RolloutService:
     def withdraw(self, record: VersionRecord, successor: VersionRecord | None, reason: str, unit: UnitOfWork) -> None:
         """Roll back a version, so that no device uses it.
 
-        Args:
-            record: the current version or the canary.
-            successor: the version that replaces it; None for a canary, whose devices return to the current version.
-            reason: stored with the version.
-            unit: the unit of work.
+        ``successor`` replaces it; None for a canary, whose devices return to the current version.
         """
         self._move(record, Withdrawn(reason, unit.now_s), unit)
         if successor is not None:
@@ -233,12 +214,6 @@ class RolloutService:
 
 
 def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[VersionRecord]:
-    """The current version and those it was trained from, newest first.
-
-    Args:
-        current: the newest version of the line.
-        unit: the unit of work.
-        since: leave out this version and older ones, which were measured on another text.
-    """
+    """A version and those it was trained from, newest first, without ``since`` and older: measured on another text."""
     older = takewhile(lambda each: each.version > since, ancestors(current, unit.tx.version))
     return [current, *islice(older, COMPARED_WITH - 1)]

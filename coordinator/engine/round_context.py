@@ -27,9 +27,6 @@ class RoundContext:
     """The context of a round.
 
     Attributes:
-        manifest: manifest of the base version.
-        codec: codec of updates to the base version.
-        gate: the task's requirements on a device.
         largest_report_bytes: longer reports are rejected without being decoded.
     """
 
@@ -40,12 +37,7 @@ class RoundContext:
 
 
 class RoundContexts:
-    """Builds and caches the contexts of rounds.
-
-    Args:
-        artifacts: store of manifests.
-        share: share of the devices that try a canary.
-    """
+    """Builds and caches the contexts of rounds."""
 
     def __init__(self, artifacts: BlobStore, share: float) -> None:
         self._artifacts = artifacts

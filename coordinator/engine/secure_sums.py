@@ -59,14 +59,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class SecureSums:
-    """The secure sums of all open rounds.
-
-    Args:
-        population: the population.
-        contexts: provides the base version of a round.
-        enrolled: finds the keys of devices.
-        primitives: the cryptography.
-    """
+    """The secure sums of all open rounds."""
 
     def __init__(
         self, population: str, contexts: RoundContexts, enrolled: EnrolledKeyOf, primitives: Primitives
@@ -143,13 +136,7 @@ class SecureSums:
         return Invalid("secure-sum", f"the secure sum awaits {held.session.phase.value}, not a masked update")
 
     def ask_again(self, unit: UnitOfWork, number: int | None = None, device: DeviceId | None = None) -> None:
-        """Ask devices again that have not answered: their connection or ours was lost.
-
-        Args:
-            unit: the unit of work.
-            number: only those of this round.
-            device: only this one.
-        """
+        """Ask devices again that have not answered, all or those of a round or one: a connection was lost."""
         for each, held in list(unit.snapshot.sums.items()):
             if number in {None, each} and held.session.phase in ASKING and device in {None, *held.devices.values()}:
                 _, effects = step(held.session, MessagesLost(), Given(self._primitives))

@@ -25,12 +25,6 @@ _log = structlog.get_logger("coordinator")
 def prepare(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
     """Import the first model, check the held-out text, and delete what a killed process left.
 
-    Args:
-        config: the whole configuration.
-        database: the database; this process leads.
-        artifacts: the store of artifacts.
-        now_s: seconds since 1970.
-
     Raises:
         ConfigError: the model or the evaluation text cannot be used.
         UnavailableError: the disk or the database does not work.

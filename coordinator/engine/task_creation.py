@@ -87,12 +87,7 @@ def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConf
 
 
 class TaskCreator:
-    """Creates the tasks that operators request.
-
-    Args:
-        config: the whole configuration.
-        artifacts: store of the models.
-    """
+    """Creates the tasks that operators request."""
 
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
         self._first = config.task.name
@@ -109,10 +104,8 @@ class TaskCreator:
     def make(self, settings: TaskSettings, manifest: str | None, unit: UnitOfWork) -> TaskRecord | OperationRefused:
         """Create a task, and open its first round if its schedule allows.
 
-        Args:
-            settings: settings of the task.
-            manifest: hash of the manifest of an imported model to start from; None takes the source in the settings.
-            unit: the unit of work.
+        ``manifest`` is the hash of the manifest of an imported model to start from; None takes the source in the
+        settings.
         """
         if unit.tx.task(settings.name) is not None:
             return OperationRefused(

@@ -100,17 +100,12 @@ class UnitOfWork:
     """The changes of a batch of events.
 
     Args:
-        tx: the open transaction.
-        now_s: wall-clock time.
-        snapshot: open tasks, rounds and versions before the batch; it is not modified.
         first: name of the configuration's task.
-        seed: seed for sampling devices.
         judge: called with each round that has ended, before the next one is opened.
         follow: called after each step of a round, with the round before and after it.
 
     Attributes:
         snapshot: open tasks, rounds and versions after the changes so far.
-        first: name of the configuration's task.
         effects: effects to carry out after the commit, in order.
         after_commit: calls to make after the commit that need no durability, such as log lines.
     """
@@ -138,10 +133,7 @@ class UnitOfWork:
     def step(self, task: str, event: Event, report: Report | None = None) -> None:
         """Apply an event to a task's open round; does nothing if the task has no open round.
 
-        Args:
-            task: name of the task.
-            event: the event.
-            report: the checked report behind a ReportReceived, with its frame.
+        ``report`` is the checked report behind a ReportReceived, with its frame.
 
         Raises:
             IllegalEvent: see :func:`coordinator.rounds.round.step`.
@@ -208,14 +200,9 @@ class UnitOfWork:
     def take_up(self, left: Iterable[tuple[int, PendingEffect, int]]) -> list[tuple[int, PendingEffect]]:
         """The effects that a former process left pending, without those that keep crashing the process.
 
-        An effect that crashes the coordinator must not be retried forever. Most effects that are set aside do no harm,
+        ``left`` has the row number, the effect, and the number of processes that started while it was pending. An
+        effect that crashes the coordinator must not be retried forever. Most effects that are set aside do no harm,
         because devices repeat unanswered messages. A round whose reports cannot be averaged is abandoned.
-
-        Args:
-            left: row number, effect, and number of processes that started while the effect was pending.
-
-        Returns:
-            Row number and effect of those to carry out again.
         """
         again = []
         for number, effect, begun in left:
@@ -310,10 +297,6 @@ class UnitOfWork:
 
         If both are buffered, it takes over the open seats of the round that has just ended. It then opens even if it
         may not give seats, until the devices at work have ended.
-
-        Args:
-            name: name of the task.
-            ended: the round that has just ended; None if there is none.
         """
         record = self.snapshot.tasks.get(name)
         closing = None if record is None else why_closing(record, ended, self.now_s)

@@ -38,9 +38,7 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker reads and writes.
 
     Attributes:
-        artifacts: folder of the artifacts.
         artifacts_url: S3-compatible store of the artifacts; empty for none.
-        database_url: SQLAlchemy URL of the coordinator's database.
         term: term of the leader for whom it works; None if there is no other coordinator.
     """
 
@@ -52,10 +50,6 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
 
 def do_once(job: Job, stores: Stores) -> Result:
     """Do one job in a process started for that job alone. Commands use it; libraries may print to standard error.
-
-    Args:
-        job: the job to do.
-        stores: what the process reads and writes.
 
     Raises:
         UnavailableError: the process did not end in time.
@@ -87,9 +81,7 @@ class WorkerProcess:
     """A child process that does jobs one at a time.
 
     Args:
-        stores: what the child reads and writes.
         log: file for the output of the child and its libraries.
-        post: called with each JobEnded.
         command: command line of the child without its arguments; tests pass their own.
         ray: address of the Ray cluster to which the child hands the jobs; empty if it does them itself.
     """
