@@ -49,10 +49,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         counted: number of held-out words, as reported by the devices.
         loss_before: sum over devices of the mean loss per target before training, nats.
         loss_after: sum over the devices that trained of the mean loss per target after training, nats.
-        top1_before_of: histogram of the recall of the best suggestion before training.
-        top3_before_of: histogram of the recall of the best three suggestions before training.
-        top1_after_of: histogram of the recall of the best suggestion after training.
-        top3_after_of: histogram of the recall of the best three suggestions after training.
+        top1_before_of: histogram of the recall of the best suggestion before training; the others likewise.
         tried: number of devices that ran the version or failed to fetch or run it.
         failures: cause -> number of devices that failed to fetch or run the version.
     """
@@ -84,20 +81,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class FederatedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """A tally in readable form; a spread is None until a device has measured it.
-
-    Attributes:
-        devices: number of devices that measured the version.
-        counted: number of held-out words.
-        top1_before: recall of the version's best suggestion.
-        top3_before: recall of the version's best three suggestions.
-        top1_after: recall of the best suggestion after local training.
-        top3_after: recall of the best three suggestions after local training.
-        loss_before: mean loss of the version over devices, nats.
-        loss_after: mean loss after local training over devices, nats.
-        tried: number of devices that ran the version or failed to fetch or run it.
-        failures: cause -> number of devices that failed to fetch or run the version.
-    """
+    """A tally in readable form, with mean losses; a spread or a loss is None until a device has measured it."""
 
     devices: int
     counted: int
@@ -116,11 +100,9 @@ _AFTER = ("top1_after", "top3_after")
 
 
 def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Tally:
-    """Add up the evaluations of devices; those without a counted word are left out.
+    """Add up the evaluations of devices, one each; those without a counted word are left out.
 
-    Args:
-        evaluations: one evaluation per device.
-        trained: whether the devices also trained; if not, the "after" metrics stay empty.
+    If the devices have not ``trained``, the "after" metrics stay empty.
 
     >>> one = LocalEvaluation(8, 2, 4, 3, 5, 5.0, 4.5)
     >>> tally([one, one]).top1_before_of

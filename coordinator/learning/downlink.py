@@ -61,12 +61,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """An earlier version that devices may hold.
-
-    Attributes:
-        sha256: hash of its weights.
-        weights: (n,) float32.
-    """
+    """An earlier version that devices may hold: the hash of its weights, and the weights, (n,) float32."""
 
     sha256: str
     weights: Vector
@@ -111,11 +106,7 @@ def ways_to(
 ) -> list[tuple[Transfer, bytes]]:
     """Every new transfer worth offering, with its bytes.
 
-    Args:
-        published: the new version.
-        previous: the version before the new one.
-        earlier: older versions, newest first.
-        layout: layout of the n parameters.
+    ``earlier`` has the versions before the previous one, newest first.
     """
     if published.way is not None:
         return [(Transfer(Artifact.of(published.way), previous.sha256), published.way)]

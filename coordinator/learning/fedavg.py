@@ -208,19 +208,12 @@ def streamed_mean(contributions: Iterable[Contribution], size: int) -> Combined:
 
 
 def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
-    """``sum(w_k s_k u_k) / sum(w_k)``, with one contribution in memory at a time.
+    """``sum(w_k s_k u_k) / sum(w_k)``, (n,) float64, with one contribution in memory at a time.
 
     >>> sparse = Sparse(2, np.array([0]), np.array([4.0], np.float32))
     >>> a, b = Contribution(DeviceId("a"), 1.0, sparse), Contribution(DeviceId("b"), 3.0, sparse)
     >>> weighted_mean([a, b], 2).tolist()
     [4.0, 0.0]
-
-    Args:
-        contributions: in strictly ascending order of devices.
-        size: n.
-
-    Returns:
-        (n,) float64.
 
     Raises:
         LocalProtocolError: as :func:`weighted_sum`.

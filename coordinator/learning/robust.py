@@ -47,12 +47,7 @@ MIDDLE = {Aggregation.MEDIAN, Aggregation.BULYAN}
 
 
 def aggregate_for(choice: StrategyChoice, generator: np.random.Generator) -> Aggregate:
-    """The function that combines the updates of a cohort.
-
-    Args:
-        choice: names the rule, and the share of malicious devices that it expects.
-        generator: of the noise.
-    """
+    """The function that combines the updates of a cohort."""
     if choice.aggregation is Aggregation.MEAN:
         return streamed_mean
 
@@ -107,11 +102,8 @@ def aggregation_faults(rule: Aggregation, attackers: float, cohort: int, own_cho
     >>> len(aggregation_faults(Aggregation.MEDIAN, 0.1, 20, 0.01))
     1
 
-    Args:
-        rule: the rule.
-        attackers: share of the devices that it expects to be malicious.
-        cohort: fewest reports of a round.
-        own_choice: share of the coordinates that a device sends, if it chooses them; None if all devices send the same.
+    ``cohort`` is the fewest reports of a round. ``own_choice`` is the share of the coordinates that a device sends, if
+    it chooses them; None if all devices send the same.
     """
     faults = []
     a, b = NEEDS.get(rule, (0, 0))

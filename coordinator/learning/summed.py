@@ -66,13 +66,8 @@ def sum_order(
 ) -> SumOrder:
     """What the devices of a round are asked to give.
 
-    Args:
-        number: tells sessions apart, with the round's number.
-        minimum: fewest reports in the sum.
-        cohort: most devices.
-        layout: layout of the model.
-        clip_norm: C; with noise, that of the noise counts.
-        noise: what the devices add; None for nothing.
+    ``number`` tells sessions apart, with the round's number. ``minimum`` is the fewest reports in the sum, and
+    ``cohort`` the most devices. With noise, its C counts instead of ``clip_norm``.
     """
     rank, variance = rank_for(layout), 0
     if noise is None:

@@ -76,12 +76,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The trial of a canary version by a share of the devices.
-
-    Attributes:
-        manifest: hash of the version's manifest.
-        share: share of the devices that try the version.
-    """
+    """The trial of a canary version by a share of the devices; ``manifest`` is the hash of the version's manifest."""
 
     manifest: Sha256
     share: float
@@ -93,9 +88,6 @@ class Requirements:
 
     Attributes:
         kind: the work that the device would do.
-        admission: limits on taking part.
-        eligibility: required properties of the device.
-        variant: the task's experiment and its share of the devices.
         slot: start of the variant's slot, 0 to 1.
         trial: the canary trial, if the version is a canary.
     """
@@ -121,7 +113,6 @@ class Declined:
     """Why a device is not assigned to any task.
 
     Attributes:
-        refusal: the refusal that is sent to the device.
         task: the task that comes closest to admitting it; its rounds determine the retry time.
     """
 
@@ -147,11 +138,7 @@ def holds(state: Round, device: DeviceId) -> bool:
 def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s: float) -> Round | Declined:
     """The round that a device's check-in goes to.
 
-    Args:
-        lease: the device's lease, with the check-in applied.
-        offer: the check-in.
-        candidates: one per task with an open round; at least one.
-        now_s: wall-clock time.
+    ``lease`` has the check-in applied already. There is one candidate per task with an open round, and at least one.
     """
     # With a single task there is no need to search its pool, which may be long.
     holding = [each for each in candidates if holds(each.round, lease.device)] if len(candidates) > 1 else []
@@ -172,11 +159,6 @@ def gathered(candidates: Sequence[Candidate], lease_of: Callable[[DeviceId], Lea
     """Devices to move from one selection to another, if several selections that cannot begin hold enough for one.
 
     A device only waits in a pool, so it need not know for which task. The selection that lacks the fewest begins.
-
-    Args:
-        candidates: one per task with an open round.
-        lease_of: returns the lease of a device.
-        now_s: wall-clock time.
     """
     starved = [each for each in candidates if each.round.phase is Phase.SELECTION and _lacks(each.round) > 0]
     waiting = sum(len(each.round.pool) for each in starved)
@@ -216,9 +198,7 @@ def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | Non
     >>> free_slot(0.5, [(0.0, 0.2), (0.7, 0.1)]), free_slot(0.6, [(0.5, 0.1)])
     (0.2, None)
 
-    Args:
-        share: share of the devices that the new variant wants.
-        taken: (begin, share) of the existing variants.
+    ``taken`` has (begin, share) of the existing variants.
     """
     begin = 0.0
     for other, length in sorted(taken):

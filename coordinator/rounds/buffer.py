@@ -119,10 +119,8 @@ def step(state: Round, event: Event) -> Step:
 def opened(state: Round, now_s: float, closing: str = "") -> Round:
     """A new round as a buffer: it opens in REPORTING.
 
-    Args:
-        state: a round that was just opened.
-        now_s: wall-clock time.
-        closing: why it gives no seats and only takes the reports of the seats that are carried over; empty if it does.
+    ``closing`` says why it gives no seats and only takes the reports of the seats that are carried over; empty if it
+    gives them.
     """
     deadline_s = now_s + state.rules.report_deadline_s
     return replace(state, phase=Phase.REPORTING, started_at_s=now_s, deadline_s=deadline_s, closing=closing)
@@ -135,11 +133,8 @@ def carry(
 
     So are the seats of devices whose connection was lost: they may come back with a report.
 
-    Args:
-        ended: the ended round.
-        following: the next round, without seats.
-        only_early: hand over only the early reports, because the other devices were told that the round has ended.
-        withdrawn: base versions that were rolled back: what was trained from them is not handed over.
+    With ``only_early`` only the early reports go on, because the other devices were told that the round has ended. What
+    was trained from ``withdrawn`` base versions, which were rolled back, does not go on.
 
     Returns:
         Both rounds, and the devices whose seats were handed over.

@@ -94,12 +94,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The last known state of a device.
 
     Attributes:
-        device: device id.
-        presence: whether the device is connected and ready.
         state: lifecycle state that the device reported.
         reason: reason that the device gave for its state.
         last_seen_s: wall-clock time of its last sign of life.
-        agent_version: version of the agent that it runs.
         runtime: runtime of its last check-in.
         program: hash of the program that the device holds.
         weights: hash of the weights that the device holds.
@@ -107,7 +104,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         examples: number of examples that the device could train on.
         task_types: its task types, sorted, separated by spaces; after a colon why its examples cannot be used.
         codecs: its codecs from other packages, sorted, separated by spaces.
-        emulated: whether it is an emulated phone.
         memory_bytes: its memory, as it reported it; 0 if unknown.
         last_round: the last round that accepted a report of the device; 0 if none did.
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.

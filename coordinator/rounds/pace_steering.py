@@ -119,15 +119,8 @@ def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float,
     >>> opens_in_s(started_at_s=0, deadline_s=600, report_deadline_s=600, usual_s=100, now_s=200)
     20.0
 
-    Args:
-        started_at_s: when the round's REPORTING began.
-        deadline_s: deadline of the round's present phase.
-        report_deadline_s: longest time of REPORTING.
-        usual_s: usual length of a round from its start to its commit; 0 if none has ended.
-        now_s: wall-clock time.
-
-    Returns:
-        Seconds from now, at least 0.
+    ``started_at_s`` is when the round's REPORTING began, ``deadline_s`` that of its present phase, and ``usual_s`` the
+    usual length of a round from its start to its commit; 0 if none has ended. The result is at least 0.
     """
     end_s = started_at_s + (usual_s or FIRST_GUESS_SHARE * report_deadline_s)
     overdue_s = now_s + OVERDUE_SHARE * max(now_s - started_at_s, 0.0)
@@ -148,14 +141,8 @@ def check_in_within_s(steering: Steering) -> float | None:
 def retry_after_s(steering: Steering, expected_s: float, now_s: float, generator: np.random.Generator) -> float:
     """Time until a device should check in again.
 
-    Args:
-        steering: parameters of pace steering.
-        expected_s: expected time until the next selection that the device may take part in opens.
-        now_s: wall-clock time, which gives the hour of the day.
-        generator: source of the jitter.
-
-    Returns:
-        Seconds from now, at least ``steering.shortest_s``.
+    ``expected_s`` is the expected time until the next selection that the device may take part in opens. The result is
+    at least ``steering.shortest_s``.
     """
     earliest_s = max(expected_s, steering.shortest_s)
     drawn = float(generator.random())
@@ -173,10 +160,7 @@ def stretched_s(calm_s: float, from_s: float, loads: tuple[float, ...]) -> float
     >>> stretched_s(1800.0, 0.0, (2.0,) + (1.0,) * 23), stretched_s(3600.0, 0.0, (2.0,) + (1.0,) * 23)
     (3600.0, 5400.0)
 
-    Args:
-        calm_s: length of the span if all hours were equally busy.
-        from_s: start of the span, in seconds since 1970.
-        loads: how busy each hour of the day is, relative to the mean; positive.
+    ``calm_s`` would be its length if all hours were equally busy; it begins at ``from_s``, in seconds since 1970.
     """
     daily_s = sum(HOUR_S / load for load in loads)
     days, left_s = divmod(calm_s, daily_s)

@@ -37,13 +37,7 @@ REPORT_SLACK_BYTES = 4096
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the assignment requires of the report.
-
-    Attributes:
-        codec: codec of the payload.
-        layout: parameter layout of the model.
-        version: number of the base version.
-    """
+    """What the assignment requires of the report."""
 
     codec: Codec
     layout: ParameterLayout
@@ -51,22 +45,13 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The report is valid.
-
-    Attributes:
-        norm: L2 norm of the update.
-    """
+    """The report is valid; ``norm`` is the L2 norm of its update."""
 
     norm: float
 
 
 class Invalid(msgspec.Struct, frozen=True):
-    """The report must not be counted.
-
-    Attributes:
-        code: stable error code.
-        detail: what was expected and what was received.
-    """
+    """The report must not be counted; ``detail`` says what was expected and what was received."""
 
     code: str
     detail: str

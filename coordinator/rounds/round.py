@@ -147,16 +147,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: counts from 1, over all tasks.
-        task: name of the task.
         base_version: the model version that the devices train or evaluate.
         trial: whether the base version is a canary that the devices only evaluate.
-        rules: the rules that the round was opened with.
-        seed: seed for sampling devices.
-        opened_at_s: when SELECTION began.
         deadline_s: deadline of the present phase.
-        phase: phase of the round.
         pool: in SELECTION, the waiting devices in order of arrival; in REPORTING, the reserve.
-        seats: selected devices.
         working: number of selected devices still working; kept up to date, so that a report needs no pass over seats.
         reported: number of selected devices that have reported; kept up to date like ``working``.
         started_at_s: when REPORTING began.
@@ -198,8 +192,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     def explain(self, elsewhere: str = "") -> str:
         """What the round is waiting for, or why it was abandoned, in words.
 
-        Args:
-            elsewhere: what the devices outside the pool are doing; used only in SELECTION.
+        In SELECTION ``elsewhere`` adds what the devices outside the pool are doing.
         """
         match self.phase:
             case Phase.SELECTION:
@@ -273,14 +266,7 @@ Step = tuple[Round, tuple[Effect, ...]]
 
 
 def step(state: Round, event: Event) -> Step:
-    """The round after an event, and the effects of the event.
-
-    Args:
-        state: the round; it is not modified.
-        event: the event.
-
-    Returns:
-        The new round and the effects, in the order in which they must be carried out.
+    """The round after an event, and the effects of the event in the order in which they must be carried out.
 
     Raises:
         IllegalEvent: the table has no row for this event in this phase.

@@ -28,14 +28,7 @@ def sample(pool: Sequence[DeviceId], count: int, seed: int, round_number: int) -
     >>> sample([DeviceId("b"), DeviceId("a")], 5, seed=7, round_number=1)
     ['a', 'b']
 
-    Args:
-        pool: device ids, in any order.
-        count: maximum number of devices to draw.
-        seed: root seed of the coordinator.
-        round_number: number of the round; each round has its own draw.
-
-    Returns:
-        Device ids in ascending order.
+    It has at most ``count`` devices, in ascending order, and each round has its own draw.
     """
     candidates = sorted(pool)
     if len(candidates) <= count:
@@ -52,7 +45,6 @@ class Admission:
         minimum_examples: fewest examples of all kinds.
         minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
         minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
-        task_type: task type of the model.
         codec: the task's codec if it is another package's, else empty: every device has ours.
         noised: with differential privacy, the numbers of the task's noised rounds: a device whose report counts in one
             of them or later may take part again when as many as ``minimum_separation`` are noised. A round of another
@@ -72,8 +64,6 @@ class Refusal:
     """Why a device may not wait in the pool.
 
     Attributes:
-        reason: reason as sent to the device.
-        detail: explanation for the owner of the device.
         rounds: how many more rounds must pass before the device may be admitted.
     """
 
@@ -111,11 +101,7 @@ def lacking(task_type: str, codec: str, offered: str, codecs: str) -> Refusal | 
     >>> lacking("classification", "", "classification:labels-missing keyboard", "").detail
     'its examples cannot be used: labels-missing'
 
-    Args:
-        task_type: task type of the model.
-        codec: the task's codec if it is another package's, else empty.
-        offered: the lease's task types.
-        codecs: the lease's codecs.
+    ``codec`` is the task's if it is another package's, else empty; ``offered`` and ``codecs`` are as in a lease.
     """
     if codec and codec not in codecs.split():
         return Refusal(RejectionReason.NO_PLUGIN, f"it has no plug-in for the codec {codec}")
@@ -132,10 +118,7 @@ def lackers(task_type: str, codec: str, offers: Mapping[tuple[str, str], int]) -
     >>> lackers("classification", "", {("keyboard", ""): 2, ("classification:labels-missing keyboard", ""): 1})
     {'it has no plug-in for the task type classification': 2, 'its examples cannot be used: labels-missing': 1}
 
-    Args:
-        task_type: task type of the model.
-        codec: the task's codec if it is another package's, else empty.
-        offers: (task types, codecs) of a lease -> number of devices.
+    ``codec`` is as in :func:`lacking`; ``offers`` has (task types, codecs) of a lease -> number of devices.
     """
     found: Counter[str] = Counter()
     for (offered, codecs), devices in offers.items():

@@ -31,8 +31,7 @@ def doing(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
     >>> doing({("ineligible", "not charging"): 14, ("ineligible", "in use"): 2, ("checked-in", ""): 1})
     {'not charging': 14, 'in use': 2}
 
-    Args:
-        states: (lifecycle state, reason) -> devices; the reason is used only for ineligible devices.
+    ``states`` has (lifecycle state, reason) -> devices; the reason is used only for ineligible devices.
     """
     counted: Counter[str] = Counter()
     for (state, reason), devices in states.items():

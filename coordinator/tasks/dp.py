@@ -31,14 +31,7 @@ class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clipping_faults(privacy: Privacy, dp: DpConfig, noise: NoiseTerms | None, goal: int) -> list[str]:
-    """Why a clip norm cannot follow a quantile.
-
-    Args:
-        privacy: of the task.
-        dp: its settings.
-        noise: how its sums are noised; None if they are not.
-        goal: reports wanted.
-    """
+    """Why a clip norm cannot follow a quantile."""
     if dp.clip_quantile is None:
         return []
     match privacy:
@@ -63,13 +56,8 @@ def clipping_faults(privacy: Privacy, dp: DpConfig, noise: NoiseTerms | None, go
 def noise_for(dp: DpConfig, rounds: int, separation: int, devices: int, key: str, *, summed: bool) -> NoiseTerms:
     """The noise with which all the rounds together stay within the epsilon of ``dp``.
 
-    Args:
-        dp: epsilon, delta and clip norm.
-        rounds: committed rounds.
-        separation: a device is at most once in so many rounds in a row.
-        devices: reports of a round; the fewest, where devices add the noise.
-        key: the secret of the noise, in hex; empty where devices add it.
-        summed: whether devices add the noise inside a secure sum.
+    A device is at most once in ``separation`` committed rounds in a row. With ``summed``, devices add the noise inside
+    a secure sum: then ``devices``, the reports of a round, are the fewest, and the key, a secret in hex, is empty.
     """
     counted = dp.clip_quantile is not None
     return NoiseTerms(

@@ -33,10 +33,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: sequence number, assigned by the database.
-        at_s: wall-clock time.
         who: name of the token, or of the user of the command line.
         action: name of the action, such as block-device.
-        target: what was changed.
         before: state before the change, in words.
         after: state after the change, in words.
     """
@@ -57,8 +55,6 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
         name: name of the token, for the audit log.
         role: viewer, operator or admin.
         sha256: SHA-256 of the token's characters; they have 256 random bits, so a slow hash would add no protection.
-        created_s: wall-clock time of creation.
-        expires_s: wall-clock time of expiry.
     """
 
     name: str
@@ -72,7 +68,6 @@ class CreateTask(msgspec.Struct, frozen=True, tag=True):
     """Create a further task.
 
     Attributes:
-        settings: settings of the task.
         manifest: hash of the manifest of an imported model to start training from; None uses ``settings.source``.
     """
 
@@ -144,7 +139,6 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
     """Roll back a version.
 
     Attributes:
-        reason: kept in the audit log.
         version: version to roll back; None takes the canary if any, else the current version of the first task.
         to: version that replaces a current version; None takes the previously current one.
     """
@@ -167,8 +161,6 @@ class ChangeRelease(msgspec.Struct, frozen=True, tag=True):
     """Change who gets a release of the agent.
 
     Attributes:
-        version: the release.
-        action: what to do with it.
         reason: kept in the audit log; devices see that of a rollback.
         share: share of the devices that START offers it to.
         labels: all of which these devices have; None for those of an earlier START.
@@ -202,12 +194,7 @@ def change_of(
 ) -> tasks.Event | OperationRefused | None:
     """The event that an operation is for its task; None if nothing has to change.
 
-    Args:
-        operation: the requested operation.
-        task: the task.
-        forbidden: why ``[limits]`` forbids the task to open rounds; empty if it does not.
-        who: name of the operator.
-        now_s: wall-clock time.
+    ``forbidden`` says why ``[limits]`` forbids the task to open rounds; empty if it does not.
     """
     event: tasks.Event
     match operation:

@@ -50,10 +50,7 @@ LEARNED = (6.6, 4.0)
 def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
     """Who can learn what, in sentences.
 
-    Args:
-        privacy: of the task.
-        minimum: fewest reports of a round.
-        threshold: of its secure sums.
+    ``minimum`` is the fewest reports of a round, and ``threshold`` that of its secure sums.
     """
     dense, summed = LEARNED
     cost = f"from random weights the large model reached {summed} % top-1 in 60 rounds with sums, and {dense} % without"

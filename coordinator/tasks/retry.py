@@ -75,15 +75,8 @@ def retry_after_s(
 ) -> float:
     """Seconds until a device should check in again.
 
-    Args:
-        tasks: all tasks that are not over.
-        rounds: their open rounds.
-        steering: parameters of pace steering of each active task.
-        now_s: wall-clock time.
-        generator: source of the jitter.
-        task: the task that rejected the device; empty if none did.
-        reason: why it was rejected; None if it was not.
-        rounds_later: how many more rounds of the task it has to let pass.
+    ``task`` is the one that rejected the device, for ``reason``; it has to let ``rounds_later`` more rounds of it pass.
+    ``steering`` has the parameters of each active task.
     """
     active = [record for record in tasks.values() if record.state.status is TaskStatus.ACTIVE]
     if not active:

@@ -33,10 +33,7 @@ def wait_s(schedule: Schedule, closed_at_s: float | None, now_s: float) -> float
     >>> wait_s(night, None, 23 * 3600), wait_s(night, None, 12 * 3600), wait_s(night, 23 * 3600, 23 * 3600 + 60)
     (0.0, 36000.0, 540.0)
 
-    Args:
-        schedule: schedule of the task.
-        closed_at_s: when its last round ended; None before the first.
-        now_s: seconds since 1970.
+    ``closed_at_s`` is when its last round ended; None before the first.
     """
     rested_s = now_s
     if closed_at_s is not None and closed_at_s <= now_s:  # a clock that was set back must not prolong the pause

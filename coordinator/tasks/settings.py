@@ -312,11 +312,8 @@ def promise(task: TaskSettings) -> tuple[object, ...] | None:
 def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled: bool) -> list[str]:
     """Faults in the settings of a task: values that contradict each other or are not allowed.
 
-    Args:
-        task: settings of the task.
-        limits: ``[limits]`` of the configuration.
-        measured: whether versions are measured on held-out text.
-        enrolled: whether devices have keys that the coordinator certified.
+    ``measured`` tells whether versions are measured on held-out text, and ``enrolled`` whether devices have keys that
+    the coordinator certified.
     """
     faults = beyond_limits(task, limits)
     if task.minimum > task.goal:

@@ -85,11 +85,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a task. Times are seconds of the coordinator's wall clock.
 
     Attributes:
-        name: unique name.
         number: sequence number in order of creation, from 1.
-        created_s: when the task was created.
         slot: start of its share of an experiment's devices, 0 to 1.
-        status: status of the task.
         reason: why the task is not active, in words.
         who: the operator who paused or stopped the task, or ``limits``; empty if it was neither paused nor stopped.
         since_s: when the task got its status.
@@ -275,13 +272,9 @@ def event_of(
 
     A canary counts only when its trial has been decided; otherwise the task could end during the trial.
 
-    Args:
-        ended: the round.
-        now_s: wall-clock time.
-        rule: stop rule of the task.
-        top1: top-1 share of the version that is current after the round; None if it was not measured.
-        on_trial: whether a version of the task was a canary when the round ended.
-        decided: whether the end of the round decided the trial.
+    ``top1`` is the share of the version that is current after the round; None if it was not measured. ``on_trial``
+    tells whether a version of the task was a canary when the round ended, and ``decided`` whether the end decided its
+    trial.
     """
     if decided or (ended.phase is Phase.COMMITTED and not on_trial):
         return RoundCommitted(now_s, rule, top1)

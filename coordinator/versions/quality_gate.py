@@ -81,11 +81,8 @@ def faults(
 ) -> tuple[str, ...]:
     """Why a version may not be released, judged on the held-out text; empty if it may, or was not measured.
 
-    Args:
-        new: metrics of the version.
-        latest: metrics of the current version and the versions before it.
-        margin: allowed drop in a share, regardless of the standard error.
-        names: what the two shares are called.
+    ``latest`` has the current version and the versions before it; ``margin`` is the allowed drop in a share, regardless
+    of the standard error.
 
     >>> faults(VersionMetrics(top1=0.1, top3=0.3, loss=5.0), [VersionMetrics(top1=0.2, top3=0.3, loss=4.8)])[0][:60]
     'top-1 on the held-out examples fell from 20.0 % to 10.0 %; a'
@@ -114,11 +111,7 @@ def worse_on_devices(
 ) -> tuple[int, str] | None:
     """The earlier version that is clearly better on devices than this one.
 
-    Args:
-        found: on-device metrics of the version.
-        latest: on-device metrics of earlier versions.
-        enough: number of devices that must have measured a version for it to be compared.
-        names: what the two shares are called.
+    ``enough`` devices must have measured a version for it to be compared.
 
     Returns:
         Index in ``latest`` of the best version, and the figures in words; None if the version is not worse than any.

@@ -150,13 +150,8 @@ def changed(
 ) -> Releases | str:
     """The releases after an operator's request; or why it is impossible.
 
-    Args:
-        releases: all releases.
-        release: one of them, the labels of whose trial are known already.
-        asked: what to do with it.
-        labelled: the devices that have all these labels; None without labels.
-        last_round: number of the last round.
-        now_s: wall-clock time.
+    ``release`` is one of them, the labels of whose trial are known already; ``labelled`` are the devices that have all
+    these labels, None without labels.
     """
     stage = release.rollout.stage
     match asked.action:
@@ -215,12 +210,6 @@ def judge(
 
     A release that fails on several devices is taken back at once. It passes when enough devices have trained with it;
     after the time of a trial fewer suffice, unless more of them than of the others have not trained.
-
-    Args:
-        policy: how many devices must try it, and for how long.
-        release: a canary.
-        health: its devices, and the others.
-        now_s: wall-clock time.
     """
     tried, others = health.tried, health.others
     overdue = now_s >= release.rollout.since_s + 3600 * policy.hours

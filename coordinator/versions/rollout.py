@@ -78,7 +78,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """The rollout state of a version.
 
     Attributes:
-        stage: rollout stage.
         reason: why the version is in this stage, in words.
         since_s: wall-clock time at which it entered the stage.
     """
@@ -219,16 +218,9 @@ def judge_new(
 ) -> GatePassed | GateFailed:
     """The verdict of the gate on a new version.
 
-    Args:
-        policy: how many devices try it first, and how many must measure a version to decide about it themselves.
-        new: its metrics on the held-out text.
-        line: metrics of the current version and the versions before it.
-        base: the version that it was trained from.
-        current: the version that devices have.
-        devices: how many devices measured ``base`` in this round; about as many will measure the new version.
-        own_text: whether the held-out text was typed by people of the fleet.
-        now_s: wall-clock time.
-        names: what the two shares are called.
+    ``line`` has the metrics of the current version and the versions before it. ``base`` is the version that it was
+    trained from, and ``devices`` measured that one in this round; about as many will measure the new one. ``own_text``
+    tells whether the held-out text was typed by people of the fleet.
     """
     found = faults(new, line, MARGIN if own_text and devices < policy.devices else COLLAPSE, names)
     if base != current:
@@ -242,11 +234,8 @@ def cannot_roll_back(version: int, stage: Stage, *, named: bool, replaceable: bo
     >>> cannot_roll_back(3, Stage.REFUSED, named=False, replaceable=True)
     'version 3 is refused; only a canary or a current one can be taken back'
 
-    Args:
-        version: number of the version.
-        stage: its rollout stage.
-        named: whether the operator named a version to replace it.
-        replaceable: whether there is another version of its task that can replace it.
+    ``named`` tells whether the operator named a version to replace it, and ``replaceable`` whether there is one of its
+    task that can.
     """
     if (stage, Withdrawn) not in TABLE:
         return f"version {version} is {stage.value}; only a canary or a current one can be taken back"
@@ -267,13 +256,8 @@ def judge(
 ) -> Event | None:
     """The verdict of a canary trial; None while too few devices have tried the version.
 
-    Args:
-        policy: when to decide, and with how many devices.
-        tried: on-device metrics of the canary.
-        latest: on-device metrics of the current version, on all devices, and of the versions before it.
-        since_s: when the trial began.
-        now_s: wall-clock time.
-        names: what the two shares are called.
+    ``latest`` has the metrics of the current version, on all devices, and of the versions before it. The trial began at
+    ``since_s``.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:

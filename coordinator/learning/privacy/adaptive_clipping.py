@@ -37,12 +37,8 @@ def next_private_norm(terms: NoiseTerms, step: int, clip_norm: float, within: in
     >>> round(next_private_norm(terms, 0, 4.0, 10, 10), 3), round(next_private_norm(terms, 0, 4.0, 5, 10), 3)
     (3.619, 4.0)
 
-    Args:
-        terms: of the task; without a quantile, C stays.
-        step: number of the rounds that the task committed before.
-        clip_norm: C.
-        within: number of updates within C.
-        updates: number of updates.
+    C stays without a quantile. ``step`` is the number of the rounds that the task committed before, and ``within`` that
+    of the updates within C.
     """
     if terms.quantile is None:
         return clip_norm

@@ -35,11 +35,8 @@ def noised_grid(clip_norm: float, multiplier: float, honest: int, size: int) -> 
     >>> noised_grid(1.0, 2.0, 12, 10_000)
     (Grid(step=0.0033333333333333335, most=300), 30951)
 
-    Args:
-        clip_norm: C, the largest norm of what a device gives.
-        multiplier: of the noise of the devices that are counted on.
-        honest: number of these devices.
-        size: number of values.
+    ``multiplier`` is that of the noise of the ``honest`` devices, which are counted on; ``size`` is the number of
+    values.
 
     Raises:
         LocalProtocolError: no grid holds so much noise.

@@ -75,7 +75,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         epsilon: after all rounds.
-        delta: delta.
         rounds: committed rounds that the task ends after.
         spent: epsilon after the rounds so far.
         noised: rounds so far.
@@ -85,7 +84,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
         noise: deviation of the noise in each coordinate of a round's mean.
         influence: most that a device moves a round's mean, L2 norm.
         clipping: how the clip norm changes; then noise and influence are those of the first round. None if it does not.
-        unit: who is protected.
         assumptions: what the promise rests on.
     """
 
@@ -105,14 +103,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledger:
-    """The ledger of a task.
-
-    Args:
-        terms: how its sums are noised.
-        delta: delta.
-        rounds: committed rounds that the task ends after.
-        noised: rounds so far.
-    """
+    """The ledger of a task."""
     influence, quantile, clipping = terms.clip_norm / terms.devices, terms.quantile, None
     epsilon = partial(epsilon_after, counted=quantile is not None, summed=terms.honest > 0)
     if quantile is not None:

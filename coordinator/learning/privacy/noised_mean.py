@@ -44,10 +44,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
 def noised_mean(terms: NoiseTerms, step: int, clip_norm: float) -> Aggregate:
     """The function that combines the updates of a cohort, all of weight 1.
 
-    Args:
-        terms: of the task.
-        step: number of the rounds that the task committed before.
-        clip_norm: C of the round.
+    ``step`` is the number of the rounds that the task committed before, and ``clip_norm`` the C of the round.
     """
 
     def aggregate(contributions: Iterable[Contribution], size: int) -> Combined:

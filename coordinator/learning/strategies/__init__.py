@@ -163,11 +163,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def optimizer_for(choice: StrategyChoice, committed: int = 0) -> ServerOptimizer:
-    """The server optimizer of a strategy in a round.
-
-    Args:
-        choice: name and constants of the strategy.
-        committed: number of rounds that the task has committed; the schedule depends on it.
+    """The server optimizer of a strategy in a round, after ``committed`` rounds of its task.
 
     Raises:
         ConfigError: there is no such strategy here.

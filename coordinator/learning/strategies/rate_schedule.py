@@ -47,10 +47,6 @@ def rate_share(schedule: RateSchedule, committed: int) -> float:
     >>> cosine = RateSchedule(decay=Decay.COSINE, warm_up_rounds=4, decay_rounds=100)
     >>> [round(rate_share(cosine, r), 3) for r in (0, 1, 50, 100, 1000)]
     [0.25, 0.5, 0.525, 0.05, 0.05]
-
-    Args:
-        schedule: the schedule.
-        committed: r, from 0.
     """
     warm_up = min(1.0, (committed + 1) / schedule.warm_up_rounds) if schedule.warm_up_rounds else 1.0
     done, final = min(1.0, committed / schedule.decay_rounds), FINAL_SHARE
