@@ -56,18 +56,5 @@ PendingEffect = (
     | ClearRetained
 )
 
-_DECODER: msgspec.json.Decoder[PendingEffect] = msgspec.json.Decoder(PendingEffect)
-
-
-def to_json(effect: PendingEffect) -> bytes:
-    """An effect as one line of JSON."""
-    return msgspec.json.encode(effect)
-
-
-def from_json(data: bytes) -> PendingEffect:
-    """Inverse of :func:`to_json`.
-
-    Raises:
-        msgspec.MsgspecError: the database holds data that this program did not write.
-    """
-    return _DECODER.decode(data)
+EFFECTS: msgspec.json.Decoder[PendingEffect] = msgspec.json.Decoder(PendingEffect)
+"""Reads a stored effect."""

@@ -40,19 +40,16 @@ class JobResults:
         """
         match result:
             case AggregationDone():
-                self._forget(unit, StartAggregation(result.round))
-                state = _committing(unit, result.round)
+                state = self._ended(unit, result.round)
                 if state is not None:
                     self._commit(unit, state, result)
             case TooFewReadable(number, devices):
-                self._forget(unit, StartAggregation(number))
-                state = _committing(unit, number)
+                state = self._ended(unit, number)
                 if state is not None:
                     _name("reports_unreadable", unit, number, devices)
                     unit.step(state.task, ReportsUnreadable(devices, unit.now_s))
             case FiguresDone(number, federated):
-                self._forget(unit, StartAggregation(number))
-                state = _committing(unit, number)
+                state = self._ended(unit, number)
                 if state is not None:
                     self._releases.note_figures(state.base_version, federated, unit)
                     unit.step(state.task, AggregationFinished(None, unit.now_s))
@@ -65,10 +62,15 @@ class JobResults:
                 if version_number is not None:
                     self._forget(unit, EvaluateVersion(version_number))
                 if round_number is not None:
-                    self._forget(unit, StartAggregation(round_number))
-                    state = _committing(unit, round_number)
+                    state = self._ended(unit, round_number)
                     if state is not None:
                         unit.step(state.task, AggregationFailed(reason, unit.now_s))
+
+    def _ended(self, unit: UnitOfWork, number: int) -> Round | None:
+        """The round whose job has ended, if it still waits for it."""
+        self._forget(unit, StartAggregation(number))
+        state = unit.snapshot.round(number)
+        return state if state is not None and state.phase is Phase.COMMITTING else None
 
     def _forget(self, unit: UnitOfWork, effect: PendingEffect) -> None:
         number = self._jobs.get(effect)
@@ -107,11 +109,6 @@ class JobResults:
         if done.left_out:
             _name("reports_left_out", unit, done.round, done.left_out)
         unit.step(task, AggregationFinished(number, unit.now_s, done.unreadable))
-
-
-def _committing(unit: UnitOfWork, number: int) -> Round | None:
-    state = unit.snapshot.round(number)
-    return state if state is not None and state.phase is Phase.COMMITTING else None
 
 
 def _name(event: str, unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:

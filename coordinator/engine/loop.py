@@ -29,11 +29,6 @@ class Loop:
         """Whether the driver runs."""
         return self._thread.is_alive()
 
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be stored; empty if it can."""
-        return self._driver.trouble
-
     def run_until_signal(self, ready: Callable[[], None]) -> None:
         """Start the driver; return on a signal while the driver still runs, or raise the error that ended it.
 
@@ -89,9 +84,9 @@ class RunningDriver:
 
     def troubles(self) -> list[str]:
         """Why the service does not work as it should, each in words."""
-        if self._loop is None:
+        if self.driver is None or self._loop is None:
             return [NOT_RUNNING]
         troubles = [] if self._loop.running else [NOT_RUNNING]
-        if self._loop.trouble:
-            troubles.append(f"nothing can be stored: {self._loop.trouble}")
+        if self.driver.trouble:
+            troubles.append(f"nothing can be stored: {self.driver.trouble}")
         return [*troubles, *filter(None, [self._of_transport()])]

@@ -33,7 +33,7 @@ from coordinator.rounds.events import (
     ReportReceived,
     SendReceipt,
 )
-from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
+from coordinator.rounds.lease import CheckedIn, Heard, Lease, StatusCame, WentAway
 from coordinator.rounds.machines import awaits_report, step_of
 from coordinator.rounds.pace_steering import check_in_counted
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
@@ -296,7 +296,8 @@ def _too_large(size_bytes: int, context: RoundContext) -> Invalid:
 
 
 def _take_status(device: DeviceId, message: messages.Status, unit: UnitOfWork, *, retained: bool) -> None:
-    _note(device, status_event(message, unit.now_s, retained=retained), unit)
+    came = StatusCame(message, unit.now_s, retained) if message.online else WentAway(message, unit.now_s)
+    _note(device, came, unit)
     for state in unit.snapshot.rounds_of(device):
         stopped_waiting = device in state.pool and message.state in NOT_WAITING
         if not message.online or stopped_waiting:

@@ -236,11 +236,6 @@ def joined(labels: Iterable[str]) -> str:
     return " ".join(sorted(set(labels)))
 
 
-def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
-    """The lease event that corresponds to a status message."""
-    return StatusCame(message, now_s, retained) if message.online else WentAway(message, now_s)
-
-
 def _arrive(lease: Lease, event: Heard) -> Lease:
     week = noted(lease.week, "connected", event.now_s)
     return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s, week=week)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 HOUR_S, DAY_S, HOURS = 3600.0, 86400.0, 24
 
@@ -73,13 +74,13 @@ def check_in_counted(rhythm: Rhythm, now_s: float) -> Rhythm:
         fading = DECAY ** min(day - rhythm.day, 1000)
         hours = [fading * count for count in hours]
     hours[hour] += 1
-    return Rhythm(tuple(hours), max(day, rhythm.day), rhythm.since_s or now_s, rhythm.usual_round_s)
+    return replace(rhythm, hours=tuple(hours), day=max(day, rhythm.day), since_s=rhythm.since_s or now_s)
 
 
 def round_timed(rhythm: Rhythm, seconds: float) -> Rhythm:
     """The rhythm after a round that took ``seconds`` from its start to its commit."""
     usual_s = (rhythm.usual_round_s + seconds) / 2 if rhythm.usual_round_s else seconds
-    return Rhythm(rhythm.hours, rhythm.day, rhythm.since_s, usual_s)
+    return replace(rhythm, usual_round_s=usual_s)
 
 
 def loads(rhythm: Rhythm, now_s: float) -> tuple[float, ...]:

@@ -17,8 +17,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.engine import effects as effect_json
-from coordinator.engine.effects import PendingEffect
+from coordinator.engine.effects import EFFECTS, PendingEffect
 from coordinator.ports import StoredChunk, StoredReport, StoredSum
 from coordinator.rounds.labelling import Labelling
 from coordinator.rounds.lease import Lease
@@ -113,7 +112,7 @@ class DatabaseView(VersionQueries, Reading):
             self._put(devices, [{**structs.asdict(lease), "presence": lease.presence.value} for lease in changed])
             self._changed_leases.clear()
         if self._effects:
-            added = [{"number": number, "body": effect_json.to_json(effect)} for number, effect in self._effects]
+            added = [{"number": number, "body": msgspec.json.encode(effect)} for number, effect in self._effects]
             self._connection.execute(sa.insert(effects), added)
             self._effects.clear()
         if self._counts:
@@ -312,7 +311,7 @@ class DatabaseView(VersionQueries, Reading):
         self.flush()
         self._connection.execute(sa.update(effects).values(begun=effects.c.begun + 1))
         query = sa.select(effects.c.number, effects.c.body, effects.c.begun).order_by(effects.c.number)
-        return [(number, effect_json.from_json(body), begun) for number, body, begun in self._connection.execute(query)]
+        return [(number, EFFECTS.decode(body), begun) for number, body, begun in self._connection.execute(query)]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
         """Delete effects that are done."""

@@ -22,7 +22,7 @@ the text refuses only a collapse. A fleet that learns its own people's typing ge
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -107,7 +107,7 @@ def faults(
 
 
 def worse_on_devices(
-    found: Tally, latest: Iterable[Tally], enough: int, names: Names = ("top-1", "top-3")
+    found: Tally, latest: Sequence[Tally], enough: int, names: Names = ("top-1", "top-3")
 ) -> tuple[int, str] | None:
     """The earlier version that is clearly better on devices than this one.
 
@@ -118,7 +118,7 @@ def worse_on_devices(
     """
     for name, shown in zip(("top1", "top3"), names, strict=True):
         worse = []
-        for at, old in enumerate(latest := list(latest)):
+        for at, old in enumerate(latest):
             if min(found.devices, old.devices) < max(enough, 1):
                 continue
             mean, error = mean_and_error(getattr(found, f"{name}_before_of"))

@@ -11,9 +11,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.engine import effects as effect_json
 from coordinator.engine.aggregation import do_job, with_bases
 from coordinator.engine.driver import LISTEN_S, Driver
+from coordinator.engine.effects import EFFECTS
 from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
 from coordinator.engine.jobs import ReportFile
 from coordinator.ports import Signer, VersionRecord
@@ -122,7 +122,7 @@ class Tables:
     @property
     def effects(self) -> dict:
         found = self._rows(tables.effects.c.number, tables.effects.c.body)
-        return {number: effect_json.from_json(body) for number, body in found}
+        return {number: EFFECTS.decode(body) for number, body in found}
 
     @property
     def counters(self) -> dict:

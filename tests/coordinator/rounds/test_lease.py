@@ -17,7 +17,6 @@ from coordinator.rounds.lease import (
     ReportRefused,
     StatusCame,
     WentAway,
-    status_event,
     step,
 )
 from wire.errors import IllegalEvent
@@ -94,7 +93,7 @@ def test_a_status_is_a_sign_of_life_unless_the_broker_had_kept_it():
 
 
 def test_a_last_will_is_no_sign_of_life():
-    lease = step(step(LEASE, Heard(20.0)), status_event(Status(online=False), 30.0, retained=False))
+    lease = step(step(LEASE, Heard(20.0)), WentAway(Status(online=False), 30.0))
     assert (lease.online, lease.state, lease.last_seen_s) == (False, "offline", 20.0)
 
 
