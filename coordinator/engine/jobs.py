@@ -41,7 +41,6 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         manifest: hash of the manifest of the base version.
-        minimum: smallest number of reports to average.
         optimizer_state: hash of the optimizer's state; None in the first round.
         clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates, or with
             noise the norm in its terms.
@@ -52,7 +51,6 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         summed: how to unmask the sum of the reports; None if each can be read.
         noise: how the sum is noised; None without differential privacy.
         step: number of noised rounds before this one.
-        staleness: how the weight of a report falls with its staleness.
     """
 
     round: int

@@ -51,7 +51,6 @@ class ClientUpdate:
     """The update that a device reported.
 
     Attributes:
-        device: id of the device.
         num_examples: n_k, positive.
         payload: returns the encoded update; called once, or twice for a task's first cohort.
         factor: f_k, 0 to 1: below 1 if the update is late (:mod:`coordinator.learning.staleness`).
@@ -68,7 +67,6 @@ class Contribution:
     """One device's contribution to the mean.
 
     Attributes:
-        device: id of the device.
         weight: w_k, positive.
         update: u_k.
         scale: f_k s_k; below 1 if the update is late or was clipped.
@@ -142,18 +140,9 @@ def federated_average(
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
 
-    Args:
-        weights: (n,) float32, weights of the base version.
-        state: state of the server optimizer.
-        updates: updates of the cohort, in any order.
-        codec: codec of the updates.
-        layout: layout of the n parameters.
-        optimizer: the server optimizer.
-        clip_norm: C; None for a task's first cohort.
-        minimum: smallest number of updates to average.
-        aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
-        weighting: how much a device weighs.
-        next_norm: how the clip norm changes; None follows the median.
+    ``weights``, (n,) float32, are those of the base version. ``clip_norm`` is C; None for a task's first cohort.
+    ``aggregate`` combines the clipped updates; None takes their weighted mean, with one in memory at a time.
+    ``next_norm`` tells how the clip norm changes; None follows the median.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.

@@ -136,17 +136,9 @@ def average_of_sum(
 ) -> SumAveraged:
     """Apply a step of the server optimizer to the mean in a sum, and choose the next bases.
 
-    Args:
-        weights: (n,) float32, weights of the base version.
-        state: state of the server optimizer.
-        average: (n,) float32, average of the mean updates before.
-        total: (values,) uint32, the sum without masks, modulo 2**bits.
-        devices: number of devices in it.
-        order: what the devices were asked to give.
-        layout: layout of the n parameters.
-        bases: what the devices were sent.
-        optimizer: the server optimizer.
-        rng: random generator for the bases of matrices without an update so far.
+    ``weights``, (n,) float32, are those of the base version, and ``average``, (n,) float32, is that of the mean updates
+    before. ``total``, (values,) uint32, is the sum of the ``devices`` without masks, modulo 2**bits, and ``bases`` is
+    what they were sent. ``rng`` makes bases of matrices without an update so far.
 
     Raises:
         RemoteProtocolError: the bases do not fit the layout.

@@ -28,7 +28,6 @@ class LabelRule(Eligibility, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A label, and the conditions that a device must meet to have it: those of a task, and these.
 
     Attributes:
-        label: the label.
         device: pattern of the device's name, such as ``pi-*``.
         runtime: pattern of its runtime, such as ``tflite-runtime *``.
         minimum_memory_mb: least memory, in 2^20 bytes; 0 for any.

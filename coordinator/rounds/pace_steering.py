@@ -97,8 +97,6 @@ class Steering:
 
     Attributes:
         population: number of devices seen recently.
-        cohort: number of devices that a round selects.
-        selection_deadline_s: how long a round waits for devices.
         shortest_s: shortest retry time.
         loads: how busy each hour of the day is, relative to the mean.
         usual_round_s: usual length of a round from its start to its commit; 0 if none has ended.

@@ -52,9 +52,7 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         attempt: counts from 1; together with round and device, the idempotency key of the report.
-        state: what became of the device.
         lost_since_s: when its connection was lost; None while it is connected.
-        cause: why the device dropped out.
         code: error code of its refused report.
         earlier: causes of the dropouts of its earlier attempts in this round.
         given: None in a synchronous round, whose seats end with it.

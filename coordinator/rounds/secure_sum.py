@@ -92,9 +92,7 @@ class SumSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session.
 
     Attributes:
-        terms: its terms.
         invited: enrolled keys of the devices that may take part.
-        phase: what it waits for.
         keys: by enrolled key.
         roster: enrolled key of each member, once the keys are there.
         shares: by member.
@@ -199,7 +197,6 @@ class Unmask(msgspec.Struct, frozen=True, kw_only=True):
     """Add up the masked updates and remove these masks (:func:`coordinator.learning.summed.unmasked_sum`).
 
     Attributes:
-        terms: terms of the session.
         members: those whose updates are in the sum.
         self_seeds: seeds of their self masks.
         dropped: seed of the mask key, and the mask keys of the neighbours that have reported, by dropped member.
@@ -283,7 +280,8 @@ def _asked(session: SumSession) -> list[int]:
     return [member for member in sorted(asked) if member not in answered]
 
 
-def _ask(session: SumSession) -> tuple[Send, ...]:
+def _asking(session: SumSession) -> Step:
+    """The session, and the questions of its phase to those that have not answered."""
     questions: Mapping[SumPhase, Callable[[SumSession, int], Down]] = {
         SumPhase.SHARES: _roster_for,
         SumPhase.REPORTS: _deliveries_for,
@@ -291,11 +289,11 @@ def _ask(session: SumSession) -> tuple[Send, ...]:
         SumPhase.DISCLOSURES: _confirmations_for,
     }
     question = questions[session.phase]
-    return tuple(Send(session.roster[member], question(session, member)) for member in _asked(session))
+    return session, tuple(Send(session.roster[member], question(session, member)) for member in _asked(session))
 
 
 def _ask_again(session: SumSession, _event: MessagesLost, _given: Given) -> Step:
-    return session, _ask(session)
+    return _asking(session)
 
 
 def _roster_for(session: SumSession, member: int) -> Roster:
@@ -345,8 +343,7 @@ def _take_keys(session: SumSession, keys: MemberKeys, given: Given) -> Step:
 def _close_keys(session: SumSession, *_: object) -> Step:
     if len(session.keys) < session.terms.minimum:
         return _abandon(session, f"{len(session.keys)} of {len(session.invited)} devices sent keys")
-    session = replace(session, phase=SumPhase.SHARES, roster=in_order(session.terms.session, session.keys))
-    return session, _ask(session)
+    return _asking(replace(session, phase=SumPhase.SHARES, roster=in_order(session.terms.session, session.keys)))
 
 
 def _take_shares(session: SumSession, shares: Shares, given: Given) -> Step:
@@ -361,8 +358,7 @@ def _take_shares(session: SumSession, shares: Shares, given: Given) -> Step:
 def _close_shares(session: SumSession, *_: object) -> Step:
     if len(session.shares) < session.terms.minimum:
         return _abandon(session, f"{len(session.shares)} of {len(session.roster)} devices sent shares")
-    session = replace(session, phase=SumPhase.REPORTS)
-    return session, _ask(session)
+    return _asking(replace(session, phase=SumPhase.REPORTS))
 
 
 def _take_report(session: SumSession, report: MaskedUpdate, given: Given) -> Step:
@@ -384,8 +380,7 @@ def _take_report(session: SumSession, report: MaskedUpdate, given: Given) -> Ste
 def _close_reports(session: SumSession, *_: object) -> Step:
     if len(session.reports) < session.terms.minimum:
         return _abandon(session, f"{len(session.reports)} of {len(session.roster)} devices reported")
-    session = replace(session, phase=SumPhase.CONFIRMATIONS)
-    return session, _ask(session)
+    return _asking(replace(session, phase=SumPhase.CONFIRMATIONS))
 
 
 def _take_confirmation(session: SumSession, confirmation: Confirmation, given: Given) -> Step:
@@ -402,8 +397,7 @@ def _close_confirmations(session: SumSession, *_: object) -> Step:
     quorum = session.terms.quorum(len(session.roster))
     if len(session.confirmations) < quorum:
         return _abandon(session, f"{len(session.confirmations)} devices confirmed, {quorum} are needed")
-    session = replace(session, phase=SumPhase.DISCLOSURES)
-    return session, _ask(session)
+    return _asking(replace(session, phase=SumPhase.DISCLOSURES))
 
 
 def _take_disclosure(session: SumSession, disclosure: Disclosure, given: Given) -> Step:

@@ -68,13 +68,7 @@ OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
 
 class StopRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a task ends; a condition that is None or 0 never applies.
-
-    Attributes:
-        rounds: number of committed rounds that ends the task.
-        target_top1: top-1 share on held-out examples that ends the task.
-        no_progress_rounds: number of committed rounds without a better one that ends the task.
-    """
+    """When a task ends; a condition that is None or 0 never applies."""
 
     rounds: int = 0
     target_top1: float | None = None

@@ -47,11 +47,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     """A release of the agent.
 
     Attributes:
-        version: its version.
         bundles: file name -> sha256 of each bundle, one per platform.
         security: devices fetch it on battery and metered networks, too.
-        added_s: wall-clock time at which it was added.
-        rollout: its stage.
         share: share of the devices that try it as a canary.
         labels: only devices that had all of them when it was started try it.
         chosen: these devices; empty without labels.
