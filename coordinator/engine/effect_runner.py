@@ -57,11 +57,8 @@ class EffectRunner:
         generator: np.random.Generator,
         signer: Signer,
     ) -> None:
-        self._seed = config.seed
-        self._shards = config.shards
-        self._first = config.task.name
+        self._config = config
         self._evaluation = None if config.task.evaluation_text is None else str(config.task.evaluation_text)
-        self._share = config.rollout.share
         self._signer = signer
         self._signed_s = 0.0
         self._population = Population(config.population)
@@ -107,30 +104,31 @@ class EffectRunner:
         return True
 
     def _announce(self, snapshot: Snapshot) -> None:
-        version = snapshot.versions[self._first]
+        first = self._config.task.name
+        version = snapshot.versions[first]
         with self._repository.transaction() as tx:
-            tried = tx.canary_version(self._first)
+            tried = tx.canary_version(first)
         canary = None
         if tried is not None:
-            canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
+            canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._config.rollout.share)
         steering = self._steering_of_active(snapshot)
-        opened = snapshot.rounds.get(self._first)
+        opened = snapshot.rounds.get(first)
         open_to_all = opened is not None and (opened.phase is Phase.SELECTION or buffer.has_free_seat(opened))
-        awaited = open_to_all and self._first in steering
+        awaited = open_to_all and first in steering
         signed_s = self._signing_s(snapshot)
         message = Announcement(
             version=version.version,
             manifest=Sha256(version.manifest),
-            shards=self._shards,
+            shards=self._config.shards,
             key=self._signer.public,
             recovery=self._signer.recovery,
             successions=self._signer.successions,
-            task=self._first,
+            task=first,
             number=snapshot.number,
             signed_s=signed_s,
             not_after_s=signed_s + ANNOUNCED_FOR_S,
             canary=canary,
-            check_in_within_s=check_in_within_s(steering[self._first]) if awaited else None,
+            check_in_within_s=check_in_within_s(steering[first]) if awaited else None,
             recall=recall(snapshot.tasks, snapshot.rounds, steering),
         )
         self._publish(topics.announce(self._population), message, retain=True)
@@ -169,7 +167,7 @@ class EffectRunner:
             evaluation=self._evaluation,
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
-            seed=self._seed,
+            seed=self._config.seed,
             committed=task.committed,
             noise=task.noise,
             step=len(task.noised),

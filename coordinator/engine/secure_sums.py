@@ -123,8 +123,10 @@ class SecureSums:
         """Check a masked update that its round awaits, and count it in the session."""
         update = check_masked(report, asked)
         held = unit.snapshot.sums.get(meant.number)
-        if isinstance(update, Invalid) or held is None:
-            return update if isinstance(update, Invalid) else Invalid("secure-sum", "the secure sum is over")
+        if isinstance(update, Invalid):
+            return update
+        if held is None:
+            return Invalid("secure-sum", "the secure sum is over")
         for effect in self._apply(meant.number, update, unit, held.key_of(device)):
             match effect:
                 case KeepValues():

@@ -90,16 +90,13 @@ class TaskCreator:
     """Creates the tasks that operators request."""
 
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
-        self._first = config.task.name
-        self._seed = config.seed
-        self._limits = config.limits
+        self._config = config
         self._measured = config.task.evaluation_text is not None
-        self._enrolled = config.tls
         self._artifacts = artifacts
 
     def forbids(self, settings: TaskSettings) -> str:
         """Why ``[limits]`` forbids a task to open rounds; empty if it does not."""
-        return "; ".join(beyond_limits(settings, self._limits))
+        return "; ".join(beyond_limits(settings, self._config.limits))
 
     def make(self, settings: TaskSettings, manifest: str | None, unit: UnitOfWork) -> TaskRecord | OperationRefused:
         """Create a task, and open its first round if its schedule allows.
@@ -111,7 +108,7 @@ class TaskCreator:
             return OperationRefused(
                 f"there is a task {settings.name} already, perhaps one that is over; take another name"
             )
-        faults = task_faults(settings, self._limits, measured=self._measured, enrolled=self._enrolled)
+        faults = task_faults(settings, self._config.limits, measured=self._measured, enrolled=self._config.tls)
         if faults:
             return OperationRefused("; ".join(faults))
         slot = _slot(unit.tx, settings, None)
@@ -149,7 +146,7 @@ class TaskCreator:
         if source.version is not None:
             fixed = unit.tx.version(source.version)
             return OperationRefused(f"source.version: there is no version {source.version}") if fixed is None else fixed
-        name = source.task or self._first
+        name = source.task or self._config.task.name
         newest = unit.tx.current_version(name)
         return OperationRefused(f"source.task: there is no training task {name}") if newest is None else newest
 
@@ -169,7 +166,7 @@ class TaskCreator:
             )
         # The same weights get a new version number, so that the reports of the two tasks can be told apart.
         manifest = replace(manifest, version=number, bases=None if imported else manifest.bases)
-        manifest = with_bases(manifest, settings.privacy, self._seed, self._artifacts)
+        manifest = with_bases(manifest, settings.privacy, self._config.seed, self._artifacts)
         stored = self._artifacts.put(manifest.encode())
         return VersionRecord(
             version=number,
@@ -178,7 +175,7 @@ class TaskCreator:
             rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=unit.now_s),
             created_s=unit.now_s,
             metrics=None if imported else source.metrics,
-            lineage=Lineage(parent=None if imported else source.version, seed=self._seed),
+            lineage=Lineage(parent=None if imported else source.version, seed=self._config.seed),
         )
 
 

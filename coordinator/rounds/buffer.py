@@ -155,9 +155,10 @@ def carry(
 
 
 def _goes_on(seat: Seat, *, only_early: bool) -> bool:
-    if only_early or seat.state is not SeatState.DROPPED:
-        return seat.state is SeatState.EARLY or (seat.state is SeatState.WORKING and not only_early)
-    return seat.cause in {None, DropoutCause.CONNECTION_LOST}
+    if only_early or seat.state is SeatState.EARLY:
+        return seat.state is SeatState.EARLY
+    lost = seat.state is SeatState.DROPPED and seat.cause in {None, DropoutCause.CONNECTION_LOST}
+    return lost or seat.state is SeatState.WORKING
 
 
 def staleness_of(seat: Seat) -> int:
@@ -173,7 +174,7 @@ def seat_deadline_s(state: Round, seat: Seat) -> float:
 def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
     """Whether a valid report of this seat would be accepted now; see :func:`coordinator.rounds.round.awaits_report`."""
     seat = state.seats.get(device)
-    return _is_awaited(state, seat, attempt, given) and seat is not None and not _is_stale(state, seat)
+    return seat is not None and _is_awaited(state, seat, attempt, given) and not _is_stale(state, seat)
 
 
 def has_free_seat(state: Round) -> bool:
@@ -191,8 +192,8 @@ def has_room(state: Round, device: DeviceId) -> bool:
     return seat.state is SeatState.DROPPED and len(seat.earlier) + 1 < MAX_ATTEMPTS
 
 
-def _is_awaited(state: Round, seat: Seat | None, attempt: int, given: int) -> bool:
-    return seat is not None and is_named(state, seat, attempt, given) and state.phase in _OPEN and seat.state in AWAITED
+def _is_awaited(state: Round, seat: Seat, attempt: int, given: int) -> bool:
+    return is_named(state, seat, attempt, given) and state.phase in _OPEN and seat.state in AWAITED
 
 
 def _is_stale(state: Round, seat: Seat) -> bool:

@@ -64,7 +64,7 @@ def max_report_bytes(layout: ParameterLayout) -> int:
 
 def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
     """Check the content of a report with an update."""
-    fault = _header_fault(report, asked.layout, asked.version, asked.codec.wire_id, asked.codec.name)
+    fault = _header_fault(report, asked, asked.codec.wire_id, asked.codec.name)
     if fault is None and report.num_examples < 1:
         fault = Invalid("examples", "expected at least 1 training example behind the update, got 0")
     if fault is not None:
@@ -91,7 +91,7 @@ def check_figures(report: Report, asked: Asked) -> Accepted | Invalid:
 
 def check_masked(report: Report, asked: Asked) -> MaskedUpdate | Invalid:
     """Check the content of a report that must hold a masked update; the session checks the update itself."""
-    fault = _header_fault(report, asked.layout, asked.version, MASKED_UPDATE, "a masked update")
+    fault = _header_fault(report, asked, MASKED_UPDATE, "a masked update")
     if fault is not None:
         return fault
     try:
@@ -101,11 +101,11 @@ def check_masked(report: Report, asked: Asked) -> MaskedUpdate | Invalid:
     return update if isinstance(update, MaskedUpdate) else Invalid("payload", "expected a masked update")
 
 
-def _header_fault(report: Report, layout: ParameterLayout, version: int, codec: int, name: str) -> Invalid | None:
+def _header_fault(report: Report, asked: Asked, codec: int, name: str) -> Invalid | None:
     if report.codec != codec:
         return Invalid("codec", f"expected codec {codec} ({name}), got {report.codec}")
-    if report.layout != layout.fingerprint:
-        return Invalid("layout", f"expected layout {layout.fingerprint}, got {report.layout}")
-    if report.version != version:
-        return Invalid("version", f"expected a delta against version {version}, got {report.version}")
+    if report.layout != asked.layout.fingerprint:
+        return Invalid("layout", f"expected layout {asked.layout.fingerprint}, got {report.layout}")
+    if report.version != asked.version:
+        return Invalid("version", f"expected a delta against version {asked.version}, got {report.version}")
     return None
