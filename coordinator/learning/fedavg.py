@@ -212,7 +212,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
 
 
 def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide, float]:
-    """``sum(w_k s_k u_k)``, (n,) float64, and ``sum(w_k)``; of contributions in strictly ascending order of devices.
+    """``sum(w_k s_k u_k)``, (n,) float64, and ``sum(w_k)``, of contributions in strictly ascending order of devices.
 
     Raises:
         LocalProtocolError: no contribution, a device twice or out of order, a weight not positive, or a wrong size.
