@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import click
@@ -16,7 +17,10 @@ LINES = re.findall(r"^   ((?:nightjar|python).*)$", (ROOT / "docs" / "lifecycle.
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_commands_of_the_lifecycle_are_understood(line):
+def test_commands_of_the_lifecycle_are_understood(line, tmp_path, monkeypatch):
+    shutil.copy(ROOT / "coordinator" / "example.toml", tmp_path / "coordinator.toml")
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
     (program,) = (each for each in PROGRAMS if line.startswith(each))
     command, arguments = PROGRAMS[program], shlex.split(line.removeprefix(program))
     context = click.Context(command)

@@ -1,6 +1,7 @@
 """Many messages in one transaction: faster, and otherwise as if they had come one by one."""
 
 import contextlib
+import functools
 import threading
 import time
 
@@ -11,6 +12,7 @@ import structlog
 from coordinator.engine import driver as driver_module
 from coordinator.engine.inbox import ArtifactServed, MessageArrived, ShutdownRequested
 from coordinator.rounds.round import Phase
+from host.retrying import keep_trying
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model
@@ -148,9 +150,12 @@ def _full_disk() -> None:
 # The thread
 
 
+QUICKLY = functools.partial(keep_trying, back_off=BackOff(0.002, 0.002))
+
+
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(driver_module, "STORE_AGAIN", BackOff(0.002, 0.002))
+    monkeypatch.setattr(driver_module, "keep_trying", QUICKLY)
 
 
 @contextlib.contextmanager
@@ -231,7 +236,7 @@ def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient
 
 
 def test_a_disk_that_stays_full_ends_the_process(world, impatient, monkeypatch):
-    monkeypatch.setattr(driver_module, "GIVE_UP_AFTER_S", 0.01)
+    monkeypatch.setattr(driver_module, "keep_trying", functools.partial(QUICKLY, give_up_after_s=0.01))
     ended = threading.Event()
     with running(world) as failed:
         acknowledged = threading.Event()
