@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig, TaskConfig
@@ -32,6 +30,7 @@ from simulation.rounds.observer import Observer
 from simulation.rounds.phone import Phone, Surroundings
 from simulation.rounds.storage import MemoryBlobs
 from simulation.rounds.timeline import Timeline
+from simulation.warm_start import seeded
 from wire.identifiers import DeviceId, Population
 from wire.limits import NONE as NO_LIMITS
 from wire.secure_sum.terms import least_minimum
@@ -121,11 +120,6 @@ class SimulationResult:
     counters: dict[str, int]  # the coordinator's own
 
 
-def generator_for(seed: int, name: str) -> np.random.Generator:
-    """A generator for one purpose, derived from the root seed by name."""
-    return np.random.default_rng([seed, zlib.crc32(name.encode())])
-
-
 def task_for(devices: int, codec: str, tasks: int = 1, privacy: Privacy = Privacy.NONE) -> TaskConfig:
     """The first task for a fleet of this size; its goal is divided by the number of tasks."""
     goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices / tasks)))
@@ -160,7 +154,7 @@ class World:
         seed = settings.seed
         self.settings = settings
         self.timeline = Timeline()
-        self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
+        self.dice = Dice(settings.faults, settings.severity, seeded(seed, "faults"))
         self.artifacts = MemoryBlobs()
         task = task_for(settings.devices, settings.codec, settings.tasks, settings.privacy)
         task = replace(task, mode=settings.mode, concurrency=settings.concurrency)
@@ -186,7 +180,7 @@ class World:
             self.dice,
             self.artifacts,
             manifest,
-            generator_for(seed, "coordinator"),
+            seeded(seed, "coordinator"),
             self.observer,
             steered=settings.steered,
         )
@@ -202,7 +196,7 @@ class World:
             coordinator=self.coordinator,
             observer=self.observer,
             free_changed=self._free_changed,
-            generator=generator_for(seed, "phones"),
+            generator=seeded(seed, "phones"),
             population=POPULATION,
             seed=seed,
             evaluates=settings.canaries > 0,
@@ -292,5 +286,5 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
 def _availability(settings: Settings) -> Availability:
     if settings.availability is None:
         return GeneratedAvailability(settings.seed)
-    generator = generator_for(settings.seed, "availability")
+    generator = seeded(settings.seed, "availability")
     return TracedAvailability(settings.availability, settings.devices, generator)
