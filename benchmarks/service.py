@@ -137,17 +137,14 @@ def processes(serving: Service) -> tuple[list[int], list[int]]:
 
 def peak_mb(pid: int) -> float:
     """Peak resident memory of a process, MB."""
-    return _status_kb(pid, "VmHWM:") / 1e3
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return 1024 * kib / 1e6
 
 
 def resident_mb(pid: int) -> float:
     """Resident memory of a process now, MB."""
-    return _status_kb(pid, "VmRSS:") / 1e3
-
-
-def _status_kb(pid: int, name: str) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
 def say(line: str) -> None:

@@ -23,7 +23,6 @@ from statistics import median
 from typing import Any
 
 import click
-import psutil
 import urllib3
 
 from benchmarks import service
@@ -182,7 +181,7 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
         service.start(serving, path)
         say(f"{found}; idle for {IDLE_S:g} s")
         time.sleep(IDLE_S)
-        idle = psutil.Process(serving.pid).memory_info().rss / 1e6
+        idle = service.resident_mb(serving.pid)
         paths = [
             each.format(round=found.rounds // 2, version=found.rounds // 2, device=size.devices // 2) for each in PAGES
         ]
