@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +21,6 @@ START_S = 60.0
 MOST_ALONE = 12
 """More phones share processes, because each agent process takes some 60 MB, and twice that while it trains."""
 SHARED_PROCESSES = 3
-MOST_RESTARTS = 5
-"""A process that is killed more often probably lacks memory."""
 
 
 class DemoFleet:
@@ -41,7 +38,6 @@ class DemoFleet:
 
     def __init__(self, prepared: PreparedRun, broker: str) -> None:
         logs = prepared.folder / "logs"
-        self._killed: Counter[str] = Counter()
         self.broker_name = choose(BrokerKind(broker))
         self._prepared = prepared
         data = str(prepared.folder / "broker")
@@ -89,14 +85,8 @@ class DemoFleet:
             UnavailableError: a process exited by itself, or was killed too often; the message has the end of its log.
         """
         for service in itertools.chain.from_iterable(self.groups):
-            if service.running:
-                continue
-            self._killed[service.name] += service.killed
-            if not service.killed or self._killed[service.name] > MOST_RESTARTS:
-                msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
-                raise UnavailableError(msg)
-            say(f"{service.name} was killed; restarting it")
-            service.start()
+            if service.restart_if_killed():
+                say(f"{service.name} was killed; restarting it")
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_S

@@ -24,6 +24,8 @@ from host.children import die_with_parent
 from wire.errors import UnavailableError
 
 T = TypeVar("T")
+MOST_RESTARTS = 5
+"""A process that is killed more often probably lacks memory."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Service:
     log: Path  # each start appends to it
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # in addition to ours
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _kills: int = field(default=0, repr=False)  # those after which it was started again
 
     def start(self) -> None:
         """Start or restart the process."""
@@ -67,10 +70,21 @@ class Service:
         """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def killed(self) -> bool:
-        """Whether a signal ended the process."""
-        return self._process is not None and (self._process.poll() or 0) < 0
+    def restart_if_killed(self) -> bool:
+        """Start the process again if a signal ended it; returns whether it did.
+
+        Raises:
+            UnavailableError: it ended by itself, or was killed too often; the message has the end of its log.
+        """
+        if self.running:
+            return False
+        killed = self._process is not None and self._process.returncode < 0
+        if not killed or self._kills == MOST_RESTARTS:
+            msg = f"{self.name} ended unexpectedly; the end of {self.log}:\n{self.tail()}"
+            raise UnavailableError(msg)
+        self._kills += 1
+        self.start()
+        return True
 
     def kill(self) -> None:
         """Send SIGKILL, like a power cut."""

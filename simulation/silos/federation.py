@@ -112,16 +112,12 @@ class Federation:
         """Wait until all rounds are committed; returns the last state, and shows ``watch`` each state before.
 
         Raises:
-            UnavailableError: a process ended by itself, or nothing was committed for long.
+            UnavailableError: a process ended by itself or was killed too often, or nothing was committed for long.
         """
         committed, deadline_s = -1, time.monotonic() + STALLED_S
         while True:
             for service in itertools.chain.from_iterable(self.groups):
-                if not service.running:
-                    if not service.killed:
-                        msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
-                        raise UnavailableError(msg)
-                    service.start()
+                service.restart_if_killed()
             state = state_from(self.get)
             if state is not None:
                 watch(state)

@@ -5,9 +5,9 @@ import pytest
 
 from models.ngram import NgramRecall
 from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import MOST_RESTARTS, DemoFleet
+from simulation.demo.fleet import DemoFleet
 from simulation.demo.preparation import PreparedRun
-from simulation.demo.processes import stopping
+from simulation.demo.processes import MOST_RESTARTS, stopping
 from wire.errors import UnavailableError
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
