@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import FIRST_WORD, Vocabulary
 from simulation.demo.configuration import write_toml
-from simulation.demo.processes import Service, python_module
+from simulation.demo.processes import Service, python_module, wait_until
 from wire.parameters import ParameterLayout
 
 TRANSPORT = f"tls with certificates, {choose(BrokerKind.AUTO)}"
@@ -110,18 +109,18 @@ def start(service: Service, path: Path) -> CoordinatorConfig:
     """Start the coordinator and wait until it is healthy; returns its configuration.
 
     Raises:
-        TimeoutError: it did not become healthy in time.
+        UnavailableError: it did not become healthy in time.
     """
     service.start()
     config = load_config(path, os.environ)
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline_s and service.running:
+
+    def healthy() -> bool:
         with contextlib.suppress(urllib3.exceptions.HTTPError):
-            if urllib3.request("GET", f"{config.page_url}/healthz", timeout=5.0, retries=False).status == 200:
-                return config
-        time.sleep(0.1)
-    msg = f"the coordinator is not healthy:\n{service.tail(40)}"
-    raise TimeoutError(msg)
+            return urllib3.request("GET", f"{config.page_url}/healthz", timeout=5.0, retries=False).status == 200
+        return False
+
+    wait_until(healthy, [service], START_TIMEOUT_S)
+    return config
 
 
 def processes(serving: Service) -> tuple[list[int], list[int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from coordinator.mqtt.broker import SERVICE_USER, choose
 from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
 from simulation.demo.preparation import PreparedRun
-from simulation.demo.processes import Service, python_module
+from simulation.demo.processes import Service, python_module, wait_until
 from simulation.demo.reading import read_state
-from wire.errors import UnavailableError
 
 START_S = 60.0
 MOST_ALONE = 12
@@ -74,7 +72,7 @@ class DemoFleet:
         """
         self.broker.start()
         self.coordinator.start()
-        self._wait(lambda: read_state(self._prepared.url) is not None)
+        wait_until(lambda: read_state(self._prepared.url) is not None, [self.broker, self.coordinator], START_S)
         for phone in self.phones:
             phone.start()
 
@@ -87,19 +85,6 @@ class DemoFleet:
         for service in itertools.chain.from_iterable(self.groups):
             if service.restart_if_killed():
                 say(f"{service.name} was killed; restarting it")
-
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_S
-        while not ready():
-            for service in (self.broker, self.coordinator):
-                if not service.running:
-                    msg = f"{service.name} could not start; the end of {service.log}:\n{service.tail()}"
-                    raise UnavailableError(msg)
-            if time.monotonic() > deadline:
-                tail = self.coordinator.tail()
-                msg = f"the coordinator did not answer within {START_S:.0f} s; the end of its log:\n{tail}"
-                raise UnavailableError(msg)
-            time.sleep(0.1)
 
 
 def _phones(prepared: PreparedRun, logs: Path) -> list[Service]:

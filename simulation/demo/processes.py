@@ -14,7 +14,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -117,6 +118,25 @@ class Service:
 def python_module(*arguments: str) -> list[str]:
     """The command that runs a module of this project with this interpreter."""
     return [sys.executable, "-m", *arguments]
+
+
+def wait_until(ready: Callable[[], bool], services: Sequence[Service], timeout_s: float) -> None:
+    """Wait until the last of the services that just started is ready.
+
+    Raises:
+        UnavailableError: one ended, or it took too long; the message has the end of its log.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not ready():
+        for service in services:
+            if not service.running:
+                msg = f"{service.name} could not start; the end of {service.log}:\n{service.tail()}"
+                raise UnavailableError(msg)
+        if time.monotonic() > deadline_s:
+            last = services[-1]
+            msg = f"{last.name} did not answer within {timeout_s:.0f} s; the end of {last.log}:\n{last.tail()}"
+            raise UnavailableError(msg)
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager

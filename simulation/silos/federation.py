@@ -22,7 +22,7 @@ from coordinator.enrolment.service_client import http_pool
 from coordinator.mqtt.free_ports import free_ports
 from models.manifest import Manifest
 from simulation.demo.configuration import write_toml
-from simulation.demo.processes import Service, python_module
+from simulation.demo.processes import Service, python_module, wait_until
 from simulation.demo.reading import State, state_from
 from simulation.silos.hosts import SiloHost
 from wire.errors import UnavailableError
@@ -94,12 +94,7 @@ class Federation:
             UnavailableError: something did not start or enrol.
         """
         self.coordinator.start()
-        deadline_s = time.monotonic() + START_S
-        while self.get("/healthz") is None:
-            if not self.coordinator.running or time.monotonic() > deadline_s:
-                msg = f"the coordinator did not start; the end of its log:\n{self.coordinator.tail()}"
-                raise UnavailableError(msg)
-            time.sleep(POLL_S)
+        wait_until(lambda: self.get("/healthz") is not None, [self.coordinator], START_S)
         for number, silo in enumerate(self.silos, 1):
             claim = self._folder / f"{silo.name}.claim.json"
             create = ["create", silo.name, "--device", silo.name, "--url", self._read.url, "--out", str(claim)]
