@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.demo.processes import Service, outcome, quiet_child, stopping
+from simulation.demo.processes import Service, outcome, quiet_child, stopping, wait_until
 from wire.errors import UnavailableError
 
 PATIENCE_S = 120.0
@@ -45,6 +45,22 @@ def test_a_service_that_was_never_started_has_no_process(tmp_path):
     one.kill()
     with pytest.raises(UnavailableError, match="never started"):
         _ = one.pid
+
+
+def test_one_that_ends_before_it_is_ready_is_an_error_with_its_log(tmp_path):
+    one = service(tmp_path, "print('no port left')")
+    one.start()
+    with pytest.raises(UnavailableError, match=r"s could not start(.|\n)*no port left"):
+        wait_until(lambda: False, [one], PATIENCE_S)
+
+
+def test_one_that_is_never_ready_is_an_error_with_its_log(tmp_path):
+    one = service(tmp_path, STUBBORN)
+    one.start()
+    wait_for_log(one, "ready")
+    with pytest.raises(UnavailableError, match=r"s did not answer within 0 s(.|\n)*ready"):
+        wait_until(lambda: False, [one], 0.0)
+    one.kill()
 
 
 def test_one_that_does_not_end_when_asked_is_made_to(tmp_path):
