@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 import psutil
-import urllib3
 
 from benchmarks.emulated_fleet import AUTHORITIES, Fleet, Update
 from coordinator.config import BrokerKind, CoordinatorConfig
@@ -31,6 +30,7 @@ from models.initial import initial_weights
 from models.vocabulary import FIRST_WORD, Vocabulary
 from simulation.demo.configuration import write_toml
 from simulation.demo.processes import Service, python_module, wait_until
+from simulation.demo.reading import fetched
 from wire.parameters import ParameterLayout
 
 TRANSPORT = f"tls with certificates, {choose(BrokerKind.AUTO)}"
@@ -113,13 +113,7 @@ def start(service: Service, path: Path) -> CoordinatorConfig:
     """
     service.start()
     config = load_config(path, os.environ)
-
-    def healthy() -> bool:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            return urllib3.request("GET", f"{config.page_url}/healthz", timeout=5.0, retries=False).status == 200
-        return False
-
-    wait_until(healthy, [service], START_TIMEOUT_S)
+    wait_until(lambda: fetched(f"{config.page_url}/healthz") is not None, [service], START_TIMEOUT_S)
     return config
 
 

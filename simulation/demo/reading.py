@@ -24,15 +24,16 @@ _REPORTED = "reported"
 
 def read_state(url: str) -> State | None:
     """The state of a coordinator's first task; None if it does not answer."""
+    return state_from(lambda path: fetched(f"{url}{path}"))
 
-    def fetch(path: str) -> bytes | None:
-        try:
-            answer = urllib3.request("GET", f"{url}{path}", timeout=5.0, retries=False)
-        except urllib3.exceptions.HTTPError:
-            return None
-        return answer.data if answer.status == 200 else None
 
-    return state_from(fetch)
+def fetched(url: str, request: Callable[..., urllib3.BaseHTTPResponse] = urllib3.request) -> bytes | None:
+    """What a coordinator answers; None for an error. ``request`` may be that of a pool with certificates."""
+    try:
+        answer = request("GET", url, timeout=5.0, retries=False)
+    except urllib3.exceptions.HTTPError:
+        return None
+    return answer.data if answer.status == 200 else None
 
 
 def state_from(fetch: Callable[[str], bytes | None]) -> State | None:

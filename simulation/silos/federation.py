@@ -23,7 +23,7 @@ from coordinator.mqtt.free_ports import free_ports
 from models.manifest import Manifest
 from simulation.demo.configuration import write_toml
 from simulation.demo.processes import Service, python_module, wait_until
-from simulation.demo.reading import State, state_from
+from simulation.demo.reading import State, fetched, state_from
 from simulation.silos.hosts import SiloHost
 from wire.errors import UnavailableError
 from wire.parameters import Vector, weights_from_bytes
@@ -149,10 +149,9 @@ class Federation:
         try:
             if self._pool is None:  # there are no certificates before the coordinator has started
                 self._pool = http_pool(self._read)
-            answer = self._pool.request("GET", f"{self._read.url}{path}", timeout=5.0, retries=False)
-        except (urllib3.exceptions.HTTPError, UnavailableError):
+        except UnavailableError:
             return None
-        return answer.data if answer.status == 200 else None
+        return fetched(f"{self._read.url}{path}", self._pool.request)
 
 
 def _done(host: SiloHost, hostname: str, *module: str) -> None:
