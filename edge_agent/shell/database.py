@@ -437,16 +437,10 @@ class Database:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
+                with self._connection:  # commits, or rolls back after an exception
+                    self._connection.execute("BEGIN IMMEDIATE")
                     yield self._connection
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
-                self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
                 msg = (
                     f"the agent's database could not be written ({error}); "
                     "is the disk full or read-only, or the file open elsewhere?"
