@@ -22,7 +22,7 @@ import edge_agent
 from edge_agent.core.training import TrainingStopped
 from edge_agent.session import AdoptedResidual, Produced, SessionTask
 from edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
-from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL
+from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
 from wire.errors import UnavailableError
 from wire.messages import DropoutCause
 
@@ -145,10 +145,7 @@ def _converse(
 def _send(descriptor: int, message: bytes) -> None:
     # If the process died, its last message or its exit status says more than this error.
     with contextlib.suppress(BrokenPipeError):
-        for data in (LENGTH.pack(len(message)), message):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
+        send(descriptor, message)
 
 
 def _ending(status: int) -> str:

@@ -64,7 +64,7 @@ def main() -> None:
         fault=fault,
         peak_bytes=_peak_bytes(),
     )
-    _send(pipe, encode(outcome))
+    send(pipe, encode(outcome))
     # Exit at once: shutting down the interpreter and its libraries takes longer than a batch, and nothing is unsaved.
     os._exit(0)
 
@@ -80,7 +80,7 @@ def _peak_bytes() -> int:
 def _residual(pipe: int) -> Vector | None:
     import numpy as np
 
-    _send(pipe, b"")
+    send(pipe, b"")
     data = _receive()
     return np.frombuffer(data, np.float32) if data else None
 
@@ -104,20 +104,18 @@ def _receive() -> bytes:
 
 
 def _exactly(length: int) -> bytes:
-    parts = []
-    while length:
-        part = os.read(0, min(length, 1 << 20))
-        if not part:
-            sys.exit("the agent went away in the middle of a message")
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+    data = sys.stdin.buffer.read(length)
+    if len(data) < length:
+        sys.exit("the agent went away in the middle of a message")
+    return data
 
 
-def _send(pipe: int, message: bytes) -> None:
-    data = memoryview(LENGTH.pack(len(message)) + message)
-    while data:
-        data = data[os.write(pipe, data) :]
+def send(pipe: int, message: bytes) -> None:
+    """Send a message after its length."""
+    for data in (LENGTH.pack(len(message)), message):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(pipe, rest) :]
 
 
 if __name__ == "__main__":
