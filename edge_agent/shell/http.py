@@ -8,12 +8,13 @@ followed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,17 +110,9 @@ class Downloader:
             RemoteProtocolError: the coordinator does not have it.
             UnavailableError: it could not be fetched now, or is longer than allowed.
         """
-        url = f"{self._base_url}{path}"
-        try:
-            response = self._pool.request("GET", url, preload_content=False, redirect=False)
-            try:
-                _follows(response, 0)
-                data = response.read(limit_bytes + 1)
-            finally:
-                response.close()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            msg = f"the coordinator at {self._base_url} did not deliver {path}: {error}"
-            raise UnavailableError(msg) from error
+        with self._answer(path, path) as response:
+            _follows(response, 0)
+            data = response.read(limit_bytes + 1)
         if len(data) > limit_bytes:
             msg = f"expected at most {limit_bytes} bytes of {path}, more came"
             raise UnavailableError(msg)
@@ -136,23 +129,26 @@ class Downloader:
     def _continue(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
         have = partial.stat().st_size if partial.exists() else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-        url = f"{self._base_url}/artifacts/{sha256}"
+        with self._answer(f"/artifacts/{sha256}", f"artifact {sha256[:12]}", headers) as response:
+            if not _follows(response, have):
+                partial.unlink(missing_ok=True)
+                msg = f"status {response.status} to a request from byte {have}: begin anew"
+                raise UnavailableError(msg)
+            begin = have if response.status == 206 else 0
+            _append(response, partial, begin, limit_bytes, self._patience.bytes_per_s, should_stop)
+
+    @contextlib.contextmanager
+    def _answer(self, path: str, what: str, headers: Mapping[str, str] = {}) -> Iterator[urllib3.BaseHTTPResponse]:
+        """The coordinator's answer to a request; an error of the connection or the disk is an UnavailableError."""
         try:
+            url = f"{self._base_url}{path}"
             response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
-            try:
-                if _follows(response, have):
-                    begin = have if response.status == 206 else 0
-                    _append(response, partial, begin, limit_bytes, self._patience.bytes_per_s, should_stop)
-                else:
-                    partial.unlink(missing_ok=True)
-                    msg = f"status {response.status} to a request from byte {have}: begin anew"
-                    raise UnavailableError(msg)
-            finally:
-                # A body that was read to its end has already returned its connection to the pool. The rest of an
-                # unfinished body must not be mistaken for the next response.
-                response.close()
+            # A body that was read to its end has already returned its connection to the pool. The rest of an
+            # unfinished body must not be mistaken for the next response.
+            with contextlib.closing(response):
+                yield response
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            msg = f"the coordinator at {self._base_url} did not deliver artifact {sha256[:12]}: {error}"
+            msg = f"the coordinator at {self._base_url} did not deliver {what}: {error}"
             raise UnavailableError(msg) from error
 
     def _wait(self, seconds: float, should_stop: ShouldStop) -> None:
