@@ -44,7 +44,7 @@ from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
-from edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseWatch, rollback_reason
+from edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from edge_agent.shell.signatures import holds_in_a_process
 from edge_agent.shell.summing import SumProcess
 from edge_agent.shell.tflite import runtime_name
@@ -128,7 +128,7 @@ def run_agent(config: AgentConfig) -> None:
                 sums=SumProcess(config.data_dir),
                 limits=config.limits,
                 show_model=keyboard.show_model,
-                releases=release_watch(config, os.environ),
+                releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
@@ -163,7 +163,7 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
     )
 
 
-def release_watch(config: AgentConfig, environment: Mapping[str, str]) -> ReleaseWatch | None:
+def releases_of(config: AgentConfig, environment: Mapping[str, str]) -> ReleaseProcess | None:
     """What looks for releases; None if nothing could install one, or the present release trusts no root."""
     release, record = environment.get(PRESENT, ""), environment.get(VARIABLE, "")
     if not (release and record and (Path(release) / "root.json").is_file()):
@@ -175,7 +175,7 @@ def release_watch(config: AgentConfig, environment: Mapping[str, str]) -> Releas
         release=release,
         record=record,
     )
-    return ReleaseWatch(looking, random.random, None if config.emulator is None else config.emulator.speed)
+    return ReleaseProcess(looking, random.random, None if config.emulator is None else config.emulator.speed)
 
 
 def pace_of(config: AgentConfig) -> Pace:

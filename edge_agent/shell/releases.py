@@ -54,7 +54,7 @@ class Looking(msgspec.Struct, frozen=True, kw_only=True):
     free: bool = False
 
 
-class ReleaseWatch:
+class ReleaseProcess:
     """Implements :class:`edge_agent.ports.Releases` with a process for each look.
 
     ``hurry`` is how much faster than a device an emulated phone lives; it also skips the first pause.

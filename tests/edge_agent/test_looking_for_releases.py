@@ -7,7 +7,7 @@ import pytest
 from edge_agent.core.eligibility import Condition
 from edge_agent.inbox import Looked
 from edge_agent.release_watch import FIRST, MOST_STOPS
-from edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseWatch
+from edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseProcess
 from tests.edge_agent.fakes import Phone
 from wire.errors import UnavailableError
 
@@ -125,7 +125,7 @@ def looking(folder):
 
 
 def test_a_device_looks_soon_after_its_start_then_hourly_and_rarely_where_it_costs(tmp_path):
-    watch = ReleaseWatch(looking(tmp_path), lambda: 0.5)
+    watch = ReleaseProcess(looking(tmp_path), lambda: 0.5)
     assert not watch.due(1000.0, free=True)
     assert watch.due(1000.0 + FIRST_WITHIN_S / 2, free=False)
     watch.ended(2000.0, whole=True)
@@ -138,7 +138,7 @@ def test_a_device_looks_soon_after_its_start_then_hourly_and_rarely_where_it_cos
 
 
 def test_an_emulated_phone_looks_at_once_and_as_often_as_it_lives_fast(tmp_path):
-    watch = ReleaseWatch(looking(tmp_path), lambda: 0.5, hurry=3600.0)
+    watch = ReleaseProcess(looking(tmp_path), lambda: 0.5, hurry=3600.0)
     assert watch.due(5.0, free=False)
     watch.ended(5.0, whole=True)
     assert watch.due(6.0, free=True)
@@ -146,10 +146,10 @@ def test_an_emulated_phone_looks_at_once_and_as_often_as_it_lives_fast(tmp_path)
 
 def test_the_process_says_why_it_could_not_look(tmp_path):
     with pytest.raises(UnavailableError, match=r"ended with status 3: .*manifest\.json"):
-        ReleaseWatch(looking(tmp_path), lambda: 0.5).look(True, lambda: False)
+        ReleaseProcess(looking(tmp_path), lambda: 0.5).look(True, lambda: False)
 
 
 def test_a_look_can_be_stopped(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"agent": "0.1.0", "platform": "trixie-aarch64"}))
     with pytest.raises(UnavailableError, match="stopped"):
-        ReleaseWatch(looking(tmp_path), lambda: 0.5).look(True, lambda: True)
+        ReleaseProcess(looking(tmp_path), lambda: 0.5).look(True, lambda: True)

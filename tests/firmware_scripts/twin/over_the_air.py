@@ -21,7 +21,7 @@ import os, time
 
 if "NIGHTJAR_RELEASE" in os.environ:
     try:
-        from edge_agent.shell.releases import ReleaseWatch
+        from edge_agent.shell.releases import ReleaseProcess
     except ImportError:  # a bad release has none
         pass
     else:
@@ -30,8 +30,8 @@ if "NIGHTJAR_RELEASE" in os.environ:
         def ended(self, now_s, *, whole):
             again[0] = now_s + (20.0 if whole else 0.0)
 
-        ReleaseWatch.due = lambda self, now_s, *, free: os.path.exists("{_LOOK}") and now_s >= again[0]
-        ReleaseWatch.ended = ended
+        ReleaseProcess.due = lambda self, now_s, *, free: os.path.exists("{_LOOK}") and now_s >= again[0]
+        ReleaseProcess.ended = ended
 """
 # Loses power, without a word to anything, in one step of a release after the other. The list of them is on the card: on
 # the other file system, so that writing it stores nothing there that a power cut would have lost.
