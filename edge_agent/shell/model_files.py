@@ -29,6 +29,7 @@ from wire.codec.transfers import apply_transfer
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256, sha256
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+from wire.release_version import numbers
 
 log = structlog.get_logger()
 
@@ -66,7 +67,7 @@ class ModelFiles:
         try:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
-            if _numbers(self._agent_version) < _numbers(wanted.minimum_agent_version):
+            if numbers(self._agent_version) < numbers(wanted.minimum_agent_version):
                 msg = f"the model needs agent {wanted.minimum_agent_version} or newer, this is {self._agent_version}"
                 raise RemoteProtocolError(msg, code="outdated-agent")
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
@@ -220,7 +221,3 @@ def exported_model(folder: Path) -> Model:
         lexicons={each.language: folder / lexicon_name(each.language) for each in manifest.lexicons},
         ngram=None if manifest.ngram is None else folder / NGRAM,
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
