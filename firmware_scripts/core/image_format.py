@@ -14,11 +14,13 @@ from enum import StrEnum
 
 from wire.errors import ConfigError
 
-TELLING = ("issue.txt", "cmdline.txt", "nightjar/image.json", "user-data")
+IMAGE_FILE, OWN_FORMAT = "nightjar/image.json", "nightjar-1"
+"""The file that marks an image of ours, and its format."""
+TELLING = ("issue.txt", "cmdline.txt", IMAGE_FILE, "user-data")
 """The files whose text :func:`detect` needs."""
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Debian's name of an architecture -> the kernel's."""
 _CLOUD_INIT_FILES = ("user-data", "meta-data")
-_OWN_MARK = "nightjar/image.json"
-_OWN_FORMAT = "nightjar-1"
 # pi-gen writes this line, such as "Raspberry Pi reference 2023-12-05".
 _ISSUE = re.compile(r"Raspberry Pi reference (\d{4}-\d{2}-\d{2})")
 _BOOKWORM, _TRIXIE = "2023-10-10", "2025-10-01"
@@ -55,8 +57,8 @@ def detect(names: Collection[str], texts: Mapping[str, str]) -> Detected:
     >>> detect(["user-data", "meta-data", "cmdline.txt"], {}).format
     <ImageFormat.CLOUD_INIT: 'cloud-init'>
     """
-    if _OWN_MARK in texts:
-        return _own(texts[_OWN_MARK])
+    if IMAGE_FILE in texts:
+        return _own(texts[IMAGE_FILE])
     there = {name.lower() for name in names}
     issue = _ISSUE.search(texts.get("issue.txt", ""))
     if there.issuperset(_CLOUD_INIT_FILES):
@@ -65,7 +67,7 @@ def detect(names: Collection[str], texts: Mapping[str, str]) -> Detected:
     if issue is None or "cmdline.txt" not in there:
         msg = (
             "it cannot be told how this image takes its settings: expected user-data and meta-data (Raspberry Pi OS "
-            f"trixie), issue.txt and cmdline.txt (bookworm) or {_OWN_MARK} (our own) on its boot partition, found "
+            f"trixie), issue.txt and cmdline.txt (bookworm) or {IMAGE_FILE} (our own) on its boot partition, found "
             f"{', '.join(sorted(there)[:12]) or 'nothing'}"
         )
         raise ConfigError(msg)
@@ -103,10 +105,10 @@ def _own(text: str) -> Detected:
         name = mark["format"] if isinstance(mark, dict) else None
     except (ValueError, KeyError, RecursionError):
         name = None
-    if name != _OWN_FORMAT:
+    if name != OWN_FORMAT:
         shown = repr(str(name)[:40])
-        msg = f"{_OWN_MARK} says format {shown}, this program knows {_OWN_FORMAT!r}: take the program that made it"
+        msg = f"{IMAGE_FILE} says format {shown}, this program knows {OWN_FORMAT!r}: take the program that made it"
         raise ConfigError(msg)
-    machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(str(mark.get("architecture")))
+    machine = MACHINES.get(str(mark.get("architecture")))
     platform = f"{mark['release']}-{machine}" if machine and isinstance(mark.get("release"), str) else None
-    return Detected(ImageFormat.NIGHTJAR, f"{_OWN_MARK} says {_OWN_FORMAT}", platform)
+    return Detected(ImageFormat.NIGHTJAR, f"{IMAGE_FILE} says {OWN_FORMAT}", platform)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from firmware_scripts.image.recipe import Architecture, Recipe
+from firmware_scripts.core.image_format import MACHINES
+from firmware_scripts.image.recipe import Recipe
 from firmware_scripts.image.tools import require, run
 from host.files import put_in_place
 from host.locks import take_lock
 from wire.errors import ConfigError, UnavailableError
 
-_MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
 _SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
@@ -125,7 +125,7 @@ def parse_packages(text: str) -> tuple[Package, ...]:
 
 def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> None:
     architecture = recipe.board.architecture
-    foreign = _MACHINES.get(platform.machine()) != architecture
+    foreign = platform.machine() != MACHINES[architecture]
     cross = "aarch64-linux-gnu-" if foreign and architecture == "arm64" else ""
     uid = os.geteuid()
     require(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from firmware_scripts.bundle.platforms import platform_named
 from firmware_scripts.core.bmap import format_bmap
+from firmware_scripts.core.image_format import IMAGE_FILE, MACHINES, OWN_FORMAT
 from firmware_scripts.customising import BundleFiles
 from firmware_scripts.device_program import PROGRAM
 from firmware_scripts.image.debian import Package, RootFileSystem, format_packages, root_file_system
@@ -28,10 +29,7 @@ from firmware_scripts.shell.sparse import map_of
 from host.files import put_in_place
 from wire.errors import ConfigError
 
-IMAGE_FILE = "nightjar/image.json"
 KERNEL, EARLY, COMMAND_LINE, DEVICE_TREE = "vmlinuz", "initrd.gz", "cmdline.txt", "device-tree.dtb"
-FORMAT = "nightjar-1"
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _KERNEL_NAME = re.compile(r"\./boot/vmlinuz-(.+)")
 
 
@@ -118,7 +116,7 @@ def _preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> st
     no program of the device.
     """
     platform = platform_named(str(parcel.facts.get("platform")))
-    if platform.machine != _MACHINES[architecture] or PROGRAM not in parcel.own:
+    if platform.machine != MACHINES[architecture] or PROGRAM not in parcel.own:
         msg = f"the bundle is for {platform.name}, the image has the architecture {architecture}"
         raise ConfigError(msg)
     program, key = work / PROGRAM, work / "bundle.pub"
@@ -155,7 +153,7 @@ def _boot_files(recipe: Recipe, base: RootFileSystem) -> dict[str, bytes]:
             board.early_modules, read(f"{folder}/modules.dep").decode(), read(f"{folder}/modules.builtin").decode()
         )
         early = early_archive(read("./usr/bin/busybox"), modules, lambda path: read(f"{folder}/{path}"))
-        about = {"format": FORMAT, "name": recipe.name, "architecture": board.architecture, "kernel": found[1]}
+        about = {"format": OWN_FORMAT, "name": recipe.name, "architecture": board.architecture, "kernel": found[1]}
         files = {
             KERNEL: read(found[0]),
             EARLY: early,

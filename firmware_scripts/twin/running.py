@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from firmware_scripts.core.image_format import IMAGE_FILE
 from firmware_scripts.customising import Order, customise
-from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, IMAGE_FILE, KERNEL
+from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, KERNEL
 from firmware_scripts.image.tools import run
 from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.twin.guest import Guest

@@ -63,7 +63,7 @@ def test_a_lock_that_was_not_met_is_refused_by_name(tmp_path):
 
 def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(debian, "_BINFMT", tmp_path / "nothing")
-    monkeypatch.setattr(debian, "_MACHINES", {})
+    monkeypatch.setattr(debian.platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(debian, "require", lambda *_: None)
     (tmp_path / "linux-kbuild-6.1").mkdir()
     monkeypatch.setattr(debian, "_KERNEL_BUILD", tmp_path)
@@ -72,7 +72,7 @@ def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_p
 
 
 def test_another_architecture_needs_what_tells_that_its_programs_run_here(tmp_path, monkeypatch):
-    monkeypatch.setattr(debian, "_MACHINES", {})
+    monkeypatch.setattr(debian.platform, "machine", lambda: "riscv64")
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(programs, "ADMINISTRATORS", "/nonexistent")
     with pytest.raises(UnavailableError, match=r"apt install arch-test .*mmdebstrap"):
