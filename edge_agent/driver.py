@@ -30,10 +30,8 @@ from edge_agent.core.eligibility import (
     Answer,
     Condition,
     EligibilityRun,
-    Readings,
     judge,
     settle,
-    yes_or_no,
 )
 from edge_agent.core.events import (
     Assigned,
@@ -71,9 +69,9 @@ from edge_agent.model import Model
 from edge_agent.release_watch import FIRST, ReleaseWatch
 from edge_agent.session import Produced
 from edge_agent.session_jobs import SessionJobs, cause_of
+from edge_agent.shell.examples import examples_reading
 from edge_agent.summing import Enlisted, SumPart
 from edge_agent.uplink import AgentIdentity, Uplink
-from models.task_types import NO_EXAMPLES
 from wire import messages, topics
 from wire.errors import NightjarError
 from wire.messages import (
@@ -178,7 +176,8 @@ class Driver:
         with self._retry.contained():
             self._retry.catch_up()
         with self._retry.contained():
-            readings = self._read()
+            has_examples = examples_reading(self._ports.examples)
+            readings = {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: has_examples}
             working = isinstance(self._state, Working)
             verdict = judge(readings, self._pace.policy)
             if verdict.eligible and not working and self._releases.comes_first(readings):
@@ -471,13 +470,6 @@ class Driver:
         done.set_result(None)
 
     # --- small things ---
-
-    def _read(self) -> Readings:
-        problems = {each.partition(":")[2] for each in self._ports.examples.task_types()} - {"", NO_EXAMPLES}
-        # Who has only examples that cannot be used checks in, too: so the coordinator counts why.
-        some = self._ports.examples.count() > 0 or bool(problems)
-        own = yes_or_no(some, "example store", "has examples", "no examples yet")
-        return {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: own}
 
     def _moment(self) -> Moment:
         return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())

@@ -23,10 +23,10 @@ from edge_agent.core.eligibility import (
     fresh,
     judge,
     settle,
-    yes_or_no,
 )
 from edge_agent.device import assembled_device, typing_activity
 from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.examples import DeviceExamples, examples_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,10 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
         paused = (lambda: False) if database is None else database.learning_paused
         device = assembled_device(config, clock, typing_activity(config), paused, started_s)
         device.ask_all()
+        examples = DeviceExamples(database, config.store.examples)
         eligible_since_s: float | None = None
         while True:
-            some = database is not None and database.count() > 0
-            own = yes_or_no(some, "example store", "has messages", "nothing typed yet")
-            read = {**device.conditions.read(), Condition.HAS_EXAMPLES: own}
+            read = {**device.conditions.read(), Condition.HAS_EXAMPLES: examples_reading(examples)}
             readings = {condition: fresh(read.get(condition)) for condition in Condition}
             verdict = judge(readings, config.conditions.policy)
             eligible_since_s, standing = settle(

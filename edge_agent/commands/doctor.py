@@ -302,7 +302,7 @@ _REMEDIES = {
     Condition.STEADY_POWER: "use a stronger power supply and a shorter cable",
     Condition.DISK_FREE: "free some space; see conditions.minimum_free_disk_bytes",
     Condition.MEMORY_FREE: "close programs; see conditions.minimum_free_memory_bytes",
-    Condition.HAS_EXAMPLES: "type on the keyboard's page: there is nothing to learn from yet",
+    Condition.HAS_EXAMPLES: "type on the keyboard's page, or see store.examples: there is nothing to learn from yet",
 }
 
 

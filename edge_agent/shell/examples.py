@@ -8,6 +8,8 @@ from typing import Protocol
 
 import structlog
 
+from edge_agent.core.eligibility import ConditionReading, yes_or_no
+from edge_agent.ports import ExampleStore
 from models.manifest import KEYBOARD
 from models.source import Source
 from models.task_types import NO_EXAMPLES, usable
@@ -27,9 +29,12 @@ class Messages(Protocol):
 
 
 class DeviceExamples:
-    """Implements :class:`edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes."""
+    """Implements :class:`edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes.
 
-    def __init__(self, messages: Messages, folder: Path | None = None) -> None:
+    ``messages`` is None on a device that has never stored any.
+    """
+
+    def __init__(self, messages: Messages | None, folder: Path | None = None) -> None:
         self._messages = messages
         self._folder = folder
         self._seen: object = None
@@ -39,11 +44,13 @@ class DeviceExamples:
     def count(self) -> int:
         """Number of messages, and of the folder's examples of the task type that finds most."""
         self._look()
-        return self._messages.count() + max(self._counts.values(), default=0)
+        typed = 0 if self._messages is None else self._messages.count()
+        return typed + max(self._counts.values(), default=0)
 
     def source(self) -> Source:
         """What a session learns from."""
-        return Source(self._messages.texts(), None if self._folder is None else str(self._folder))
+        texts = [] if self._messages is None else self._messages.texts()
+        return Source(texts, None if self._folder is None else str(self._folder))
 
     def task_types(self) -> tuple[str, ...]:
         """The task types with a plug-in, and after a colon why the folder's examples cannot be used."""
@@ -71,6 +78,16 @@ class DeviceExamples:
                 problems[name] = "plug-in-failed"
                 log.warning("examples_cannot_be_used", task_type=name, why=f"{type(error).__name__}: {error}"[:300])
         self._seen, self._counts, self._problems = seen, counts, problems
+
+
+def examples_reading(examples: ExampleStore) -> ConditionReading:
+    """Whether there is something to learn from.
+
+    Examples that cannot be used count: a device with nothing else checks in, so that the coordinator counts why.
+    """
+    problems = {each.partition(":")[2] for each in examples.task_types()} - {"", NO_EXAMPLES}
+    some = examples.count() > 0 or bool(problems)
+    return yes_or_no(some, "example store", "has examples", "no examples yet")
 
 
 def _fingerprint(folder: Path | None) -> object:

@@ -25,14 +25,6 @@ from wire.messages import CodecChoice, DropoutCause, TrainingPlan
 pytestmark = [pytest.mark.tensorflow, pytest.mark.tflite, pytest.mark.slow]
 
 
-class NoMessages:
-    def count(self):
-        return 0
-
-    def texts(self):
-        return []
-
-
 def write_rows(folder, count=400):
     generator = np.random.default_rng(5)
     y = generator.integers(0, 3, count)
@@ -51,7 +43,7 @@ def model(tmp_path_factory):
 
 
 def run(model, folder, train, personalise=False):
-    desk = Desk(DeviceExamples(NoMessages(), folder), lambda _: None, train, personalise)
+    desk = Desk(DeviceExamples(None, folder), lambda _: None, train, personalise)
     plan = TrainingPlan(learning_rate=0.1, clip_norm=1.0, evaluation_share=0.3, momentum=0.5)
     asked = assignment(model, 5, plan=plan, codec=CodecChoice(name="dense-f32"))
     return run_session(desk, asked, model, np.random.default_rng(1), lambda: False)

@@ -25,9 +25,18 @@ def test_a_device_that_may_not_train_says_why_and_ends_with_status_4(place):
     assert place.json("conditions", status=4)["cause"] == "unplugged"
 
 
-def test_nothing_typed_yet_is_a_reason_too(place):
-    assert place.json("conditions", status=4)["reason"] == "nothing typed yet"
+def test_no_examples_yet_is_a_reason_too(place):
+    assert place.json("conditions", status=4)["reason"] == "no examples yet"
     assert not place.data.exists(), "looking makes nothing"
+
+
+def test_a_folder_of_examples_counts_as_it_does_for_the_agent(place):
+    folder = place.config.parent / "examples"
+    folder.mkdir()
+    (folder / "a.csv").write_text("height,label\n1,cat\n2,dog\n3,cat\n")
+    place.write(more='[store]\nexamples = "examples"\n')
+    assert place.json("conditions")["eligible"]
+    assert "has-examples: yes: has examples" in place.run("doctor", status=4)
 
 
 def test_a_rule_that_is_ignored_is_shown_and_decides_nothing(place):
