@@ -8,7 +8,7 @@ reading based on them says so.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edge_agent.core.eligibility import (
     Answer,
@@ -21,7 +21,7 @@ from edge_agent.core.eligibility import (
 )
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
-from edge_agent.shell.probes.termux import aged, charging_reading
+from edge_agent.shell.probes.termux import charging_reading
 from wire.errors import UnavailableError
 
 EVERY_S = 10.0
@@ -86,14 +86,14 @@ class Adb:
             Condition.CHARGING: (
                 ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is plugged in")
                 if phone.plugged is None
-                else charging_reading(phone.plugged, phone.status, source, 0.0)
+                else charging_reading(phone.plugged, phone.status, source)
             ),
             Condition.BATTERY_HIGH: battery_reading(phone.level or None, self._minimum_battery, source),
             Condition.IDLE: _idle(phone, source),
             Condition.UNMETERED: _unmetered(phone, source),
             Condition.COOL: self._cool(phone, source),
         }
-        return {condition: aged(reading, latest.age_s) for condition, reading in readings.items()}
+        return {condition: replace(reading, age_s=latest.age_s) for condition, reading in readings.items()}
 
     def _cool(self, phone: PhoneState, source: str) -> ConditionReading:
         if phone.thermal_status is not None and phone.thermal_status >= MODERATE:

@@ -7,6 +7,7 @@ after a timeout. Termux does not report whether the phone is in use or its netwo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -59,29 +60,23 @@ class Termux:
             unknown = ConditionReading(Answer.UNKNOWN, source, latest.reason, latest.age_s)
             return dict.fromkeys((Condition.CHARGING, Condition.BATTERY_HIGH, Condition.COOL), unknown)
         battery = latest.answer
-        return {
-            Condition.CHARGING: charging_reading(battery.plugged != "UNPLUGGED", battery.status, source, latest.age_s),
-            Condition.BATTERY_HIGH: aged(
-                battery_reading(battery.percentage / 100 or None, self._minimum_battery, source), latest.age_s
-            ),
-            Condition.COOL: aged(heat_reading(battery.temperature, self._maximum_battery_c, source), latest.age_s),
+        readings = {
+            Condition.CHARGING: charging_reading(battery.plugged != "UNPLUGGED", battery.status, source),
+            Condition.BATTERY_HIGH: battery_reading(battery.percentage / 100 or None, self._minimum_battery, source),
+            Condition.COOL: heat_reading(battery.temperature, self._maximum_battery_c, source),
         }
+        return {condition: replace(reading, age_s=latest.age_s) for condition, reading in readings.items()}
 
 
-def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> ConditionReading:
+def charging_reading(plugged: bool, status: str, source: str) -> ConditionReading:
     """Whether an Android phone is charging.
 
-    >>> charging_reading(True, "NOT_CHARGING", "test", 0.0).value
+    >>> charging_reading(True, "NOT_CHARGING", "test").value
     <Answer.YES: 'yes'>
-    >>> charging_reading(True, "DISCHARGING", "test", 0.0).value
+    >>> charging_reading(True, "DISCHARGING", "test").value
     <Answer.NO: 'no'>
 
     ``status`` is ``CHARGING``, ``DISCHARGING``, ``NOT_CHARGING``, ``FULL`` or ``UNKNOWN``.
     """
     # Plugged in and discharging means too weak a charger; plugged in and not charging means a charge limit.
-    return yes_or_no(plugged and status != "DISCHARGING", source, "charging", "not charging", age_s)
-
-
-def aged(reading: ConditionReading, age_s: float) -> ConditionReading:
-    """The reading with its age set."""
-    return ConditionReading(reading.value, reading.source, reading.reason, age_s)
+    return yes_or_no(plugged and status != "DISCHARGING", source, "charging", "not charging")
