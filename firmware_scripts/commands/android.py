@@ -14,7 +14,7 @@ from firmware_scripts.commands.ending import Ended
 from firmware_scripts.core.agent_settings import agent_settings, check_claim
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
-from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
 from firmware_scripts.shell.settings_check import check_agent_settings
 from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
@@ -55,13 +55,10 @@ def push_to_phones(serials: tuple[str, ...], bundle: Path, public_key: Path, **g
     if given["claim_file"] and len(serials) > 1:
         msg = "one claim is for one phone: push to them one by one"
         raise ConfigError(msg)
+    claim = read_given(given["claim_file"]) if given["claim_file"] else None
+    shared = read_given_text(given["config"]) if given["config"] else None
     try:
         parcel = load_parcel(bundle, public_key)
-        claim = given["claim_file"].read_bytes() if given["claim_file"] else None
-        shared = given["config"].read_text(encoding="utf-8") if given["config"] else None
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"a file cannot be read: {error}"
-        raise ConfigError(msg) from error
     except RemoteProtocolError as error:
         raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if claim is not None:

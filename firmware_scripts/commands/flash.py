@@ -34,6 +34,7 @@ from firmware_scripts.fleet import (
     refusals,
     write_cards,
 )
+from firmware_scripts.shell.given_files import read_given_text
 from firmware_scripts.shell.images import find_bmap, open_image, packing_of, read_bmap
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
@@ -197,12 +198,7 @@ def _targets_and_cards(
         if serials:
             msg = "with --cards the serials are a column of the list"
             raise ConfigError(msg)
-        try:
-            cards = parse_cards(cards_path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            msg = f"the list of cards {cards_path} cannot be read: {error}"
-            raise ConfigError(msg) from error
-        return [(card.target, card.serial, card) for card in cards]
+        return [(card.target, card.serial, card) for card in parse_cards(read_given_text(cards_path))]
     if serials and len(serials) != len(targets):
         msg = f"expected one --expect-serial for each of the {len(targets)} targets, got {len(serials)}"
         raise ConfigError(msg)

@@ -15,7 +15,7 @@ from firmware_scripts.core.agent_settings import agent_settings
 from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
 from firmware_scripts.customising import BundleFiles, Order, check_order
 from firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
-from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
 from firmware_scripts.shell.settings_check import check_agent_settings
 from wire.errors import ConfigError
 
@@ -66,8 +66,8 @@ class HostOptions:
         order = Order(
             settings,
             self.parcel,
-            None if config is None else _text(config),
-            None if claim is None else _read(claim),
+            None if config is None else read_given_text(config),
+            None if claim is None else read_given(claim),
             f"nightjar-{uuid.uuid4()}",
         )
         check_order(order)
@@ -109,8 +109,8 @@ def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
     if bool(given["bundle"]) != bool(given["public_key"]):
         msg = "--bundle and --public-key need each other: what goes onto a card is checked first"
         raise ConfigError(msg)
-    keys = [line.strip() for path in given["ssh_keys"] for line in _text(path).splitlines()]
-    hashed = _text(given["password_hash"]).strip() if given["password_hash"] else None
+    keys = [line.strip() for path in given["ssh_keys"] for line in read_given_text(path).splitlines()]
+    hashed = read_given_text(given["password_hash"]).strip() if given["password_hash"] else None
     return HostOptions(
         given["hostname"],
         given["user"],
@@ -155,19 +155,3 @@ def _wifi(ssid: str | None, country: str | None) -> Wifi | None:
     # Never taken from the command line, which every user of this machine could read.
     phrase = os.environ.get(WIFI_PHRASE) or click.prompt(f"Phrase of the Wi-Fi {ssid}", hide_input=True, err=True)
     return Wifi(ssid, wifi_key(ssid, phrase), country or "")
-
-
-def _text(path: Path) -> str:
-    try:
-        return _read(path).decode()
-    except UnicodeDecodeError as error:
-        msg = f"{path} is no text"
-        raise ConfigError(msg) from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}"
-        raise ConfigError(msg) from error

@@ -13,7 +13,7 @@ from firmware_scripts.core.printable import size_text
 from firmware_scripts.image.debian import parse_packages
 from firmware_scripts.image.making import boards, make_image, recipe_of
 from firmware_scripts.image.tools import cache_folder
-from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.given_files import load_parcel, read_given_text
 from firmware_scripts.shell.progress import display
 from wire.errors import ConfigError, UnavailableError
 
@@ -56,11 +56,7 @@ def image(
     parcel = load_parcel(bundle, public_key) if bundle and public_key else None
     output = (output or Path(f"nightjar-{board}.img")).absolute()  # some steps run in another folder
     cache = cache_folder(os.environ)
-    try:
-        locked = parse_packages(lock.read_text(encoding="utf-8")) if lock else ()
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{lock} cannot be read: {error}"
-        raise ConfigError(msg) from error
+    locked = parse_packages(read_given_text(lock)) if lock else ()
     started = time.monotonic()
     click.echo(f"{output}: Debian's packages, from {cache} or for the first time (minutes)", err=True)
     try:

@@ -11,6 +11,7 @@ import click
 
 from firmware_scripts.core.fleet_plan import BOARDS, FleetPlan, check_plan, next_steps
 from firmware_scripts.fleet_folder import held_plan, make_fleet
+from firmware_scripts.shell.given_files import read_given_text
 from wire.errors import ConfigError
 
 _KEYS = ("~/.ssh/id_ed25519.pub", "~/.ssh/id_ecdsa.pub", "~/.ssh/id_rsa.pub")
@@ -61,7 +62,7 @@ def new_fleet(
         who = (user or _user()) if ssh_key else ""
         plan = FleetPlan(name, devices, address, board, who, wifi, wifi_country or "")
         check_plan(plan)
-        keys = _public_keys(ssh_key)
+        keys = read_given_text(Path(ssh_key).expanduser()) if ssh_key else ""
     elif given := [each for each in (name, devices, address, board, ssh_key, wifi, user) if each is not None]:
         msg = f"{folder} has its answers in fleet.toml already: leave out {given[0]!r}, or name a new folder"
         raise ConfigError(msg)
@@ -90,13 +91,3 @@ def _own_key() -> str:
 
 def _user() -> str:
     return os.environ.get("SUDO_USER") or getpass.getuser()
-
-
-def _public_keys(path: str) -> str:
-    if not path:
-        return ""
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"--ssh-key {path} cannot be read: {error}"
-        raise ConfigError(msg) from error

@@ -17,7 +17,7 @@ from firmware_scripts.customising import Order
 from firmware_scripts.image.debian import root_file_system
 from firmware_scripts.image.making import make_image, recipe_of
 from firmware_scripts.image.tools import PACKAGES, cache_folder, environment
-from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.shell.given_files import load_parcel
 from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.machines import machine_of
 from tests.enrolment.world import World

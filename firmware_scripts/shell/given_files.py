@@ -1,4 +1,4 @@
-"""Loads a bundle for ``customise``: checks all of it and extracts the few files that the first boot needs."""
+"""Reads the files that a person names on the command line: a bundle, settings, a claim, lists."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from firmware_scripts.bundle.reading import read_archive
 from firmware_scripts.bundle.signing import check_signature, load_public_key
 from firmware_scripts.core.manifest import ListedFile
 from firmware_scripts.customising import BundleFiles
-from wire.errors import UnavailableError
+from wire.errors import ConfigError, UnavailableError
 
 _OWN = "device/"
 
 
 def load_parcel(bundle: Path, public_key: Path) -> BundleFiles:
-    """Read and check a bundle.
+    """Check all of a bundle, and extract the few files that the first boot needs.
 
     Raises:
         ConfigError: the public key is invalid.
@@ -36,3 +36,29 @@ def load_parcel(bundle: Path, public_key: Path) -> BundleFiles:
     except OSError as error:
         msg = f"the bundle {bundle} cannot be read: {error}"
         raise UnavailableError(msg) from error
+
+
+def read_given(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigError(msg) from error
+
+
+def read_given_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no text.
+    """
+    try:
+        return read_given(path).decode()
+    except UnicodeDecodeError as error:
+        msg = f"{path} is no text"
+        raise ConfigError(msg) from error
