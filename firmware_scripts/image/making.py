@@ -153,7 +153,13 @@ def _boot_files(recipe: Recipe, base: RootFileSystem) -> dict[str, bytes]:
             board.early_modules, read(f"{folder}/modules.dep").decode(), read(f"{folder}/modules.builtin").decode()
         )
         early = early_archive(read("./usr/bin/busybox"), modules, lambda path: read(f"{folder}/{path}"))
-        about = {"format": OWN_FORMAT, "name": recipe.name, "architecture": board.architecture, "kernel": found[1]}
+        about = {
+            "format": OWN_FORMAT,
+            "name": recipe.name,
+            "architecture": board.architecture,
+            "release": board.suite,
+            "kernel": found[1],
+        }
         files = {
             KERNEL: read(found[0]),
             EARLY: early,
