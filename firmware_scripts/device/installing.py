@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.unpacking import OWN
 from host.files import READABLE, replace_file, replace_link
@@ -13,8 +14,6 @@ TRIES = "nightjar-firstboot.service"
 """The unit that is enabled at boot from the beginning. It starts the agent while a first release is on trial."""
 FETCHED = ("nightjar-release.path", "nightjar-release.service")
 """The units that take over what the agent fetched: when it hands something over, and at boot, after a power cut."""
-AGENT = "nightjar-agent.service"
-"""The unit that is enabled at boot once a release has settled: before that, it has no identity to run with."""
 _WANTS = "multi-user.target.wants"
 # The system's Python, whatever is first on the shell's path. -P keeps the current folder off the module path.
 _COMMANDS = {
@@ -26,7 +25,8 @@ _COMMANDS = {
 def adopt(places: Places, version: str, *, counts: bool) -> bool:
     """Install program, commands and units from a release, and enable its units at boot.
 
-    ``counts`` is whether the release was found healthy. Returns whether systemd has to reload its units.
+    ``counts`` is whether the release was found healthy: before, the agent has no identity to run with. Returns whether
+    systemd has to reload its units.
 
     Raises:
         OSError: a file cannot be written.
