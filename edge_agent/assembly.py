@@ -15,7 +15,7 @@ import signal
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -366,17 +366,13 @@ def _keyboard(
     @contextlib.contextmanager
     def served(driver: Driver) -> Iterator[None]:
         def about() -> AgentInfo:
-            state, tally = driver.state, database.tally()
+            state = driver.state
             return AgentInfo(
                 device=config.device,
                 emulated=config.emulator is not None,
                 state=lifecycle.name(state),
                 reason=lifecycle.reason(state),
-                last_trained_at_s=tally.last_trained_at_s,
-                last_report_bytes=tally.last_report_bytes,
-                reports_sent=tally.reports_sent,
-                bytes_sent=tally.bytes_sent,
-                last_report_summed=tally.last_report_summed,
+                **asdict(database.tally()),
             )
 
         def compared() -> Comparison:

@@ -100,3 +100,20 @@ class PendingDropout:
 
     number: int
     dropout: SendDropout
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTally:
+    """Counts of what the device has done so far.
+
+    Attributes:
+        last_report_bytes: size of the newest report; None if there was none.
+        last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
+        last_report_summed: whether the coordinator learned only a sum that the newest report is in.
+    """
+
+    reports_sent: int = 0
+    bytes_sent: int = 0
+    last_report_bytes: int | None = None
+    last_trained_at_s: float | None = None
+    last_report_summed: bool = False

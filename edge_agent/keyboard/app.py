@@ -39,6 +39,7 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
+from edge_agent.core.stored import AgentTally
 from edge_agent.keyboard.comparison import Comparison
 from edge_agent.keyboard.emoji import emoji_names
 from edge_agent.keyboard.key import shows
@@ -102,26 +103,19 @@ class Store(Protocol):
         """The prediction counts of each message, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentInfo:
-    """What the panel next to the keyboard shows about the agent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInfo(AgentTally):
+    """What the panel next to the keyboard shows about the agent, beside what it has done.
 
     Attributes:
         state: lifecycle state by its name on the wire (``checked-in``); the page translates it into words.
         reason: why the agent is in this state, as text for the user.
-        last_trained_at_s: when a training session last ended, seconds since 1970 UTC; None if never.
-        last_report_summed: whether the coordinator could learn only a sum that the last report is in.
     """
 
     device: str
     emulated: bool
     state: str
     reason: str
-    last_trained_at_s: float | None = None
-    last_report_bytes: int | None = None
-    reports_sent: int = 0
-    bytes_sent: int = 0
-    last_report_summed: bool = False
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]

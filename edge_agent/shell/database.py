@@ -25,7 +25,7 @@ from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import Change, PendingDropout, Remembered, SumState
+from edge_agent.core.stored import AgentTally, Change, PendingDropout, Remembered, SumState
 from edge_agent.keyboard.learning import OwnWord
 from edge_agent.keyboard.recall import RecallCount
 from edge_agent.ports import Clock
@@ -71,23 +71,6 @@ _SUMMED = "last_report_summed"
 _STATE = msgspec.json.Decoder(State)
 _SUMMING = msgspec.msgpack.Decoder(SumState)
 _ENTRY = msgspec.json.Decoder(LedgerEntry)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTally:
-    """Counts of what the device has done so far.
-
-    Attributes:
-        last_report_bytes: size of the newest report; None if there was none.
-        last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
-        last_report_summed: whether the coordinator learned only a sum that the newest report is in.
-    """
-
-    reports_sent: int = 0
-    bytes_sent: int = 0
-    last_report_bytes: int | None = None
-    last_trained_at_s: float | None = None
-    last_report_summed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

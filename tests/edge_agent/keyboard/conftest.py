@@ -163,7 +163,7 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     model = BigramModel()
-    about = AgentInfo("phone-03", emulated=True, state="training", reason="selected for round 4")
+    about = AgentInfo(device="phone-03", emulated=True, state="training", reason="selected for round 4")
     return Bench(model, Suggester(Reader(model), lexicon=lexicon), ListStore(), about)
 
 

@@ -396,7 +396,7 @@ def test_panel_tells_the_truth_about_an_emulated_phone(open_page, bench):
 
 
 def test_real_device_is_not_called_emulated(open_page, bench):
-    bench.about = type(bench.about)("desk", emulated=False, state="ineligible", reason="not charging")
+    bench.about = type(bench.about)(device="desk", emulated=False, state="ineligible", reason="not charging")
     screen = open_page()
     screen.page.get_by_text("(not charging)").wait_for()
     assert screen.page.inner_text("#state") == "Not training now"
