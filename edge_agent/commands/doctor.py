@@ -60,7 +60,7 @@ class CheckOutcome(Enum):
 OK, WARNING, FAILED = CheckOutcome
 
 Finding = tuple[str, CheckOutcome, str, str]
-"""What was checked, the outcome, what was found, and what to do about it (empty if nothing is needed)."""
+"""What was checked, the outcome, what was found, and what to do about it unless it is OK."""
 Findings = Iterator[Finding]
 
 
@@ -89,8 +89,8 @@ def examine(config: AgentConfig) -> Iterator[Check]:
     )
     for category, check in checks:
         try:
-            for finding in check(config):
-                yield Check(category, *finding)
+            for name, outcome, detail, remedy in check(config):
+                yield Check(category, name, outcome, detail, "" if outcome is OK else remedy)
         except NightjarError as error:
             yield Check(category, "check", FAILED, str(error), "see the message")
         except Exception as error:
@@ -102,10 +102,9 @@ def examine(config: AgentConfig) -> Iterator[Check]:
 
 
 def _runtime(_config: AgentConfig) -> Findings:
-    version = platform.python_version()
-    supported = sys.version_info >= (3, 11)
-    remedy = "" if supported else "install Python 3.11 or newer, and make the environment again"
-    yield "python", _ok(supported), f"{version} on {platform.machine()}", remedy
+    detail = f"{platform.python_version()} on {platform.machine()}"
+    remedy = "install Python 3.11 or newer, and make the environment again"
+    yield "python", _ok(sys.version_info >= (3, 11)), detail, remedy
     try:
         yield "tflite", OK, runtime_name(), ""
     except NightjarError as error:
@@ -126,11 +125,11 @@ def _storage(config: AgentConfig) -> Findings:
             yield "folder", FAILED, f"{folder} is not there", remedy
         return
     writable = os.access(folder, os.W_OK | os.X_OK)
-    remedy = "" if writable else "give it to the user that runs the agent (chown), or set another data_dir"
+    remedy = "give it to the user that runs the agent (chown), or set another data_dir"
     yield "folder", _ok(writable), f"{folder} {'can' if writable else 'cannot'} be written", remedy
     free = free_bytes(folder)
     enough = free >= config.conditions.minimum_free_disk_bytes
-    remedy = "" if enough else "free some space, or set conditions.minimum_free_disk_bytes"
+    remedy = "free some space, or set conditions.minimum_free_disk_bytes"
     yield "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy
     database = folder / DATABASE
     if database.exists():
@@ -146,7 +145,7 @@ def _sound(database: Path) -> Finding:
             connection.close()
     except sqlite3.Error as error:
         result = str(error)
-    remedy = "" if result == "ok" else "stop the agent, keep a copy of the file, and move it away to begin anew"
+    remedy = "stop the agent, keep a copy of the file, and move it away to begin anew"
     return "database", _ok(result == "ok"), f"{database.name}: {result}", remedy
 
 
@@ -155,9 +154,8 @@ def _permissions(config: AgentConfig) -> Findings:
     paths = [folder, *sorted(folder.glob(f"{DATABASE}*"))] if folder.is_dir() else []
     for path in paths:
         mode = stat.S_IMODE(path.stat().st_mode)
-        closed = not mode & 0o077
-        remedy = "" if closed else f"chmod go= '{path}' (the agent does it at its next start)"
-        yield path.name, _ok(closed), f"mode {mode:04o}", remedy
+        remedy = f"chmod go= '{path}' (the agent does it at its next start)"
+        yield path.name, _ok(not mode & 0o077), f"mode {mode:04o}", remedy
 
 
 def _model(config: AgentConfig) -> Findings:
@@ -262,9 +260,8 @@ def _coordinator(config: AgentConfig) -> Findings:
     except (ValueError, AttributeError):
         population = None
     if population is not None:
-        same = population == config.population
-        remedy = "" if same else f'set population = "{population}", or the coordinator_url of "{config.population}"'
-        yield "population", _ok(same), f"it serves {str(population)[:80]!r}", remedy
+        remedy = f'set population = "{population}", or the coordinator_url of "{config.population}"'
+        yield "population", _ok(population == config.population), f"it serves {str(population)[:80]!r}", remedy
 
 
 def _clock(config: AgentConfig) -> Findings:
@@ -275,18 +272,16 @@ def _clock(config: AgentConfig) -> Findings:
         pass
     else:
         skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is checked
-        remedy = "" if skew_s <= MOST_SKEW_S else "set the clock, or switch its synchronisation on (timedatectl)"
-        detail = f"{skew_s:.0f} s from the coordinator's"
-        yield "time", _ok(skew_s <= MOST_SKEW_S), detail, remedy
+        remedy = "set the clock, or switch its synchronisation on (timedatectl)"
+        yield "time", _ok(skew_s <= MOST_SKEW_S), f"{skew_s:.0f} s from the coordinator's", remedy
         return
     try:
         synchronized = run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), ANSWER_S).strip() == "yes"
     except UnavailableError as error:
         yield "time", WARNING, f"cannot be compared with anything ({error})", "look at it"
         return
-    remedy = "" if synchronized else "timedatectl set-ntp true"
     detail = "synchronized" if synchronized else "not synchronized"
-    yield "time", OK if synchronized else WARNING, detail, remedy
+    yield "time", OK if synchronized else WARNING, detail, "timedatectl set-ntp true"
 
 
 # --- this device ---
@@ -317,9 +312,8 @@ def _conditions(config: AgentConfig) -> Findings:
                 outcome = WARNING
             case _:
                 outcome = OK
-        fine = outcome is OK
         detail = f"{reading.value.value}: {reading.reason} ({reading.source})"
-        yield condition.value, outcome, detail, "" if fine else _REMEDIES[condition]
+        yield condition.value, outcome, detail, _REMEDIES[condition]
 
 
 def _service(config: AgentConfig) -> Findings:
