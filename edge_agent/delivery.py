@@ -8,7 +8,6 @@ import structlog
 
 from edge_agent.core import outbox
 from edge_agent.core.events import Moment
-from edge_agent.core.stored import Settlement
 from edge_agent.ports import Transport
 from edge_agent.uplink import Uplink
 from wire.messages import Receipt
@@ -29,7 +28,7 @@ class Delivery:
         uplink: Uplink,
         transport: Transport,
         moment: Callable[[], Moment],
-        settle: Callable[[Moment, Receipt, Settlement], None],
+        settle: Callable[[Moment, Receipt, outbox.Settlement], None],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._uplink, self._transport, self._moment, self._settle = uplink, transport, moment, settle
@@ -79,8 +78,7 @@ class Delivery:
                 sent_again=self._resent or None,
             )
             self._resent = 0
-            settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
-            self._settle(event.at, receipt, settlement)
+            self._settle(event.at, receipt, state.settlement)
             self._state = None
             return
         self._state = state
@@ -94,5 +92,3 @@ class Delivery:
                     self._uplink.report(state.parcel, parts)
                 case outbox.SendQuery(parcel):
                     self._uplink.query(parcel)
-                case outbox.AdoptResidual() | outbox.PutBack():
-                    pass  # part of the settlement

@@ -45,7 +45,7 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
 from edge_agent.core.privacy_ledger import LedgerEntry, charged
-from edge_agent.core.stored import Change, NewReport, Settlement, SumState
+from edge_agent.core.stored import Change, NewReport, SumState
 from edge_agent.core.summing import ABORTED
 from edge_agent.core.training import TrainingStopped
 from edge_agent.delivery import Delivery
@@ -340,7 +340,7 @@ class Driver:
         self._delivery.put(report.parcel)
         self._delivery.send_what_is_due()
 
-    def _settled(self, at: Moment, receipt: Receipt, settlement: Settlement) -> None:
+    def _settled(self, at: Moment, receipt: Receipt, settlement: outbox.Settlement) -> None:
         summing = None if settlement.adopt else self._sum.given_up(receipt.round)
         self._step(events.ReportSettled(at, receipt), settlement=settlement, summing=summing)
 
@@ -362,7 +362,7 @@ class Driver:
         self,
         event: events.Event,
         report: NewReport | None = None,
-        settlement: Settlement | None = None,
+        settlement: outbox.Settlement | None = None,
         summing: SumState | None = None,
         entry: LedgerEntry | None = None,
     ) -> None:

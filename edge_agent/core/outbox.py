@@ -81,11 +81,26 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Settlement:
+    """How the report leaves the outbox, and what error feedback keeps of it.
+
+    Attributes:
+        adopt: the coordinator has accepted the report, now or before: the residual stored with the report is adopted.
+        put_back: the report came too late to count: the residual stored with the report is adopted, and the part that
+            the report carried is added back to it. With neither flag, the old residual stays and the update is lost.
+    """
+
+    adopt: bool
+    put_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The receipt has arrived."""
 
     parcel: Parcel
     receipt: Receipt
+    settlement: Settlement
 
 
 State = Pending | Sent | Settled
@@ -138,17 +153,7 @@ class SendQuery:
     parcel: Parcel
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptResidual:
-    """Continue error feedback from the residual that was stored with the report."""
-
-
-@dataclass(frozen=True, slots=True)
-class PutBack:
-    """Drop the report and add what it carried back to the residual: the coordinator does not count it."""
-
-
-Effect = SendParts | SendQuery | AdoptResidual | PutBack
+Effect = SendParts | SendQuery
 Result = tuple[State, tuple[Effect, ...]]
 
 
@@ -208,12 +213,13 @@ def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
     match receipt.verdict:
         # A duplicate was accepted before; its receipt was lost.
         case Verdict.ACCEPTED | Verdict.DUPLICATE:
-            return Settled(state.parcel, receipt), (AdoptResidual(),)
+            settlement = Settlement(adopt=True)
         case Verdict.LATE:
-            return Settled(state.parcel, receipt), (PutBack(),)
+            settlement = Settlement(adopt=False, put_back=True)
         # The residual is dropped too: whatever is wrong with it would also spoil the next report.
         case Verdict.INVALID:
-            return Settled(state.parcel, receipt), ()
+            settlement = Settlement(adopt=False)
+    return Settled(state.parcel, receipt, settlement), ()
 
 
 def _send_missing(state: Sent, event: MissingCame) -> Result:

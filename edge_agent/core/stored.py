@@ -9,7 +9,7 @@ import msgspec
 
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Parcel
+from edge_agent.core.outbox import Parcel, Settlement
 from edge_agent.core.privacy_ledger import LedgerEntry
 from wire.codec import Sparse
 from wire.parameters import Vector
@@ -31,20 +31,6 @@ class NewReport:
     layout: str
     residual: Vector | None
     carried: Sparse | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """How the report leaves the outbox, and what error feedback keeps of it.
-
-    Attributes:
-        adopt: the coordinator has accepted the report, now or before: the residual stored with the report is adopted.
-        put_back: the report came too late to count: the residual stored with the report is adopted, and the part that
-            the report carried is added back to it. With neither flag, the old residual stays and the update is lost.
-    """
-
-    adopt: bool
-    put_back: bool = False
 
 
 class SumState(msgspec.Struct, frozen=True):

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
+from edge_agent.core.outbox import Settlement
 from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, Settlement, SumState
+from edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, SumState
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 

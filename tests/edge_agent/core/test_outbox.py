@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 from edge_agent.core.events import Moment
 from edge_agent.core.outbox import (
     TABLE,
-    AdoptResidual,
     MissingCame,
     Nudged,
     Parcel,
     Pending,
-    PutBack,
     ReceiptCame,
     SendParts,
     SendQuery,
     Sent,
     Settled,
+    Settlement,
     TimePassed,
     step,
 )
@@ -26,6 +25,7 @@ from wire.messages import Missing, Receipt, Verdict
 
 AT = Moment(100.0, 0.5)
 WHOLE, CUT = Parcel(3, 1, 1), Parcel(3, 1, 4)
+ADOPTED = Settlement(adopt=True)
 
 
 def receipt(verdict=Verdict.ACCEPTED, number=3, attempt=1):
@@ -59,18 +59,18 @@ def test_row(state, event, following, effects):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "effects"),
+    ("verdict", "settlement"),
     [
-        (Verdict.ACCEPTED, (AdoptResidual(),)),
-        (Verdict.DUPLICATE, (AdoptResidual(),)),
-        (Verdict.LATE, (PutBack(),)),
-        (Verdict.INVALID, ()),
+        (Verdict.ACCEPTED, ADOPTED),
+        (Verdict.DUPLICATE, ADOPTED),
+        (Verdict.LATE, Settlement(adopt=False, put_back=True)),
+        (Verdict.INVALID, Settlement(adopt=False)),
     ],
 )
 @pytest.mark.parametrize("state", [Pending(WHOLE), Sent(CUT, 4, 200.0)])
-def test_a_receipt_settles_and_says_what_becomes_of_the_residual(state, verdict, effects):
+def test_a_receipt_settles_and_says_what_becomes_of_the_residual(state, verdict, settlement):
     event = receipt(verdict)
-    assert step(state, event) == (Settled(state.parcel, event.receipt), effects)
+    assert step(state, event) == (Settled(state.parcel, event.receipt, settlement), ())
 
 
 EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
@@ -78,7 +78,7 @@ EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Settled(CUT, receipt().receipt)], EVENTS)),
+    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Settled(CUT, receipt().receipt, ADOPTED)], EVENTS)),
 )
 def test_every_pair_is_a_row_or_illegal(state, event):
     if (type(state), type(event)) in TABLE:

@@ -7,8 +7,8 @@ import pytest
 
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import STARTING, Reporting, Resting
-from edge_agent.core.outbox import Parcel
-from edge_agent.core.stored import AgentTally, Change, NewReport, Settlement
+from edge_agent.core.outbox import Parcel, Settlement
+from edge_agent.core.stored import AgentTally, Change, NewReport
 from edge_agent.keyboard.learning import OwnWord
 from edge_agent.shell.database import (
     MOST_OWN_WORDS,

@@ -5,8 +5,8 @@ import pytest
 
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import Reporting, Resting
-from edge_agent.core.outbox import Parcel
-from edge_agent.core.stored import Change, NewReport, Settlement
+from edge_agent.core.outbox import Parcel, Settlement
+from edge_agent.core.stored import Change, NewReport
 from edge_agent.shell.database import Caps, Database
 from simulation.rounds.faults import Fuse, PowerCut
 from simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
