@@ -225,20 +225,25 @@ def watched(
 def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSLContext | None = None) -> MqttTransport:
     """The connection to the broker, with a last will that reports the lost connection; not started yet."""
     gone = messages.encode(Status(online=False, reason="connection lost", emulated=config.emulator is not None))
-    broker = config.broker
     return MqttTransport(
-        BrokerAddress(
-            broker.host,
-            broker.port,
-            broker.username or config.device,
-            broker.password,
-            ssl.create_default_context() if tls is None and broker.tls else tls,
-            broker.websocket,
-        ),
+        broker_of(config, tls),
         client_id=f"nightjar-agent-{config.population}-{config.device}",
         filters=topics.device_filters(config.population, config.device),
         will=(topics.status(config.population, config.device), gone),
         post=post,
+    )
+
+
+def broker_of(config: AgentConfig, tls: ssl.SSLContext | None) -> BrokerAddress:
+    """How to reach the broker; ``tls`` is the context of an enrolled device."""
+    broker = config.broker
+    return BrokerAddress(
+        broker.host,
+        broker.port,
+        broker.username or config.device,
+        broker.password,
+        ssl.create_default_context() if tls is None and broker.tls else tls,
+        broker.websocket,
     )
 
 

@@ -21,10 +21,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import paho.mqtt.client as paho
 import urllib3
-from paho.mqtt.enums import CallbackAPIVersion
 
+from edge_agent.assembly import broker_of
 from edge_agent.commands.conditions import look_once
 from edge_agent.commands.opened import held_model
 from edge_agent.config import AgentConfig
@@ -32,6 +31,7 @@ from edge_agent.core.eligibility import Answer, Condition, Demand
 from edge_agent.enrolment.identity import enrolled_tls
 from edge_agent.shell.folder import DATABASE, running_agent
 from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.mqtt import client_of
 from edge_agent.shell.probes.command import run
 from edge_agent.shell.probes.resources import free_bytes
 from edge_agent.shell.tflite import runtime_name
@@ -180,15 +180,7 @@ def _broker(config: AgentConfig) -> Findings:
         return
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Not the agent's client id: the broker would disconnect the running agent.
-    client = paho.Client(
-        CallbackAPIVersion.VERSION2,
-        f"nightjar-doctor-{config.device}",
-        protocol=paho.MQTTv311,
-        transport="websockets" if broker.websocket else "tcp",
-    )
-    client.username_pw_set(broker.username or config.device, broker.password or None)
-    if broker.tls:
-        client.tls_set_context(ssl.create_default_context())
+    client = client_of(broker_of(config, None), f"nightjar-doctor-{config.device}")
     client.on_connect = lambda _client, _userdata, _flags, reason, _properties: answers.put(reason)
     client.connect_timeout = ANSWER_S
     try:

@@ -67,17 +67,7 @@ class MqttTransport:
         self._post = post
         self._connected = threading.Event()
         self._gone = threading.Event()
-        client = paho.Client(
-            CallbackAPIVersion.VERSION2,
-            client_id,
-            clean_session=True,
-            protocol=paho.MQTTv311,
-            transport="websockets" if broker.websocket else "tcp",  # on /mqtt
-        )
-        if broker.username:
-            client.username_pw_set(broker.username, broker.password or None)
-        if broker.tls is not None:
-            client.tls_set_context(broker.tls)
+        client = client_of(broker, client_id)
         client.will_set(will[0], will[1], qos=1, retain=True)
         client.max_queued_messages_set(MOST_QUEUED)
         # paho doubles its waits without jitter: we randomise the first wait, and with it all the others.
@@ -163,6 +153,21 @@ class MqttTransport:
         except Exception:
             # If this raised, paho would redeliver the same message for ever.
             log.exception("message_not_taken")
+
+
+def client_of(broker: BrokerAddress, client_id: str) -> paho.Client:
+    """A client for a broker that is not connected yet; its session is clean."""
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2,
+        client_id,
+        protocol=paho.MQTTv311,
+        transport="websockets" if broker.websocket else "tcp",  # on /mqtt
+    )
+    if broker.username:
+        client.username_pw_set(broker.username, broker.password or None)
+    if broker.tls is not None:
+        client.tls_set_context(broker.tls)
+    return client
 
 
 def _send_at_once(_client: paho.Client, _userdata: Any, connection: Any) -> None:
