@@ -9,10 +9,9 @@ import re
 from typing import Annotated, Any
 
 import msgspec
-from flask import Blueprint, abort, g, request
+from flask import abort, g, request
 from flask_limiter import Limiter
 from msgspec import Meta
-from spectree import SpecTree
 
 from coordinator.config import BrokerKind
 from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
@@ -21,8 +20,8 @@ from coordinator.enrolment.tls_files import url_for_devices
 from coordinator.rounds.lease import MOST_LABELS, Label, joined
 from coordinator.web import asking
 from coordinator.web.access import Role
-from coordinator.web.admission import for_devices, needs, open_to_all, problem
-from coordinator.web.answers import answers
+from coordinator.web.admission import for_devices, open_to_all, problem
+from coordinator.web.answers import Api, answers
 from coordinator.web.documents import Changed, Nothing, TokenName
 from coordinator.web.ports import WebPorts
 from wire.addresses import is_loopback
@@ -87,18 +86,18 @@ class Credentials(msgspec.Struct, frozen=True):
     items: list[CredentialView]
 
 
-def add_enrolment(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter: Limiter) -> None:
+def add_enrolment(api: Api, ports: WebPorts, limiter: Limiter) -> None:
     """Add the enrolment routes to the API; without TLS they answer 404."""
-    _for_devices(blueprint, spec, ports, limiter)
-    _for_operators(blueprint, spec, ports)
+    _for_devices(api, ports, limiter)
+    _for_operators(api, ports)
 
 
-def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter: Limiter) -> None:
+def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
     rules: dict[str, Any] = {"tags": ["enrolment of devices"]}
 
-    @blueprint.post("/enrolment")
+    @api.blueprint.post("/enrolment")
     @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
-    @spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
     @open_to_all
     def enrol(json: EnrolmentWanted) -> Any:
         """Issue a certificate for a claim and a key; 202 while the device waits for approval."""
@@ -107,8 +106,8 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
         except RemoteProtocolError as error:
             abort(422, str(error))
 
-    @blueprint.get("/enrolment/self")
-    @spec.validate(resp=answers(Enrolled, 404, waiting=True), **rules)
+    @api.blueprint.get("/enrolment/self")
+    @api.spec.validate(resp=answers(Enrolled, 404, waiting=True), **rules)
     @for_devices
     def myself() -> Any:
         """The certificate that the device authenticated with, and when to renew it; the first use burns its claim."""
@@ -117,8 +116,8 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
             abort(403, "this certificate does not count any more")
         return _answer(certified, ports)
 
-    @blueprint.post("/enrolment/self")
-    @spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @api.blueprint.post("/enrolment/self")
+    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
     @for_devices
     def renew(json: RenewalWanted) -> Any:
         """Issue the device's next certificate, for a fresh key."""
@@ -173,35 +172,25 @@ def forget(ports: WebPorts, name: str, who: str) -> bool:
     return _office(ports).register.revoke(asking.device(name), who, ports.clock.now_s())
 
 
-def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    rules: dict[str, Any] = {"security": {"token": []}, "tags": ["enrolment"]}
-
-    @blueprint.get("/claims")
-    @spec.validate(resp=answers(Claims, 404), **rules)
-    @needs(Role.OPERATOR)
+def _for_operators(api: Api, ports: WebPorts) -> None:
+    @api.look("/claims", Claims, 404, role=Role.OPERATOR)
     def claims() -> Claims:
         """List all claims, without their secret text."""
         held = _office(ports).register.claims()
         return Claims([ClaimView(**{f: getattr(each, f) for f in ClaimView.__struct_fields__}) for each in held])
 
-    @blueprint.post("/claims")
-    @spec.validate(resp=answers(ClaimMade, 404, 409, 415, status=201), **rules)
-    @needs(Role.ADMIN)
+    @api.change("/claims", 404, 409, role=Role.ADMIN, ok=ClaimMade, status=201)
     def create_claim(json: ClaimWanted) -> tuple[ClaimMade, int]:
         """Create a claim; its secret text is shown only once."""
         return make_claim(ports, json, g.caller.name), 201
 
-    @blueprint.delete("/claims/<name>")
-    @spec.validate(resp=answers(Changed, 404), **rules)
-    @needs(Role.ADMIN)
+    @api.remove("/claims/<name>", 404, role=Role.ADMIN)
     def revoke_claim(name: str) -> Changed:
         """Revoke a claim at once; devices that it enrolled stay enrolled."""
         end_claim(ports, name, g.caller.name)
         return Changed(changed=True)
 
-    @blueprint.get("/enrolments")
-    @spec.validate(resp=answers(Credentials, 404), **rules)
-    @needs(Role.OPERATOR)
+    @api.look("/enrolments", Credentials, 404, role=Role.OPERATOR)
     def enrolments() -> Credentials:
         """List the newest keys, newest first."""
         held = _office(ports).register.credentials()
@@ -212,25 +201,19 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
             ]
         )
 
-    @blueprint.post("/enrolments/<key>/approve")
-    @spec.validate(resp=answers(Changed, 404, 415), **rules)
-    @needs(Role.ADMIN)
+    @api.change("/enrolments/<key>/approve", 404, role=Role.ADMIN)
     def approve(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Approve a waiting device."""
         decide(ports, key, g.caller.name, approved=True)
         return Changed(changed=True)
 
-    @blueprint.post("/enrolments/<key>/refuse")
-    @spec.validate(resp=answers(Changed, 404, 415), **rules)
-    @needs(Role.ADMIN)
+    @api.change("/enrolments/<key>/refuse", 404, role=Role.ADMIN)
     def refuse(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Refuse a waiting device."""
         decide(ports, key, g.caller.name, approved=False)
         return Changed(changed=True)
 
-    @blueprint.post("/devices/<name>/forget")
-    @spec.validate(resp=answers(Changed, 404, 415), **rules)
-    @needs(Role.ADMIN)
+    @api.change("/devices/<name>/forget", 404, role=Role.ADMIN)
     def forget_device(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Revoke every certificate of a device for good; it can return only with a new claim."""
         return Changed(forget(ports, name, g.caller.name))

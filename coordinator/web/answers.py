@@ -1,16 +1,21 @@
-"""The API's views in the OpenAPI document: their groups, and the responses that they may give."""
+"""Adds views to the API and to its OpenAPI document: what they answer with, and who may ask."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from flask import Blueprint
 from spectree import Response as Answers
+from spectree import SpecTree
 
 from coordinator.web import documents as docs
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
 from wire.enrolment import EnrolmentPending
 
-LOOKS: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
-CHANGES: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
+_View = TypeVar("_View", bound=Callable[..., Any])
 
 
 def answers(ok: type, *codes: int, status: int = 200, waiting: bool = False) -> Answers:
@@ -19,3 +24,34 @@ def answers(ok: type, *codes: int, status: int = 200, waiting: bool = False) -> 
     if waiting:
         others["HTTP_202"] = EnrolmentPending
     return Answers(**{f"HTTP_{status}": ok}, **others)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """Where views are added; ``codes`` are the problems of a view that not every view may have."""
+
+    blueprint: Blueprint
+    spec: SpecTree
+    tag: str = ""  # the group of its views in the document; empty: looking or changing
+
+    def look(self, path: str, ok: type, *codes: int, role: Role = Role.VIEWER) -> Callable[[_View], _View]:
+        """Add a view that only reads."""
+        return self._add("GET", path, answers(ok, *codes), role, self.tag or "looking")
+
+    def change(
+        self, path: str, *codes: int, role: Role = Role.OPERATOR, ok: type = docs.Changed, status: int = 200
+    ) -> Callable[[_View], _View]:
+        """Add a view that changes something as the JSON object says that is sent to it."""
+        return self._add("POST", path, answers(ok, *codes, 415, status=status), role, self.tag or "changing")
+
+    def remove(self, path: str, *codes: int, role: Role = Role.OPERATOR) -> Callable[[_View], _View]:
+        """Add a view that removes something."""
+        return self._add("DELETE", path, answers(docs.Changed, *codes), role, self.tag or "changing")
+
+    def _add(self, method: str, path: str, resp: Answers, role: Role, tag: str) -> Callable[[_View], _View]:
+        def add(view: _View) -> _View:
+            validated = self.spec.validate(resp=resp, security={"token": []}, tags=[tag])(needs(role)(view))
+            self.blueprint.route(path, methods=[method])(validated)
+            return view
+
+        return add

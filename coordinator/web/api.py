@@ -7,6 +7,7 @@ documents (RFC 9457). Lists are paged: the next request passes the answer's ``ne
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Flask, abort, current_app, g
@@ -22,8 +23,8 @@ from coordinator.tasks.schedule import DAY_S
 from coordinator.web import ROOT, asking
 from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
-from coordinator.web.admission import client_network, needs, problem
-from coordinator.web.answers import CHANGES, LOOKS, answers
+from coordinator.web.admission import client_network, problem
+from coordinator.web.answers import Api
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.release_routes import add_release_routes
@@ -63,13 +64,14 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
         ],
     )
 
-    _add_reading(blueprint, spec, ports)
-    _add_changing(blueprint, spec, ports)
-    add_task_routes(blueprint, spec, ports)
-    add_version_routes(blueprint, spec, ports)
-    add_release_routes(blueprint, spec, ports)
-    _add_tokens(blueprint, spec, ports)
-    add_enrolment(blueprint, spec, ports, limiter)
+    api = Api(blueprint, spec)
+    _add_reading(api, ports)
+    _add_changing(api, ports)
+    add_task_routes(api, ports)
+    add_version_routes(api, ports)
+    add_release_routes(api, ports)
+    _add_tokens(replace(api, tag="tokens"), ports)
+    add_enrolment(replace(api, tag="enrolment"), ports, limiter)
     limiter.limit(
         f"{CHANGES_PER_MINUTE}/minute", key_func=_who_counts, methods=["POST", "DELETE"], override_defaults=False
     )(blueprint)
@@ -109,10 +111,8 @@ def _explain_invalid(_request: object, _response: object, error: Exception | Non
 # Looking
 
 
-def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    @blueprint.get("/rounds")
-    @spec.validate(resp=answers(docs.Rounds), **LOOKS)
-    @needs(Role.VIEWER)
+def _add_reading(api: Api, ports: WebPorts) -> None:
+    @api.look("/rounds", docs.Rounds)
     def rounds(query: docs.Newest) -> docs.Rounds:
         """List rounds, newest first."""
         now_s = ports.clock.now_s()
@@ -122,9 +122,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         items = [round_row(each, made.get(each.version or 0), now_s) for each in summaries]
         return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
 
-    @blueprint.get("/rounds/<int:number>")
-    @spec.validate(resp=answers(RoundDetail, 404), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/rounds/<int:number>", RoundDetail, 404)
     def one_round(number: int) -> RoundDetail:
         """Show a round, with the outcome of each selected device."""
         states = current_app.extensions["census"].now().states
@@ -132,17 +130,13 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             detail = round_detail(view, asking.number(number, "round"), ports.clock.now_s(), states)
         return asking.found(detail, f"round {number}")
 
-    @blueprint.get("/counters")
-    @spec.validate(resp=answers(Counters), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/counters", Counters)
     def counted() -> Counters:
         """Count rounds, reports, dropouts and bytes since the database was created."""
         with ports.repository.transaction() as view:
             return counters(view)
 
-    @blueprint.get("/devices")
-    @spec.validate(resp=answers(docs.DeviceList), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/devices", docs.DeviceList)
     def devices(query: docs.DevicesAsked) -> docs.DeviceList:
         """List devices, sorted by name; with ``label``, those that have it."""
         now_s = ports.clock.now_s()
@@ -150,9 +144,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             items = [device_row(each, now_s) for each in view.leases_after(query.limit, query.after, query.label)]
         return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
-    @blueprint.get("/devices/<name>")
-    @spec.validate(resp=answers(DeviceDetail, 404), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/devices/<name>", DeviceDetail, 404)
     def one_device(name: str) -> DeviceDetail:
         """Show a device's last known state, and how it spent the last week."""
         with ports.repository.transaction() as view:
@@ -161,9 +153,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             abort(404, f"no device {name} was ever heard of")
         return device_detail(lease, ports.clock.now_s())
 
-    @blueprint.get("/audit")
-    @spec.validate(resp=answers(docs.AuditLog), **LOOKS)
-    @needs(Role.OPERATOR)
+    @api.look("/audit", docs.AuditLog, role=Role.OPERATOR)
     def audit(query: docs.Newest) -> docs.AuditLog:
         """List the changes in the audit log, newest first."""
         with ports.repository.transaction() as view:
@@ -174,65 +164,47 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
 # Changing
 
 
-def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    @blueprint.post("/devices/<name>/block")
-    @spec.validate(resp=answers(docs.Changed, 404, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+def _add_changing(api: Api, ports: WebPorts) -> None:
+    @api.change("/devices/<name>/block", 404)
     def block(name: str, json: docs.Why) -> docs.Changed:
         """Block a device; it need not be known yet."""
         return change(ports, BlockDevice(asking.device(name), json.reason))
 
-    @blueprint.post("/devices/<name>/unblock")
-    @spec.validate(resp=answers(docs.Changed, 404, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/devices/<name>/unblock", 404)
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
         return change(ports, UnblockDevice(asking.device(name)))
 
-    @blueprint.post("/devices/<name>/labels")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/devices/<name>/labels", 404, 409)
     def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
         """Give labels to a device, and take others away; it need not be known yet."""
         return change(ports, LabelDevice(asking.device(name), json.add, json.remove))
 
-    @blueprint.get("/label-rules")
-    @spec.validate(resp=answers(docs.LabelRules), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/label-rules", docs.LabelRules)
     def label_rules() -> docs.LabelRules:
         """List the rules that give devices labels."""
         with ports.repository.transaction() as view:
             labelling = view.labelling()
         return docs.LabelRules(list(labelling.rules), labelling.after is None)
 
-    @blueprint.post("/label-rules")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/label-rules", 409)
     def set_label_rule(json: LabelRule) -> docs.Changed:
         """Give a label by a rule, in place of the one that there is for this label."""
         return change(ports, SetLabelRule(json))
 
-    @blueprint.delete("/label-rules/<label>")
-    @spec.validate(resp=answers(docs.Changed, 404, 409), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.remove("/label-rules/<label>", 404, 409)
     def drop_label_rule(label: str) -> docs.Changed:
         """Take a rule away, and its label from all devices."""
         return change(ports, DropLabelRule(asking.label(label)))
 
 
-def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    rules: dict[str, Any] = {"security": {"token": []}, "tags": ["tokens"]}
-
-    @blueprint.get("/tokens")
-    @spec.validate(resp=answers(docs.Tokens), **rules)
-    @needs(Role.ADMIN)
+def _add_tokens(api: Api, ports: WebPorts) -> None:
+    @api.look("/tokens", docs.Tokens, role=Role.ADMIN)
     def tokens() -> docs.Tokens:
         """List all tokens, without their secret text."""
         return docs.Tokens([docs.TokenView(t.name, t.role, t.created_s, t.expires_s) for t in ports.tokens.all()])
 
-    @blueprint.post("/tokens")
-    @spec.validate(resp=answers(docs.TokenMade, 409, 415, status=201), **rules)
-    @needs(Role.ADMIN)
+    @api.change("/tokens", 409, role=Role.ADMIN, ok=docs.TokenMade, status=201)
     def create_token(json: docs.TokenWanted) -> tuple[docs.TokenMade, int]:
         """Create a token; its secret text is shown only once."""
         characters, record = new_token(json.name, json.role, ports.clock.now_s(), json.days * DAY_S)
@@ -240,9 +212,7 @@ def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             abort(409, f"there is a token {json.name} already; revoke it first, or take another name")
         return docs.TokenMade(record.name, record.role, characters, record.expires_s), 201
 
-    @blueprint.delete("/tokens/<name>")
-    @spec.validate(resp=answers(docs.Changed, 404), **rules)
-    @needs(Role.ADMIN)
+    @api.remove("/tokens/<name>", 404, role=Role.ADMIN)
     def revoke_token(name: str) -> docs.Changed:
         """Revoke a token at once."""
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from flask import Blueprint
 from msgspec import Meta
-from spectree import SpecTree
 
 from coordinator.rounds.lease import MOST_LABELS, Label
 from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from coordinator.versions.releases import find
 from coordinator.web import asking
 from coordinator.web import documents as docs
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.answers import CHANGES, LOOKS, answers
+from coordinator.web.answers import Api
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.rows import ReleaseView, release_view, release_views
@@ -40,29 +36,23 @@ class ReleaseChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] | None = None
 
 
-def add_release_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+def add_release_routes(api: Api, ports: WebPorts) -> None:
     """Add the routes of releases to the API."""
 
-    @blueprint.get("/releases")
-    @spec.validate(resp=answers(ReleaseList), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/releases", ReleaseList)
     def releases() -> ReleaseList:
         """List releases of the agent, newest version first."""
         with ports.repository.transaction() as view:
             return ReleaseList(release_views(view, ports.clock.now_s()))
 
-    @blueprint.get("/releases/<version>")
-    @spec.validate(resp=answers(ReleaseView, 404), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/releases/<version>", ReleaseView, 404)
     def one_release(version: str) -> ReleaseView:
         """Show a release of the agent, and how its devices fare."""
         with ports.repository.transaction() as view:
             release = asking.found(find(view.releases(), version), f"release {version[:32]}")
             return release_view(view, release, ports.clock.now_s())
 
-    @blueprint.post("/releases/<version>")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/releases/<version>", 409)
     def change_release(version: str, json: ReleaseChange) -> docs.Changed:
         """Start, pause, promote or roll back a release of the agent."""
         return change(ports, ChangeRelease(version, json.action, json.reason, json.share, json.labels))

@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from flask import Blueprint, abort, request
-from spectree import SpecTree
+from flask import abort, request
 
 from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.settings import TaskSettings
 from coordinator.web import asking
 from coordinator.web import documents as docs
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.answers import CHANGES, LOOKS, answers
+from coordinator.web.answers import Api
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.task_views import task_detail, task_rows
 from wire.identifiers import Sha256
 
 
-def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+def add_task_routes(api: Api, ports: WebPorts) -> None:
     """Add the routes of tasks to the API."""
 
     def known(name: str) -> str:
@@ -29,26 +26,20 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
             asking.found(view.task(name), f"task {name[:64]}")
         return name
 
-    @blueprint.get("/tasks")
-    @spec.validate(resp=answers(docs.Tasks), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/tasks", docs.Tasks)
     def tasks() -> docs.Tasks:
         """List all tasks, in order of creation."""
         with ports.repository.transaction() as view:
             return docs.Tasks(task_rows(view, ports.config.task.name))
 
-    @blueprint.get("/tasks/<name>")
-    @spec.validate(resp=answers(docs.TaskDetail, 404), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/tasks/<name>", docs.TaskDetail, 404)
     def one_task(name: str) -> docs.TaskDetail:
         """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
             detail = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
         return asking.found(detail, f"task {name[:64]}")
 
-    @blueprint.post("/tasks")
-    @spec.validate(resp=answers(docs.Changed, 409, 415, status=201), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/tasks", 409, status=201)
     def create_task(json: docs.TaskWanted) -> tuple[docs.Changed, int]:
         """Create a task; its first round opens as soon as its schedule allows."""
         unknown = _unknown(request.get_json(), msgspec.to_builtins(json))
@@ -57,23 +48,17 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
         settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
         return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
 
-    @blueprint.post("/tasks/<name>/pause")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/tasks/<name>/pause", 404, 409)
     def pause_task(name: str, json: docs.Why) -> docs.Changed:
         """Pause a task: it opens no new rounds; devices that have begun may finish."""
         return change(ports, PauseTask(known(name), json.reason))
 
-    @blueprint.post("/tasks/<name>/resume")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/tasks/<name>/resume", 404, 409)
     def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Resume a task: it opens rounds again."""
         return change(ports, ResumeTask(known(name)))
 
-    @blueprint.post("/tasks/<name>/stop")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/tasks/<name>/stop", 404, 409)
     def stop_task(name: str, json: docs.Why) -> docs.Changed:
         """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
         return change(ports, StopTask(known(name), json.reason))

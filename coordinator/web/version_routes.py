@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-from flask import Blueprint
-from spectree import SpecTree
 
 from coordinator.storage.baselines import compared
 from coordinator.tasks.operations import PromoteVersion, Reason, RollBack
 from coordinator.web import asking
 from coordinator.web import documents as docs
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.answers import CHANGES, LOOKS, answers
+from coordinator.web.answers import Api
 from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.rows import VersionDetail, version_detail, version_row
@@ -30,45 +26,35 @@ class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: docs.Number | None = None
 
 
-def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+def add_version_routes(api: Api, ports: WebPorts) -> None:
     """Add the routes of versions to the API."""
 
-    @blueprint.get("/versions")
-    @spec.validate(resp=answers(docs.VersionList), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/versions", docs.VersionList)
     def versions(query: docs.Newest) -> docs.VersionList:
         """List versions of the model, newest first."""
         with ports.repository.transaction() as view:
             items = [version_row(record) for record in view.versions(query.limit, query.before)][::-1]
         return docs.VersionList(items, items[-1].version if len(items) == query.limit else None)
 
-    @blueprint.get("/baselines")
-    @spec.validate(resp=answers(docs.BaselineList), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/baselines", docs.BaselineList)
     def baselines() -> docs.BaselineList:
         """List the baselines for versions: a trigram model, and the same model trained centrally."""
         with ports.repository.transaction() as view:
             return docs.BaselineList(compared(ports.config.task, view.baselines()))
 
-    @blueprint.get("/versions/<int:number>")
-    @spec.validate(resp=answers(VersionDetail, 404), **LOOKS)
-    @needs(Role.VIEWER)
+    @api.look("/versions/<int:number>", VersionDetail, 404)
     def one_version(number: int) -> VersionDetail:
         """Show a version: its stage and the reason for it, its lineage, and its metrics."""
         with ports.repository.transaction() as view:
             record = asking.found(view.version(asking.number(number, "version")), f"version {number}")
             return version_detail(record, view.federated(number))
 
-    @blueprint.post("/versions/<int:number>/promote")
-    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/versions/<int:number>/promote", 404, 409)
     def promote_version(number: int, json: docs.Why) -> docs.Changed:
         """Give a version to all devices, whatever its stage was before."""
         return change(ports, PromoteVersion(asking.number(number, "version"), json.reason))
 
-    @blueprint.post("/versions/rollback")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **CHANGES)
-    @needs(Role.OPERATOR)
+    @api.change("/versions/rollback", 409)
     def roll_back(json: Withdrawal) -> docs.Changed:
         """Roll back a version: by default the canary if there is one, else the current version."""
         return change(ports, RollBack(reason=json.reason, version=json.version, to=json.to))
