@@ -19,6 +19,9 @@ do. A normal negative answer (rejected, late, ineligible) is a result type, neve
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class NightjarError(Exception):
     """Base class of all errors.
@@ -109,3 +112,19 @@ class UnavailableError(NightjarError):
 
     code = "unavailable"
     exit_status = 3
+
+
+@contextmanager
+def rewording(kind: type[NightjarError], what: str, remedy: str = "") -> Iterator[None]:
+    """A block whose OSErrors become errors of ours that say what failed, why, and what to do.
+
+    >>> with rewording(ConfigError, "cannot read notes.txt", "give another file"):
+    ...     raise FileNotFoundError(2, "No such file or directory")
+    Traceback (most recent call last):
+    wire.errors.ConfigError: cannot read notes.txt: No such file or directory; give another file
+    """
+    try:
+        yield
+    except OSError as error:
+        msg = f"{what}: {error.strerror or error}"
+        raise kind(f"{msg}; {remedy}" if remedy else msg) from error

@@ -21,7 +21,7 @@ from coordinator.commands.setting import create_for_owner, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.claims import ClaimMade, carried
 from wire.addresses import is_loopback
-from wire.errors import ConfigError, RemoteProtocolError
+from wire.errors import ConfigError, RemoteProtocolError, rewording
 from wire.identifiers import device_id
 
 _hours_option = click.option(
@@ -198,11 +198,8 @@ def _secret_file(path: Path | None) -> Iterator[Callable[[bytes], object]]:
     if path is None:
         yield len
         return
-    try:
+    with rewording(ConfigError, f"{path} cannot be written", "no claim was made"):
         descriptor = create_for_owner(path)
-    except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror or error}; no claim was made"
-        raise ConfigError(msg) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file.write

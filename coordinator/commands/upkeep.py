@@ -27,7 +27,7 @@ from coordinator.storage.lock import only_one
 from coordinator.storage.release_metadata import FOLDER as RELEASES
 from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from coordinator.web.words import si_bytes
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, UnavailableError, rewording
 
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` if it finds a fault."""
@@ -51,11 +51,8 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
     if str(path) == "-":
         click.echo(text, nl=False)
         return
-    try:
+    with rewording(UnavailableError, f"cannot write {path}"):
         descriptor = create_for_owner(path)  # owner only: the file may later hold a password
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}"
-        raise UnavailableError(msg) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     written = tomllib.loads(text)

@@ -12,13 +12,13 @@ This is the only module that reads the authority's key, and it runs in a process
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import ipaddress
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from host.files import private_folder, replace_file
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
 
 CURRENT, FORMER = "current.pem", "former.pem"
 """Files; each holds a key and its certificate."""
@@ -291,10 +291,5 @@ def _read(path: Path) -> _Signer:
     return _Signer(key, certificate)
 
 
-@contextlib.contextmanager
-def _disk(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        msg = f"the authority's folder {folder} cannot be used: {error.strerror or error}"
-        raise UnavailableError(msg) from error
+def _disk(folder: Path) -> AbstractContextManager[None]:
+    return rewording(UnavailableError, f"the authority's folder {folder} cannot be used")

@@ -7,7 +7,7 @@ import ssl
 import urllib3
 
 from coordinator.config import CoordinatorConfig
-from wire.errors import UnavailableError
+from wire.errors import UnavailableError, rewording
 
 FOLDER, AUTHORITIES = "tls", "authorities.pem"
 """Folder in ``data_dir``, and in it the certificates of the trusted authorities."""
@@ -20,11 +20,8 @@ def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
         UnavailableError: there is no authority yet.
     """
     path = config.data_dir / FOLDER / AUTHORITIES
-    try:
+    with rewording(UnavailableError, f"cannot read {path}", "'serve' writes it"):
         context = ssl.create_default_context(cafile=str(path))
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}; 'serve' writes it"
-        raise UnavailableError(msg) from error
     context.check_hostname = False
     return context
 

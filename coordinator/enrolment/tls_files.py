@@ -27,7 +27,7 @@ from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from coordinator.mqtt.broker import SERVICE_USER, access_list
 from host.files import private_folder, replace_file
 from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
-from wire.errors import UnavailableError
+from wire.errors import UnavailableError, rewording
 from wire.identifiers import DeviceId
 
 SERVER_FOLDER, AUTHORITY_FOLDER = "server", "authority"
@@ -153,11 +153,8 @@ def authorities_in(folder: Path) -> tuple[str, ...]:
     Raises:
         UnavailableError: the file cannot be read.
     """
-    try:
+    with rewording(UnavailableError, f"cannot read {folder / AUTHORITIES}"):
         text = (folder / AUTHORITIES).read_text()
-    except OSError as error:
-        msg = f"cannot read {folder / AUTHORITIES}: {error.strerror or error}"
-        raise UnavailableError(msg) from error
     return tuple(_documents(text, "-----END CERTIFICATE-----\n"))
 
 
@@ -219,9 +216,6 @@ def _documents(pem: str, end: str) -> list[str]:
 
 @contextlib.contextmanager
 def _disk(folder: Path) -> Iterator[None]:
-    try:
+    with rewording(UnavailableError, f"the folder {folder} cannot be used"):
         private_folder(folder)
         yield
-    except OSError as error:
-        msg = f"the folder {folder} cannot be used: {error.strerror or error}"
-        raise UnavailableError(msg) from error

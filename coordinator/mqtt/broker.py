@@ -24,7 +24,7 @@ from pathlib import Path
 
 from coordinator.config import BrokerKind
 from wire import topics
-from wire.errors import ConfigError
+from wire.errors import ConfigError, rewording
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
 """Names of brokers, as shown on the status page."""
@@ -91,14 +91,11 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
     Raises:
         ConfigError: the port is taken, or the address does not belong to this machine.
     """
-    try:
+    with rewording(ConfigError, f"cannot listen on {host} port {port} ({setting})", remedy):
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError as error:
-        msg = f"cannot listen on {host} port {port} ({setting}): {error.strerror or error}; {remedy}"
-        raise ConfigError(msg) from error
 
 
 def run_broker(name: str, doors: Listeners, folder: Path) -> None:
@@ -110,13 +107,10 @@ def run_broker(name: str, doors: Listeners, folder: Path) -> None:
     check_port_free(
         doors.host, doors.port, "broker.port", "stop the other broker, give another port, or use 'external'"
     )
-    try:
+    with rewording(ConfigError, f"the broker cannot use the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         if name == MOSQUITTO:
             path = write_mosquitto_files(doors, folder)
-    except OSError as error:
-        msg = f"the broker cannot use the folder {folder}: {error.strerror or error}"
-        raise ConfigError(msg) from error
     if name == MOSQUITTO:
         program = find_mosquitto() or MOSQUITTO
         os.execv(program, [program, "-c", str(path)])  # noqa: S606 - deliberately without a shell

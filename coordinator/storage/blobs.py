@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from host.files import private_folder, put_in_place
-from wire.errors import IntegrityError, UnavailableError
+from wire.errors import IntegrityError, UnavailableError, rewording
 from wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
@@ -97,15 +96,10 @@ def _write(target: Path, data: bytes) -> None:
         raise
 
 
-@contextmanager
-def disk(path: Path) -> Iterator[None]:
+def disk(path: Path) -> AbstractContextManager[None]:
     """A block that works on the disk.
 
     Raises:
         UnavailableError: the disk is full or broken, or does not allow it.
     """
-    try:
-        yield
-    except OSError as error:
-        msg = f"{path}: {error.strerror or error}; free some space or give another data_dir"
-        raise UnavailableError(msg) from error
+    return rewording(UnavailableError, str(path), "free some space or give another data_dir")

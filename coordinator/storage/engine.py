@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 from coordinator.config import CoordinatorConfig
 from host.files import private_file
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, UnavailableError, rewording
 
 BUSY_TIMEOUT_S = 10
 """How long a connection waits for another's write lock; our writes take milliseconds."""
@@ -69,11 +69,8 @@ def close_to_others(url: sa.URL) -> None:
         UnavailableError: it cannot be made or closed.
     """
     if url.get_backend_name() == "sqlite" and url.database:
-        try:
+        with rewording(UnavailableError, f"the database {url.database} cannot be made or closed to others"):
             private_file(Path(url.database))
-        except OSError as error:
-            msg = f"the database {url.database} cannot be made or closed to others: {error.strerror or error}"
-            raise UnavailableError(msg) from error
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

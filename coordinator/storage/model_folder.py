@@ -15,7 +15,7 @@ from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon
 from models.lexicon import read_lexicon
 from models.manifest import Artifact, Manifest
 from models.task_types import task_type
-from wire.errors import ConfigError, RemoteProtocolError
+from wire.errors import ConfigError, RemoteProtocolError, rewording
 from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
@@ -115,13 +115,8 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with rewording(ConfigError, f"task.model: cannot read {path}", "'python -m models export' makes such a folder"):
         return path.read_bytes()
-    except OSError as error:
-        msg = (
-            f"task.model: cannot read {path}: {error.strerror or error}; 'python -m models export' makes such a folder"
-        )
-        raise ConfigError(msg) from error
 
 
 def _verified(path: Path, artifact: Artifact) -> bytes:

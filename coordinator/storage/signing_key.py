@@ -7,8 +7,7 @@ exists: devices would not obey a key that they do not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from host.files import private_folder, replace_file
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, UnavailableError, rewording
 from wire.identifiers import Population
 from wire.messages import MOST_SUCCESSIONS, Succession
 from wire.signatures import signed_bytes, succession_bytes
@@ -191,10 +190,5 @@ def _pem(key: Ed25519PrivateKey) -> bytes:
     )
 
 
-@contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        msg = f"the key {path} cannot be read or made: {error.strerror or error}"
-        raise UnavailableError(msg) from error
+def _disk(path: Path) -> AbstractContextManager[None]:
+    return rewording(UnavailableError, f"the key {path} cannot be read or made")

@@ -21,7 +21,7 @@ from waitress.server import create_server  # type: ignore[import-untyped]
 from coordinator.web.admission import MOST_BODY_BYTES
 from coordinator.web.live import MOST_STREAMS
 from host.http_server import HttpServer
-from wire.errors import ConfigError
+from wire.errors import ConfigError, rewording
 
 THREADS = 8
 """Threads for requests. waitress sends in its main loop, so slow devices do not occupy threads; streams have their
@@ -108,12 +108,9 @@ def _believed(trusted_proxy: str) -> dict[str, Any]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
+    with rewording(ConfigError, f"cannot listen on {host} port {port}", "give another port"):
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family)
-    except OSError as error:
-        msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
-        raise ConfigError(msg) from error
 
 
 def _drain(server: Any) -> None:

@@ -32,7 +32,7 @@ from coordinator.enrolment.service_client import AUTHORITIES
 from coordinator.enrolment.tls_files import coordinator_pair
 from coordinator.web.proxy_protocol import client_behind
 from wire.addresses import network_of
-from wire.errors import ConfigError, RemoteProtocolError
+from wire.errors import ConfigError, RemoteProtocolError, rewording
 
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
@@ -93,12 +93,9 @@ class TlsFront:
         self._tasks: dict[socket.socket, asyncio.Task[None]] = {}
         self._strangers: dict[str, dict[socket.socket, bool]] = {}
         """Address -> connections without a certificate (so far), oldest first -> whether the handshake is done."""
-        try:
+        with rewording(ConfigError, f"cannot listen on {host} port {port}", "give another port"):
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = listener or socket.create_server((host, port), family=family, backlog=1024)
-        except OSError as error:
-            msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
-            raise ConfigError(msg) from error
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
         self.reload()
