@@ -19,7 +19,7 @@ from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credenti
 from coordinator.enrolment.standing import Standing
 from coordinator.rounds.lease import MOST_LABELS, Lease, joined
 from coordinator.storage.database import Database
-from coordinator.storage.tables import audit, claims, credentials, devices
+from coordinator.storage.tables import audit, claims, credentials, devices, note
 from wire.identifiers import DeviceId
 
 _LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)
@@ -68,7 +68,7 @@ class Register:
             if tx.scalar(taken) is not None or tx.scalar(used) is not None:
                 return False
             tx.execute(sa.insert(claims).values(structs.asdict(claim)))
-            _note(tx, claim.created_s, who, "create-claim", claim.name, "none", f"{claim.uses} to let in")
+            note(tx, claim.created_s, who, "create-claim", claim.name, "none", f"{claim.uses} to let in")
             return True
 
     def remove_claim(self, name: str, who: str, now_s: float) -> bool:
@@ -78,7 +78,7 @@ class Register:
             if held is None:
                 return False
             tx.execute(sa.delete(claims).where(claims.c.name == name))
-            _note(tx, now_s, who, "revoke-claim", name, f"{held.uses_left} to let in", "none")
+            note(tx, now_s, who, "revoke-claim", name, f"{held.uses_left} to let in", "none")
             return True
 
     def redeem(self, claim_sha256: str, key: str, csr: str, address: str, now_s: float) -> Verdict:
@@ -103,10 +103,10 @@ class Register:
                 )
                 _insert(tx, admitted)
                 _label(tx, verdict.device, claim.labels)
-                _note(tx, now_s, f"claim {claim.name}", "enrol", verdict.device, "none", verdict.standing.value)
+                note(tx, now_s, f"claim {claim.name}", "enrol", verdict.device, "none", verdict.standing.value)
             if isinstance(verdict, ClaimRefused):
                 who = address if claim is None else f"claim {claim.name}"
-                _note(tx, now_s, who, "refuse-claim", key[:16], verdict.code, f"from {address}")
+                note(tx, now_s, who, "refuse-claim", key[:16], verdict.code, f"from {address}")
                 _forget_oldest(tx, sa.and_(audit.c.action == "refuse-claim", audit.c.before == verdict.code))
             return verdict
 
@@ -170,7 +170,7 @@ class Register:
                     requested_s=now_s,
                 )
                 _insert(tx, held)
-                _note(tx, now_s, device, "renew", device, "none", key[:16])
+                note(tx, now_s, device, "renew", device, "none", key[:16])
             return held
 
     def issue(self, key: str, certificate: str, serial: str, authority: str, expires_s: float) -> Credential:
@@ -241,7 +241,7 @@ class Register:
                     sa.and_(credentials.c.device == device, credentials.c.serial != serial),
                     standing=KeyState.REVOKED.value,
                 )
-            _note(tx, now_s, device, "burn-claim" if claim else "renewed", claim or device, "issued", "active")
+            note(tx, now_s, device, "burn-claim" if claim else "renewed", claim or device, "issued", "active")
 
     def decide(self, key: str, who: str, now_s: float, *, approved: bool) -> bool:
         """Approve or refuse a waiting key; False if it is not waiting."""
@@ -252,7 +252,7 @@ class Register:
             if held is None or not _change(tx, waiting, standing=standing.value):
                 return False
             action = "approve" if approved else "refuse"
-            _note(tx, now_s, who, action, held.device, KeyState.WAITING.value, standing.value)
+            note(tx, now_s, who, action, held.device, KeyState.WAITING.value, standing.value)
             return True
 
     def revoke(self, device: DeviceId, who: str, now_s: float) -> bool:
@@ -261,7 +261,7 @@ class Register:
             live = sa.and_(credentials.c.device == device, credentials.c.standing != KeyState.REVOKED.value)
             if not _change(tx, live, standing=KeyState.REVOKED.value):
                 return False
-            _note(tx, now_s, who, "revoke", device, "enrolled", "revoked")
+            note(tx, now_s, who, "revoke", device, "enrolled", "revoked")
             return True
 
     def shut_out(self, now_s: float) -> dict[str, DeviceId]:
@@ -340,11 +340,6 @@ def _change(tx: sa.Connection, condition: sa.ColumnElement[bool], **values: obje
 
 def _from_row(row: Mapping[Any, Any]) -> Credential:
     return Credential(**{**row, "standing": KeyState(row["standing"])})
-
-
-def _note(tx: sa.Connection, at_s: float, who: str, action: str, target: str, before: str, after: str) -> None:
-    entry = {"at_s": at_s, "who": who[:64], "action": action, "target": target, "before": before, "after": after[:200]}
-    tx.execute(sa.insert(audit).values(entry))
 
 
 def _forget_oldest(tx: sa.Connection, which: sa.ColumnElement[bool]) -> None:

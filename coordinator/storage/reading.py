@@ -19,8 +19,8 @@ from coordinator.ports import RoundSummary, StoredReport
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.storage.fleet import Sample
-from coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples, tokens
-from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
+from coordinator.tasks.operations import AuditEntry
 from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth
 from wire.identifiers import DeviceId
 
@@ -241,7 +241,7 @@ class Reading(abc.ABC):
         rows = self._connection.execute(sa.select(counters.c.name, counters.c.value))
         return {row.name: row.value for row in rows}
 
-    # Changes and tokens
+    # Changes
 
     def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest audit entries, newest first, optionally only those with a number below ``before``."""
@@ -262,16 +262,6 @@ class Reading(abc.ABC):
         open_now = sa.select(rounds.c.number, rounds.c.phase).where(rounds.c.phase.not_in(over))
         changed = self._connection.scalar(sa.select(sa.func.max(audit.c.number)))
         return self.counters(), self._connection.execute(open_now).all(), changed
-
-    def tokens(self) -> list[TokenRecord]:
-        """All tokens, sorted by name."""
-        query = sa.select(tokens).order_by(tokens.c.name)
-        return [TokenRecord(**row) for row in self._connection.execute(query).mappings()]
-
-    def token(self, sha256: str) -> TokenRecord | None:
-        """The token with this hash; None if there is none."""
-        row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
-        return None if row is None else TokenRecord(**row)
 
 
 def _has(labels: sa.ColumnElement[str], label: str) -> sa.ColumnElement[bool]:

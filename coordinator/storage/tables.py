@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    insert,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -287,3 +289,9 @@ def upsert(dialect: str, table: Table) -> Any:
     if table is counters:
         others = {"value": counters.c.value + statement.excluded.value}
     return statement.on_conflict_do_update(index_elements=keys, set_=others)
+
+
+def note(connection: Connection, at_s: float, who: str, action: str, target: str, before: str, after: str) -> None:
+    """Add an entry to the audit log; the database assigns its number."""
+    entry = {"at_s": at_s, "who": who[:64], "action": action, "target": target, "before": before, "after": after[:200]}
+    connection.execute(insert(audit).values(entry))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import sqlalchemy as sa
+from msgspec import structs
+
 from coordinator.storage.database import Database
-from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.storage.tables import note, tokens, upsert
+from coordinator.tasks.operations import TokenRecord
 
 
 class TokenTable:
@@ -21,44 +25,50 @@ class TokenTable:
 
     def find(self, sha256: str) -> TokenRecord | None:
         """The token with this hash; None if there is none."""
-        with self._database.transaction() as tx:
-            return tx.token(sha256)
+        with self._database.connection() as tx:
+            row = tx.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
+        return None if row is None else TokenRecord(**row)
 
     def all(self) -> list[TokenRecord]:
         """All tokens, sorted by name."""
-        with self._database.transaction() as tx:
-            return tx.tokens()
+        with self._database.connection() as tx:
+            return [TokenRecord(**row) for row in tx.execute(sa.select(tokens).order_by(tokens.c.name)).mappings()]
 
     def add(self, record: TokenRecord, who: str) -> bool:
         """Store a token; False, without any change, if a token of that name exists."""
-        with self._database.transaction() as tx:
-            if any(held.name == record.name for held in tx.tokens()):
+        with self._database.connection() as tx:
+            if _role(tx, record.name) is not None:
                 return False
-            tx.add_token(record)
-            tx.add_audit(_entry(record.created_s, who, "create-token", record.name, "none", record.role))
+            _save(tx, record)
+            note(tx, record.created_s, who, "create-token", record.name, "none", record.role)
             return True
 
     @contextmanager
     def lent(self, record: TokenRecord) -> Iterator[None]:
         """Store a token for the duration of the block; changes made with it are audited, the token itself is not."""
-        with self._database.transaction() as tx:
-            tx.add_token(record)
+        with self._database.connection() as tx:
+            _save(tx, record)
         try:
             yield
         finally:
-            with self._database.transaction() as tx:
-                tx.remove_token(record.name)
+            with self._database.connection() as tx:
+                tx.execute(sa.delete(tokens).where(tokens.c.name == record.name))
 
     def remove(self, name: str, who: str, now_s: float) -> bool:
         """Revoke a token at once; False if no token has that name."""
-        with self._database.transaction() as tx:
-            held = [record for record in tx.tokens() if record.name == name]
-            if not held:
+        with self._database.connection() as tx:
+            role = _role(tx, name)
+            if role is None:
                 return False
-            tx.remove_token(name)
-            tx.add_audit(_entry(now_s, who, "revoke-token", name, held[0].role, "none"))
+            tx.execute(sa.delete(tokens).where(tokens.c.name == name))
+            note(tx, now_s, who, "revoke-token", name, role, "none")
             return True
 
 
-def _entry(at_s: float, who: str, action: str, target: str, before: str, after: str) -> AuditEntry:
-    return AuditEntry(at_s=at_s, who=who, action=action, target=target, before=before, after=after)
+def _role(tx: sa.Connection, name: str) -> str | None:
+    role: str | None = tx.scalar(sa.select(tokens.c.role).where(tokens.c.name == name))
+    return role
+
+
+def _save(tx: sa.Connection, record: TokenRecord) -> None:
+    tx.execute(upsert(tx.dialect.name, tokens), structs.asdict(record))

@@ -26,12 +26,12 @@ from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.storage.baselines import KeptBaselines
 from coordinator.storage.reading import Reading, lease_from, summed_up
 from coordinator.storage.tables import (
-    audit,
     chunks,
     counters,
     devices,
     effects,
     facts,
+    note,
     optimizer_states,
     report_frames,
     reports,
@@ -39,12 +39,11 @@ from coordinator.storage.tables import (
     rounds,
     secure_sums,
     tasks,
-    tokens,
     upsert,
     versions,
 )
 from coordinator.storage.versions import VersionQueries
-from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
@@ -398,17 +397,7 @@ class DatabaseView(VersionQueries, Reading):
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Add an audit entry; the database assigns its number."""
-        values = structs.asdict(entry)
-        del values["number"]
-        self._connection.execute(sa.insert(audit).values(values))
-
-    def add_token(self, token: TokenRecord) -> None:
-        """Insert a token, or replace the one with the same name."""
-        self._put(tokens, [structs.asdict(token)])
-
-    def remove_token(self, name: str) -> None:
-        """Revoke a token."""
-        self._connection.execute(sa.delete(tokens).where(tokens.c.name == name))
+        note(self._connection, entry.at_s, entry.who, entry.action, entry.target, entry.before, entry.after)
 
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)
