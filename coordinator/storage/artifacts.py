@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from coordinator.ports import BlobStore
-from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.blobs import FileBlobs, checked
 from coordinator.storage.database import Database
 from coordinator.storage.tables import artifacts, upsert
 from wire.errors import ConfigError, IntegrityError, UnavailableError
@@ -84,7 +84,7 @@ class DatabaseBlobs:
         """Read a blob and verify its hash."""
         with self._database.connection() as connection:
             body = connection.scalar(sa.select(artifacts.c.body).where(artifacts.c.sha256 == sha256))
-        return _checked(sha256, body, "the database")
+        return checked(sha256, body, "the database")
 
 
 class S3Blobs:
@@ -132,20 +132,10 @@ class S3Blobs:
             body = None
         except self._faults as error:
             raise self._unavailable(error) from error
-        return _checked(sha256, body, self._url)
+        return checked(sha256, body, self._url)
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
 
     def _unavailable(self, error: Exception) -> UnavailableError:
         return UnavailableError(f"artifacts_url: {self._url} does not work: {error}")
-
-
-def _checked(sha256: str, body: bytes | None, where: str) -> bytes:
-    if body is None:
-        msg = f"there is no blob {sha256} in {where}"
-        raise IntegrityError(msg)
-    if hashlib.sha256(body).hexdigest() != sha256:
-        msg = f"{sha256} is damaged in {where}"
-        raise IntegrityError(msg)
-    return body

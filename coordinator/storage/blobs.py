@@ -72,16 +72,23 @@ class FileBlobs:
         """
         path = self.path(sha256)
         with disk(path):
-            try:
-                data = path.read_bytes()
-            except FileNotFoundError as error:
-                msg = f"there is no blob {sha256} in {self._folder}"
-                raise IntegrityError(msg) from error
-        actual = hashlib.sha256(data).hexdigest()
-        if actual != sha256:
-            msg = f"{path} is damaged: its bytes have the sha256 {actual}"
-            raise IntegrityError(msg)
-        return data
+            data = path.read_bytes() if path.exists() else None
+        return checked(sha256, data, str(self._folder))
+
+
+def checked(sha256: str, data: bytes | None, where: str) -> bytes:
+    """The bytes of a blob as a store gave them, None if it has none.
+
+    Raises:
+        IntegrityError: there is no such blob, or its bytes are damaged.
+    """
+    if data is None:
+        msg = f"there is no blob {sha256} in {where}"
+        raise IntegrityError(msg)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        msg = f"{sha256} is damaged in {where}"
+        raise IntegrityError(msg)
+    return data
 
 
 def _write(target: Path, data: bytes) -> None:
