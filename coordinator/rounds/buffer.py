@@ -36,13 +36,12 @@ from coordinator.rounds.events import (
     AssignDevice,
     CalledOff,
     ClockTicked,
-    CountRefusal,
     DeviceCheckedIn,
     DeviceDroppedOut,
     DeviceLost,
     DeviceReturned,
+    Effect,
     Event,
-    KeepReport,
     RejectCheckIn,
     ReportReceived,
     ReportsUnreadable,
@@ -56,17 +55,18 @@ from coordinator.rounds.round import (
     abandoned,
     answer,
     begin_commit,
+    dropped,
     end_grace,
     fail,
     finish,
     is_lost,
     is_named,
     out_of_time,
-    receipt,
     refuse,
     reseated,
     seat_round,
     seated,
+    settle,
     stale_receipt,
     start_grace,
     watch_committing,
@@ -74,7 +74,7 @@ from coordinator.rounds.round import (
 from coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row, table
-from wire.messages import DropoutCause, RejectionReason, Verdict
+from wire.messages import DropoutCause, RejectionReason
 
 
 def _rows() -> Iterable[Row[Step]]:
@@ -223,31 +223,22 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
     seat = state.seats.get(event.device)
     if seat is None or not _is_awaited(state, seat, event.attempt, event.given):
         return state, ()
-    dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
-    return _end_if_due(seated(state, event.device, dropped), event.now_s)
+    return _end_if_due(seated(state, event.device, dropped(seat, event.cause)), event.now_s)
 
 
 def _take_report(state: Round, event: ReportReceived) -> Step:
     seat = state.seats.get(event.device)
     if seat is None or not _is_awaited(state, seat, event.attempt, event.given):
         return answer(state, event)
-    settled = replace(seat, cause=None, lost_since_s=None)
+    effects: tuple[Effect, ...]
     if _is_stale(state, seat):
-        ended, effects = _settle(state, event, replace(settled, state=SeatState.STALE))
-        return ended, (stale_receipt(state, event, seat), *effects)
-    if event.code:
-        refused = replace(settled, state=SeatState.REFUSED, code=event.code)
-        ended, effects = _settle(state, event, refused)
-        invalid = receipt(state, event, Verdict.INVALID, event.code, event.detail)
-        return ended, (CountRefusal(event.device), invalid, *effects)
-    reported = SeatState.EARLY if state.phase is Phase.COMMITTING else SeatState.REPORTED
-    ended, effects = _settle(state, event, replace(settled, state=reported))
-    kept = KeepReport(event.device, state.number, event.attempt)
-    return ended, (kept, receipt(state, event, Verdict.ACCEPTED), *effects)
-
-
-def _settle(state: Round, event: ReportReceived, seat: Seat) -> Step:
-    return _end_if_due(seated(state, event.device, seat), event.now_s)
+        stale = replace(seat, state=SeatState.STALE, cause=None, lost_since_s=None)
+        settled, effects = seated(state, event.device, stale), (stale_receipt(state, event, seat),)
+    else:
+        accepted = SeatState.EARLY if state.phase is Phase.COMMITTING else SeatState.REPORTED
+        settled, effects = settle(state, event, accepted)
+    ended, others = _end_if_due(settled, event.now_s)
+    return ended, effects + others
 
 
 def _watch(state: Round, event: ClockTicked) -> Step:

@@ -384,29 +384,33 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
     if seat is None or seat.attempt != event.attempt or seat.state not in AWAITED:
         return state, ()
     # The device knows the cause better than the coordinator, so it may correct a CONNECTION_LOST.
-    dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
-    return _end_if_due(seated(state, event.device, dropped), event.now_s)
+    return _end_if_due(seated(state, event.device, dropped(seat, event.cause)), event.now_s)
 
 
 def _take_report(state: Round, event: ReportReceived) -> Step:
     if not awaits_report(state, event.device, event.attempt):
         return answer(state, event)
-    seat = state.seats[event.device]
+    settled, effects = settle(state, event, SeatState.REPORTED)
+    ended, others = _end_if_due(settled, event.now_s)
+    return ended, effects + others
+
+
+def settle(state: Round, event: ReportReceived, accepted: SeatState) -> Step:
+    """Settle the seat of an awaited report: refused if the report is broken, else in the state ``accepted``."""
+    seat = replace(state.seats[event.device], cause=None, lost_since_s=None)
     if event.code:
-        refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
-        ended, effects = _end_if_due(seated(state, event.device, refused), event.now_s)
+        refused = replace(seat, state=SeatState.REFUSED, code=event.code)
         invalid = receipt(state, event, Verdict.INVALID, event.code, event.detail)
-        return ended, (CountRefusal(event.device), invalid, *effects)
-    reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
-    ended, effects = _end_if_due(seated(state, event.device, reported), event.now_s)
+        return seated(state, event.device, refused), (CountRefusal(event.device), invalid)
     kept = KeepReport(event.device, state.number, event.attempt)
-    return ended, (kept, receipt(state, event, Verdict.ACCEPTED), *effects)
+    reported = seated(state, event.device, replace(seat, state=accepted))
+    return reported, (kept, receipt(state, event, Verdict.ACCEPTED))
 
 
 def _watch_reporting(state: Round, event: ClockTicked) -> Step:
     state = _bounded(state, event.now_s + state.rules.report_deadline_s)
     lost = {
-        device: _dropped(seat, DropoutCause.CONNECTION_LOST)
+        device: dropped(seat, DropoutCause.CONNECTION_LOST)
         for device, seat in state.seats.items()
         if is_lost(state, seat, event.now_s)
     }
@@ -566,7 +570,8 @@ def reseated(state: Round, seats: Mapping[DeviceId, Seat]) -> Round:
     return replace(state, seats=seats, working=states[SeatState.WORKING], reported=states[SeatState.REPORTED])
 
 
-def _dropped(seat: Seat, cause: DropoutCause) -> Seat:
+def dropped(seat: Seat, cause: DropoutCause) -> Seat:
+    """The seat of a device that dropped out."""
     return replace(seat, state=SeatState.DROPPED, cause=cause, lost_since_s=None)
 
 
@@ -574,7 +579,7 @@ def out_of_time(seat: Seat) -> Seat:
     """The seat after its time is over: a device that is still working has dropped out."""
     if seat.state is not SeatState.WORKING:
         return seat
-    return _dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
+    return dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
 
 
 def abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> Round:
