@@ -90,6 +90,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 # Events
 
 
+@dataclass(frozen=True)
+class _WithReason:
+    reason: str
+    now_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class GatePassed:
     """The gate found no fault; ``share`` of the devices try the version first, 0 releases it to all at once."""
@@ -98,28 +104,16 @@ class GatePassed:
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class GateFailed:
+class GateFailed(_WithReason):
     """The gate found faults."""
 
-    reason: str
-    now_s: float
 
-
-@dataclass(frozen=True, slots=True)
-class TrialPassed:
+class TrialPassed(_WithReason):
     """The version was not worse on the devices that tried it."""
 
-    reason: str
-    now_s: float
 
-
-@dataclass(frozen=True, slots=True)
-class TrialFailed:
+class TrialFailed(_WithReason):
     """The version was worse on the devices that tried it."""
-
-    reason: str
-    now_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +124,12 @@ class Overtaken:
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(_WithReason):
     """The version goes to all devices, promoted by an operator or in place of one that was rolled back."""
 
-    reason: str
-    now_s: float
 
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(_WithReason):
     """The version goes to no device any more, withdrawn by an operator or because it is worse."""
-
-    reason: str
-    now_s: float
 
 
 Event = GatePassed | GateFailed | TrialPassed | TrialFailed | Overtaken | Promoted | Withdrawn
