@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from coordinator.learning.downlink import F32, FORMS
 from coordinator.learning.privacy.distributed import MOST_MULTIPLIER
@@ -96,16 +96,8 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def plan(self, strategy: str) -> TrainingPlan:
         """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
-        return TrainingPlan(
-            learning_rate=self.learning_rate,
-            clip_norm=self.clip_norm,
-            local_epochs=self.local_epochs,
-            max_steps=self.max_steps,
-            proximal=self.proximal,
-            full_batch=strategy == StrategyName.FEDSGD,
-            evaluation_share=self.evaluation_share,
-            keep_share=KEEP_SHARE,
-        )
+        full_batch = strategy == StrategyName.FEDSGD
+        return TrainingPlan(**asdict(self), full_batch=full_batch, keep_share=KEEP_SHARE)
 
 
 class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,17 +124,9 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def choice(self) -> StrategyChoice:
         """The strategy as sent to the worker."""
-        usual = 0.003 if self.name in ADAPTIVE else 1.0
-        return StrategyChoice(
-            name=self.name,
-            learning_rate=usual if self.server_learning_rate is None else self.server_learning_rate,
-            adaptivity=self.adaptivity,
-            schedule=self.schedule,
-            aggregation=self.aggregation,
-            attackers=self.attackers,
-            weighting=self.weighting,
-            clip_quantile=self.clip_quantile,
-        )
+        settings = asdict(self)
+        given, usual = settings.pop("server_learning_rate"), 0.003 if self.name in ADAPTIVE else 1.0
+        return StrategyChoice(**settings, learning_rate=usual if given is None else given)
 
 
 class Mode(enum.Enum):
