@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from host.files import private_folder, put_in_place
@@ -70,9 +70,9 @@ class FileBlobs:
             IntegrityError: there is no such blob, or its bytes are damaged.
             UnavailableError: the blob cannot be read.
         """
-        path = self.path(sha256)
-        with disk(path):
-            data = path.read_bytes() if path.exists() else None
+        path, data = self.path(sha256), None
+        with disk(path), suppress(FileNotFoundError):
+            data = path.read_bytes()
         return checked(sha256, data, str(self._folder))
 
 
