@@ -117,24 +117,12 @@ def _print(found: dict[str, Any]) -> None:
 def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported before timing starts
     import numpy as np
 
-    from edge_agent.session import SessionTask
-    from models.source import Source
-    from wire.messages import Assignment, CodecChoice
+    from benchmarks.session import session_task
 
     words = model.vocabulary.read_text(encoding="utf-8").split()
     generator = np.random.default_rng(7)
     texts = [" ".join(generator.choice(words[:3000], 8)) for _ in range(600)]
-    asked = Assignment(
-        task="benchmark",
-        round=1,
-        attempt=1,
-        version=model.manifest.version,
-        manifest=model.sha256,
-        codec=CodecChoice(error_feedback=True),
-        plan=plan,
-        report_deadline_s=600,
-    )
-    return SessionTask(asked, model, Source(texts), seed=7)
+    return session_task(model, plan, texts, 7, error_feedback=True)
 
 
 def _residual(model: Any) -> Any:

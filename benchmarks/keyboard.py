@@ -30,7 +30,8 @@ import numpy as np
 
 from benchmarks import presage
 from benchmarks.measuring import errors_in_a_line, print_json, show
-from benchmarks.setting import BUILD, session_task
+from benchmarks.session import session_task
+from benchmarks.setting import BUILD
 from edge_agent.core.mixture import Mixture
 from edge_agent.core.own_history import Blended
 from edge_agent.keyboard.learning import OwnWord, own_words_in

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from edge_agent.model import Model
-from edge_agent.session import SessionTask
 from edge_agent.shell.model_files import exported_model
 from models import corpora
 from models.compact_ngram import compile_ngram
@@ -18,11 +16,9 @@ from models.configurations import ModelConfiguration, configuration
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
-from models.source import Source
 from models.vocabulary import FIRST_WORD, Vocabulary
 from models.word_lists import compiled
 from simulation.warm_start import full_vocabulary
-from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import Vector
 
 BUILD = Path("build")
@@ -55,23 +51,6 @@ def setting(name: str) -> Setting:
     lexicons = {LANGUAGE: compiled(LANGUAGE)}
     write_model_folder(folder, shape, vocabulary, program, weights, lexicons, _largest_ngram(vocabulary.size))
     return Setting(shape, vocabulary, exported_model(folder), weights)
-
-
-def session_task(
-    model: Model, plan: TrainingPlan, texts: Sequence[str], seed: int, personal: Path | None = None
-) -> SessionTask:
-    """The session of a device that was asked to train on its texts."""
-    asked = Assignment(
-        task="benchmark",
-        round=1,
-        attempt=1,
-        version=model.manifest.version,
-        manifest=model.sha256,
-        codec=CodecChoice(),
-        plan=plan,
-        report_deadline_s=3600.0,
-    )
-    return SessionTask(asked, model, Source(texts), seed, personal)
 
 
 def _largest_ngram(vocabulary_size: int) -> bytes:

@@ -21,7 +21,8 @@ import click
 import edge_agent.one_thread  # noqa: F401 - as in the agent's process
 from benchmarks.keyboard import mixed
 from benchmarks.measuring import quantile, show, time_ms
-from benchmarks.setting import LANGUAGE, SEED, Setting, session_task, setting
+from benchmarks.session import session_task
+from benchmarks.setting import LANGUAGE, SEED, Setting, setting
 from edge_agent.core.own_history import Blended
 from edge_agent.core.training import TrainingStopped
 from edge_agent.keyboard.suggestions import Suggester
