@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from firmware_scripts.android.push import ARCHIVE, FOLDER, choose, machine_of, packed, phones, push, run_adb
-from firmware_scripts.commands.ending import Ended
+from firmware_scripts.commands.ending import CommandEnded
 from firmware_scripts.core.agent_settings import agent_settings, check_claim
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
@@ -60,7 +60,7 @@ def push_to_phones(serials: tuple[str, ...], bundle: Path, public_key: Path, **g
     try:
         parcel = load_parcel(bundle, public_key)
     except RemoteProtocolError as error:
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if claim is not None:
         check_claim(claim)
     connected = phones(run_adb)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from firmware_scripts.commands.ending import Ended
+from firmware_scripts.commands.ending import CommandEnded
 from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
 from firmware_scripts.core.devices import BlockDevice
 from firmware_scripts.core.exit_status import ExitStatus
@@ -40,7 +40,7 @@ def confirm(
     if objection is None and not yes:
         objection = _ask(target, disks, what_happens)
     if objection is not None:
-        raise Ended(ExitStatus.NOT_CONFIRMED, f"not confirmed, nothing was written: {objection}")
+        raise CommandEnded(ExitStatus.NOT_CONFIRMED, f"not confirmed, nothing was written: {objection}")
 
 
 def _ask(target: Target, disks: Sequence[BlockDevice], what_happens: str) -> str | None:

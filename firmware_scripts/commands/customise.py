@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from firmware_scripts.commands.asking import allow_option, confirm
-from firmware_scripts.commands.ending import Ended, refuse
+from firmware_scripts.commands.ending import CommandEnded, refuse
 from firmware_scripts.commands.host_options import host_options, read_host_options
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.printable import printable
@@ -67,9 +67,9 @@ def customise(
             if not dry_run:
                 carry_out(custom, fat)
     except IntegrityError as error:
-        raise Ended(ExitStatus.VERIFY_FAILED, str(error)) from error
+        raise CommandEnded(ExitStatus.VERIFY_FAILED, str(error)) from error
     except RemoteProtocolError as error:
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     except OSError as error:
         msg = f"{target} cannot be written: {error}"
         raise UnavailableError(msg) from error

@@ -13,7 +13,7 @@ from firmware_scripts.core.rules import Reason
 from wire.errors import NightjarError
 
 
-class Ended(NightjarError):  # noqa: N818 - an end with a status, most often no fault of ours
+class CommandEnded(NightjarError):  # noqa: N818 - an end with a status, most often no fault of ours
     """Ends the command with this status and message. Never caught within a command."""
 
     def __init__(self, status: ExitStatus, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from firmware_scripts.commands.asking import allow_option, confirm
-from firmware_scripts.commands.ending import Ended, refuse
+from firmware_scripts.commands.ending import CommandEnded, refuse
 from firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
 from firmware_scripts.commands.targets import verdict_json
 from firmware_scripts.core.bmap import Bmap
@@ -111,16 +111,16 @@ def flash(
         with display() as report_for:
             surveyed = survey(partial(open_image, image), bmap, report_for(image.name))
     except RemoteProtocolError as error:
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     except OSError as error:
         msg = f"the image {image} cannot be read: {error}"
         raise UnavailableError(msg) from error
     if not partitioned and not force:
         msg = f"{image} has no partition table: no device boots it; --force writes it"
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, msg)
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, msg)
     if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
         msg = f"the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}"
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, msg)
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, msg)
     named = [_judged(machine, entry, surveyed.image_bytes, allow) for entry in named]
     orders = _orders(named, options, cards_path)
     if dry_run:

@@ -11,7 +11,7 @@ import click
 
 from firmware_scripts.bundle.reading import read_archive
 from firmware_scripts.bundle.signing import check_signature, load_public_key
-from firmware_scripts.commands.ending import Ended
+from firmware_scripts.commands.ending import CommandEnded
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
@@ -61,7 +61,7 @@ def verify(
         msg = f"{path} cannot be read: {error}"
         raise UnavailableError(msg) from error
     except RemoteProtocolError as error:
-        raise Ended(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if as_json:
         click.echo(json.dumps({"path": str(path), "good": not faults, "faults": faults}, indent=2))
     else:
