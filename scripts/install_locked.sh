@@ -4,9 +4,5 @@
 set -euo pipefail
 python=$1
 shift
-locks=$(dirname "$0")/../requirements/locks
-"$python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary :all: --require-hashes \
-    "${@/#/--requirement=$locks/}"
-# pip would compile with one core. Templates in packages do not compile, and need not.
-site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-PYTHONDONTWRITEBYTECODE='' "$python" -m compileall -q -j 0 "$site" >/dev/null || true
+here=$(dirname "$0")
+exec "$python" "$here/install_progress.py" "$python" "${@/#/$here/../requirements/locks/}"
