@@ -16,13 +16,16 @@ setup: ## make the environment in .venv (TENSORFLOW=tensorflow-gpu for a GPU hos
 	@PYTHON="$(PYTHON)" TENSORFLOW="$(TENSORFLOW)" scripts/setup.sh
 
 demo: setup ## the main job: broker, coordinator and emulated phones on this machine (ARGS="--help" lists the options)
-	@$(RUN) -m simulation demo $(ARGS)
+	@$(RUN) -m nightjar.simulation demo $(ARGS)
 
-test: setup ## all but the long tests, side by side, a quarter of an hour on two cores (ARGS="-n 0" for one after another)
+test: setup ## all but the long tests, side by side: 10 to 15 minutes on two cores (ARGS="-n 0" for one after another)
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-long: setup ## the tests that take long
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 3 -m "long and not twin" $(ARGS)
+
+verify: setup ## what takes longer than CI may: pages followed from nothing, with their downloads
+	@scripts/verify.sh $(ARGS)
 
 test-trixie: setup ## the fast tests on Debian trixie
 	@scripts/trixie_tests.sh $(ARGS)
@@ -40,10 +43,10 @@ fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="-
 	@scripts/fuzz.sh $(ARGS)
 
 bench: setup ## every benchmark
-	@$(RUN) -m benchmarks $(ARGS)
+	@$(RUN) -m nightjar.benchmarks $(ARGS)
 
 experiments: setup ## the short form of every page of experiments, two side by side (ARGS="--data FOLDER" names the data sets)
-	@$(RUN) -m experiments --form short --jobs 2 $(ARGS)
+	@$(RUN) -m nightjar.experiments --form short --jobs 2 $(ARGS)
 
 lock: setup ## renew the pinned packages with their hashes in requirements/locks
 	@scripts/lock.sh
@@ -51,4 +54,4 @@ lock: setup ## renew the pinned packages with their hashes in requirements/locks
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-long test-trixie test-twin check agent-tests fuzz bench experiments lock clean
+.PHONY: help setup demo test test-long verify test-trixie test-twin check agent-tests fuzz bench experiments lock clean

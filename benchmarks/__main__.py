@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: runs every benchmark, one after the other."""
+"""``python -m nightjar.benchmarks``: runs every benchmark, one after the other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import click
+
+from nightjar.host.children import python_command
 
 MODULES = (
     "device",
@@ -30,7 +32,7 @@ def main(*, as_json: bool) -> None:
     """Run every benchmark, each in its own process so that none warms the caches of another."""
     failed = []
     for name in MODULES:
-        command = [sys.executable, "-m", f"benchmarks.{name}", *(["--json"] if as_json else [])]
+        command = python_command("-m", f"nightjar.benchmarks.{name}", *(["--json"] if as_json else []))
         if subprocess.run(command, check=False).returncode:  # noqa: S603 - ourselves
             failed.append(name)
     if failed:

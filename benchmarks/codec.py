@@ -20,19 +20,19 @@ import click
 import numpy as np
 from rich.console import Console
 
-from benchmarks.measuring import errors_in_a_line, print_json, show
-from coordinator.learning.fedavg import Contribution, weighted_mean
-from models.configurations import CONFIGURATIONS
-from simulation.collect_updates import Updates, collect
-from simulation.progress import progress, say
-from wire.codec import Codec, FeedbackCodec, codec_for, modelled
-from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
-from wire.codec.sparsify import count_for, top_k
-from wire.codec.topk import pack_levels
-from wire.frame import Report, encode_report
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector
+from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
+from nightjar.coordinator.learning.fedavg import Contribution, weighted_mean
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.simulation.collect_updates import Updates, collect
+from nightjar.simulation.progress import progress, say
+from nightjar.wire.codec import Codec, FeedbackCodec, codec_for, modelled
+from nightjar.wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.sparsify import count_for, top_k
+from nightjar.wire.codec.topk import pack_levels
+from nightjar.wire.frame import Report, encode_report
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 DENSITIES = (0.001, 0.01, 0.05)
 SEED = 7

@@ -17,14 +17,14 @@ from typing import Any
 
 import click
 
-from benchmarks import service
-from benchmarks.emulated_fleet import Answered, Update, together
-from benchmarks.ingest import raise_descriptor_limit
-from benchmarks.measuring import cpu_time_s, quantile, show, time_ms
-from benchmarks.service import say
-from coordinator.commands.actions import ask_service
-from coordinator.config_file import load_config
-from simulation.demo.processes import stopping
+from nightjar.benchmarks import service
+from nightjar.benchmarks.emulated_fleet import Answered, Update, together
+from nightjar.benchmarks.ingest import raise_descriptor_limit
+from nightjar.benchmarks.measuring import cpu_time_s, quantile, show, time_ms
+from nightjar.benchmarks.service import say
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.config_file import load_config
+from nightjar.simulation.demo.processes import stopping
 
 TITLE = "connected phones, and check-ins answered"
 TASK = "keyboard"

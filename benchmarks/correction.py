@@ -31,17 +31,17 @@ import click
 import numpy as np
 from rich.console import Console
 
-from benchmarks.keyboard import OwnKeyboard, global_model, mixed
-from benchmarks.measuring import errors_in_a_line, print_json, quantile, show
-from edge_agent.keyboard.correction import neighbours
-from edge_agent.keyboard.suggestions import Suggester
-from models import corpora
-from models.configurations import CONFIGURATIONS, configuration
-from models.corpora import Corpus
-from models.lexicon import read_lexicon
-from models.vocabulary import WORD_PATTERN
-from models.word_lists import compiled
-from simulation.progress import progress
+from nightjar.benchmarks.keyboard import OwnKeyboard, global_model, mixed
+from nightjar.benchmarks.measuring import errors_in_a_line, print_json, quantile, show
+from nightjar.edge_agent.keyboard.correction import neighbours
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.models import corpora
+from nightjar.models.configurations import CONFIGURATIONS, configuration
+from nightjar.models.corpora import Corpus
+from nightjar.models.lexicon import read_lexicon
+from nightjar.models.vocabulary import WORD_PATTERN
+from nightjar.models.word_lists import compiled
+from nightjar.simulation.progress import progress
 
 TITLE = "autocorrection by space"
 LANGUAGE = "en"

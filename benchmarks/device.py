@@ -38,17 +38,18 @@ import urllib3
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks import service
-from benchmarks.measuring import print_json, show, time_ms
-from benchmarks.setting import BUILD, setting
-from coordinator.commands.actions import ask_service
-from coordinator.config import CoordinatorConfig
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.keyboard.key import headers, kept_key
-from edge_agent.model import Model
-from simulation.demo.configuration import write_toml
-from simulation.demo.processes import stopping
-from simulation.demo.trust import enrol_phones
+from nightjar.benchmarks import service
+from nightjar.benchmarks.measuring import print_json, show, time_ms
+from nightjar.benchmarks.setting import BUILD, setting
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.keyboard.key import headers, kept_key
+from nightjar.edge_agent.model import Model
+from nightjar.host.children import python_command
+from nightjar.simulation.demo.configuration import write_toml
+from nightjar.simulation.demo.processes import stopping
+from nightjar.simulation.demo.trust import enrol_phones
 
 TITLE = "agent on a device, 1.41M parameters, one thread"
 REQUIREMENTS = {
@@ -113,7 +114,7 @@ def _tape_step() -> Any:
     import numpy as np
     import tensorflow as tf
 
-    from models.reference import ReferenceModel
+    from nightjar.models.reference import ReferenceModel
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -127,7 +128,9 @@ def _tape_step() -> Any:
 
 def _in_turn_ms(python: Path, model: Model, tape: Any, rounds: int) -> tuple[list[float], list[float]]:
     """Times of steps of the runtime, in a child process, and of TensorFlow, in this process, alternately: A B A B."""
-    command = [str(python), "-m", "benchmarks.device_child", "steps", str(model.program.parent)]
+    command = python_command(
+        "-m", "nightjar.benchmarks.device_child", "steps", str(model.program.parent), python=str(python)
+    )
     ours, theirs = [], []
     with subprocess.Popen(  # noqa: S603 - ourselves
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_one_thread(), text=True
@@ -162,7 +165,9 @@ def _agent(python: Path, model: Model, kind: str, config: CoordinatorConfig, hom
     (port,) = free_ports(1)
     keyboard = kind == "keyboard"
     toml = write_toml(home / "agent.toml", {"data_dir": "data", "keyboard": {"enabled": keyboard, "port": port}})
-    command = [str(python), "-m", "benchmarks.device_child", kind, str(toml), str(model.program.parent)]
+    command = python_command(
+        "-m", "nightjar.benchmarks.device_child", kind, str(toml), str(model.program.parent), python=str(python)
+    )
     with subprocess.Popen(  # noqa: S603 - ourselves
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), text=True
     ) as child:

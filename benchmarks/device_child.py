@@ -1,7 +1,7 @@
-"""The part of :mod:`benchmarks.device` that runs in an agent's environment; it imports only the agent's packages.
+"""The part of :mod:`nightjar.benchmarks.device` that runs in an agent's environment, with its packages alone.
 
-``python -m benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. On a line on
-standard input it prints the agent's memory; an agent with a keyboard then trains and prints the memory of that.
+``python -m nightjar.benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. On a line
+on standard input it prints the agent's memory; an agent with a keyboard then trains and prints the memory of that.
 ``... steps FOLDER`` does one training step for each line on standard input, and prints its milliseconds.
 """
 
@@ -35,15 +35,15 @@ def main() -> None:
 
 def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     begin = time.perf_counter()
-    import edge_agent.assembly
+    import nightjar.edge_agent.assembly
 
     if keyboard:
-        import edge_agent.keyboard.app
-        import edge_agent.keyboard.server
+        import nightjar.edge_agent.keyboard.app
+        import nightjar.edge_agent.keyboard.server
     import_s = time.perf_counter() - begin
 
-    from edge_agent.config import load
-    from host.logs import configure_logs
+    from nightjar.edge_agent.config import load
+    from nightjar.host.logs import configure_logs
 
     def measure() -> None:
         try:
@@ -55,12 +55,12 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
 
     configure_logs("warning")
     threading.Thread(target=measure, daemon=True).start()
-    edge_agent.assembly.run_agent(load(config, {}))
+    nightjar.edge_agent.assembly.run_agent(load(config, {}))
 
 
 def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
     """Memory after the parent has seen the agent connected, and a keyboard agent's model loaded."""
-    from edge_agent.shell.memory import return_free_memory
+    from nightjar.edge_agent.shell.memory import return_free_memory
 
     held = None if keyboard else _loaded(folder)
     return_free_memory()
@@ -72,8 +72,8 @@ def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
 
 def _loaded(folder: Path) -> Any:
     """A loaded model; an agent without a keyboard would load one only to train."""
-    from edge_agent.shell.keyboard_model import load_keyboard_model
-    from edge_agent.shell.model_files import exported_model
+    from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
+    from nightjar.edge_agent.shell.model_files import exported_model
 
     model = load_keyboard_model(exported_model(folder))
     state = model.start()
@@ -83,10 +83,10 @@ def _loaded(folder: Path) -> Any:
 
 
 def _training(folder: Path) -> dict[str, float | str]:
-    from edge_agent.shell.model_files import exported_model
-    from edge_agent.shell.tflite import runtime_name
-    from edge_agent.shell.trainer import TrainerProcess
-    from wire.messages import TrainingPlan
+    from nightjar.edge_agent.shell.model_files import exported_model
+    from nightjar.edge_agent.shell.tflite import runtime_name
+    from nightjar.edge_agent.shell.trainer import TrainerProcess
+    from nightjar.wire.messages import TrainingPlan
 
     model = exported_model(folder)
     peaks: list[int] = []
@@ -117,7 +117,7 @@ def _print(found: dict[str, Any]) -> None:
 def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported before timing starts
     import numpy as np
 
-    from benchmarks.session import session_task
+    from nightjar.benchmarks.session import session_task
 
     words = model.vocabulary.read_text(encoding="utf-8").split()
     generator = np.random.default_rng(7)
@@ -133,7 +133,7 @@ def _residual(model: Any) -> Any:
 
 def _wasted_cpu_s(train: Any, model: Any) -> float:
     """CPU time that the training process spends after it is told to stop during a training."""
-    from wire.messages import TrainingPlan
+    from nightjar.wire.messages import TrainingPlan
 
     noted: list[float] = []
     begun_s = time.monotonic()
@@ -155,8 +155,8 @@ def _wasted_cpu_s(train: Any, model: Any) -> float:
 def _steps(folder: Path) -> None:
     import numpy as np
 
-    from edge_agent.shell.model_files import exported_model
-    from edge_agent.shell.tflite import load_program
+    from nightjar.edge_agent.shell.model_files import exported_model
+    from nightjar.edge_agent.shell.tflite import load_program
 
     model = exported_model(folder)
     program = load_program(model)

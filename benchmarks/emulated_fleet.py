@@ -19,11 +19,11 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mqtt_client import LoadClient
-from wire import messages, topics
-from wire.frame import Report, encode_report
-from wire.identifiers import DeviceId, Population
-from wire.messages import Assignment, CheckIn, Receipt
+from nightjar.benchmarks.mqtt_client import LoadClient
+from nightjar.wire import messages, topics
+from nightjar.wire.frame import Report, encode_report
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Assignment, CheckIn, Receipt
 
 POPULATION = Population("demo")
 SHARDS = 1

@@ -25,15 +25,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from models import corpora
-from models.configurations import configuration
-from models.initial import initial_weights
-from simulation.laboratory.clients import Device, Reported
-from simulation.laboratory.executor import InProcess
-from simulation.laboratory.experiment import Experiment, read_experiment
-from simulation.laboratory.training import PreparedTraining, prepare, run
-from simulation.warm_start import PROGRAMS
-from wire.parameters import Vector
+from nightjar.models import corpora
+from nightjar.models.configurations import configuration
+from nightjar.models.initial import initial_weights
+from nightjar.simulation.laboratory.clients import Device, Reported
+from nightjar.simulation.laboratory.executor import InProcess
+from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
+from nightjar.simulation.laboratory.training import PreparedTraining, prepare, run
+from nightjar.simulation.warm_start import PROGRAMS
+from nightjar.wire.parameters import Vector
 
 TITLE = "devices trained per second by the laboratory and by other engines, one worker each"
 SEED = 7

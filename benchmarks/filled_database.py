@@ -7,18 +7,18 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import AbandonCause, Phase, open_round
-from coordinator.rounds.rules import rules_for
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Sample
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.operations import AuditEntry
-from coordinator.versions.quality_gate import VersionMetrics
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause
+from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
+from nightjar.coordinator.rounds.rules import rules_for
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Sample
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause
 
 ROUND_EVERY_S = 900.0
 ABANDONED_EACH = 20

@@ -1,11 +1,11 @@
 """Measures glide typing of the most frequent English words: accuracy and latency.
 
-Glides are synthetic, on the layout of :mod:`edge_agent.keyboard.correction`: straight lines between key centres, a
-point every quarter of a key, Gaussian error of a quarter key in both directions, and corners smoothed by a moving
-average over five points. The error is added to each point (``points``) or to each target key (``keys``); the latter is
-harder, because whole segments are off. The suggester has the lexicon of 100,000 words and, instead of a model, the
-unigram of the 10,000 most frequent ones; there are no words before the glide. Words on a single key are skipped. A word
-with the same keys (``to`` for ``too``) counts as wrong.
+Glides are synthetic, on the layout of :mod:`nightjar.edge_agent.keyboard.correction`: straight lines between key
+centres, a point every quarter of a key, Gaussian error of a quarter key in both directions, and corners smoothed by a
+moving average over five points. The error is added to each point (``points``) or to each target key (``keys``); the
+latter is harder, because whole segments are off. The suggester has the lexicon of 100,000 words and, instead of a
+model, the unigram of the 10,000 most frequent ones; there are no words before the glide. Words on a single key are
+skipped. A word with the same keys (``to`` for ``too``) counts as wrong.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 import click
 import numpy as np
 
-import edge_agent.one_thread  # noqa: F401 - as in the agent's process
-from benchmarks.measuring import quantile, show
-from edge_agent.keyboard.common_words import Unigram
-from edge_agent.keyboard.correction import key_centres
-from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import Floats
-from models.lexicon import fold, read_lexicon
-from models.vocabulary import Vocabulary
-from models.word_lists import compiled
+import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's process
+from nightjar.benchmarks.measuring import quantile, show
+from nightjar.edge_agent.keyboard.common_words import Unigram
+from nightjar.edge_agent.keyboard.correction import key_centres
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.ports import Floats
+from nightjar.models.lexicon import fold, read_lexicon
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.models.word_lists import compiled
 
 TITLE = "glides over the keys of a word"
 LANGUAGE = "en"

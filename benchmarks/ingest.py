@@ -24,17 +24,17 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks import service
-from benchmarks.emulated_fleet import Fired, Fleet, Update, together
-from benchmarks.measuring import cpu_time_s, quantile, show
-from benchmarks.service import say
-from coordinator.commands.actions import ask_service
-from coordinator.config import CoordinatorConfig
-from coordinator.config_file import load_config
-from simulation.demo.processes import Service, stopping
-from wire.codec import codec_for
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout
+from nightjar.benchmarks import service
+from nightjar.benchmarks.emulated_fleet import Fired, Fleet, Update, together
+from nightjar.benchmarks.measuring import cpu_time_s, quantile, show
+from nightjar.benchmarks.service import say
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.config_file import load_config
+from nightjar.simulation.demo.processes import Service, stopping
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout
 
 TITLE = "reports stored and receipted (medians over bursts)"
 MODEL = "gboard"

@@ -28,38 +28,38 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks import presage
-from benchmarks.measuring import errors_in_a_line, print_json, show
-from benchmarks.session import session_task
-from benchmarks.setting import BUILD
-from edge_agent.core.mixture import Mixture
-from edge_agent.core.own_history import Blended
-from edge_agent.keyboard.learning import OwnWord, own_words_in
-from edge_agent.keyboard.reader import Reader
-from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.model import Model
-from edge_agent.ports import Predictor
-from edge_agent.session import Produced, in_this_process, personal_weights
-from edge_agent.shell.database import LEARNED_FROM
-from edge_agent.shell.keyboard_model import load_keyboard_model
-from edge_agent.shell.model_files import exported_model
-from edge_agent.shell.tflite import load_program
-from models import corpora
-from models.compact_ngram import CompactNgram, compile_ngram, read_ngram
-from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
-from models.corpora import Corpus, Participant, Split
-from models.export import export_program
-from models.folder import write_model_folder
-from models.lexicon import WordList
-from models.ngram import train_trigram
-from models.vocabulary import FIRST_WORD, Vocabulary, words
-from models.warm_start import CLIP_NORM, RATE, warm_start
-from simulation.demo.keyboards import NgramPredictor
-from simulation.laboratory.checkpoint import about, restored_weights
-from simulation.laboratory.training import prepare
-from simulation.warm_start import PROGRAMS
-from wire.errors import LocalProtocolError
-from wire.messages import TrainingPlan
+from nightjar.benchmarks import presage
+from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
+from nightjar.benchmarks.session import session_task
+from nightjar.benchmarks.setting import BUILD
+from nightjar.edge_agent.core.mixture import Mixture
+from nightjar.edge_agent.core.own_history import Blended
+from nightjar.edge_agent.keyboard.learning import OwnWord, own_words_in
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Predictor
+from nightjar.edge_agent.session import Produced, in_this_process, personal_weights
+from nightjar.edge_agent.shell.database import LEARNED_FROM
+from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.models import corpora
+from nightjar.models.compact_ngram import CompactNgram, compile_ngram, read_ngram
+from nightjar.models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
+from nightjar.models.corpora import Corpus, Participant, Split
+from nightjar.models.export import export_program
+from nightjar.models.folder import write_model_folder
+from nightjar.models.lexicon import WordList
+from nightjar.models.ngram import train_trigram
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary, words
+from nightjar.models.warm_start import CLIP_NORM, RATE, warm_start
+from nightjar.simulation.demo.keyboards import NgramPredictor
+from nightjar.simulation.laboratory.checkpoint import about, restored_weights
+from nightjar.simulation.laboratory.training import prepare
+from nightjar.simulation.warm_start import PROGRAMS
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.messages import TrainingPlan
 
 TITLE = "recall and saved keystrokes, %"
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from wire.errors import NightjarError
+from nightjar.wire.errors import NightjarError
 
 
 def time_ms(action: Callable[[], object]) -> float:

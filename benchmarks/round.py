@@ -1,9 +1,9 @@
-"""``python -m benchmarks.round``: measures the cost of a round without training, with the shipped models.
+"""``python -m nightjar.benchmarks.round``: measures the cost of a round without training, with the shipped models.
 
 A real coordinator with the default transport and real agents (many per process) run on this machine, with certificates,
 TLS, databases on disk and the default codec. Only training is replaced: it takes no time and returns noise of the size
-of a real update (:class:`simulation.phones.LikeTraining`). Versions are not evaluated. A round needs the reports of all
-phones, so the slowest one determines its length.
+of a real update (:class:`nightjar.simulation.phones.LikeTraining`). Versions are not evaluated. A round needs the
+reports of all phones, so the slowest one determines its length.
 
 ``wall_s`` is the time from the announcement of a version to the commit of the next: check-in, selection, assignments,
 downloads, encoding, upload, receipts, averaging, publishing. Unlike in the field, phones and service share the CPUs and
@@ -26,15 +26,16 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks import service
-from benchmarks.measuring import cpu_time_s, quantile, show
-from benchmarks.setting import BUILD
-from coordinator.commands.actions import ask_service
-from models.configurations import CONFIGURATIONS
-from simulation.demo.processes import Service, python_module, stopping
-from simulation.demo.trust import enrol_phones
-from simulation.phones import PhoneSetting
-from wire.errors import UnavailableError
+from nightjar.benchmarks import service
+from nightjar.benchmarks.measuring import cpu_time_s, quantile, show
+from nightjar.benchmarks.setting import BUILD
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.host.children import python_command
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.simulation.demo.processes import Service, stopping
+from nightjar.simulation.demo.trust import enrol_phones
+from nightjar.simulation.phones import PhoneSetting
+from nightjar.wire.errors import UnavailableError
 
 TITLE = "a round without its training, medians"
 PATIENCE_S = 900.0
@@ -118,7 +119,9 @@ def _agents(folder: Path, part: int, names: list[str]) -> Service:
     setting = PhoneSetting(folder=str(folder / "phones"), names=tuple(names), population="demo")
     path = folder / f"phones-{part}.json"
     path.write_bytes(msgspec.json.encode(setting))
-    return Service(f"phones-{part}", python_module("simulation.phones", str(path)), folder / f"phones-{part}.log")
+    return Service(
+        f"phones-{part}", python_command("-m", "nightjar.simulation.phones", str(path)), folder / f"phones-{part}.log"
+    )
 
 
 def _used_s(serving: Service, agents: list[Service], rounds: int) -> Iterator[tuple[float, float, float, float]]:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.secure_sum``: what a secure sum costs a device and the coordinator.
+"""``python -m nightjar.benchmarks.secure_sum``: what a secure sum costs a device and the coordinator.
 
 A cohort in one process, with the real machines and the real cryptography, without a network. Updates are random numbers
 on a common grid; ``mean_error`` is the length of the error of rounding and clipping beside that of the mean. Devices
@@ -19,15 +19,15 @@ import click
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from benchmarks.measuring import show
-from edge_agent.shell.system_integers import SystemIntegers
-from host.primitives import EnrolledKey, LibraryPrimitives
-from simulation.secure_sum import Member, Silent, run
-from wire.parameters import Vector
-from wire.secure_sum.discrete_gaussian import discrete_gaussian
-from wire.secure_sum.grid import Grid, mean_of, to_words
-from wire.secure_sum.masks import packed_bytes
-from wire.secure_sum.terms import Terms
+from nightjar.benchmarks.measuring import show
+from nightjar.edge_agent.shell.system_integers import SystemIntegers
+from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.simulation.secure_sum import Member, Silent, run
+from nightjar.wire.parameters import Vector
+from nightjar.wire.secure_sum.discrete_gaussian import discrete_gaussian
+from nightjar.wire.secure_sum.grid import Grid, mean_of, to_words
+from nightjar.wire.secure_sum.masks import packed_bytes
+from nightjar.wire.secure_sum.terms import Terms
 
 TITLE = "a secure sum, per device"
 DROPOUTS = (0.0, 0.1, 0.3)

@@ -15,23 +15,24 @@ from typing import Any
 import click
 import psutil
 
-from benchmarks.emulated_fleet import AUTHORITIES, Fleet, Update
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.config_file import load_config
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.authority_process import CertifyDevice, ListAuthorities
-from coordinator.enrolment.tls_files import refresh, signer_of
-from coordinator.mqtt.broker import MOSQUITTO, choose, find_mosquitto
-from coordinator.mqtt.free_ports import free_ports
-from models.configurations import configuration
-from models.folder import write_model_folder
-from models.initial import initial_weights
-from models.vocabulary import FIRST_WORD, Vocabulary
-from simulation.demo.configuration import write_toml
-from simulation.demo.processes import Service, python_module, wait_until
-from simulation.demo.reading import fetched
-from wire.parameters import ParameterLayout
+from nightjar.benchmarks.emulated_fleet import AUTHORITIES, Fleet, Update
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.authority import new_request
+from nightjar.coordinator.enrolment.authority_process import CertifyDevice, ListAuthorities
+from nightjar.coordinator.enrolment.tls_files import refresh, signer_of
+from nightjar.coordinator.mqtt.broker import MOSQUITTO, choose, find_mosquitto
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.host.children import python_command
+from nightjar.models.configurations import configuration
+from nightjar.models.folder import write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.simulation.demo.configuration import write_toml
+from nightjar.simulation.demo.processes import Service, wait_until
+from nightjar.simulation.demo.reading import fetched
+from nightjar.wire.parameters import ParameterLayout
 
 TRANSPORT = f"tls with certificates, {choose(BrokerKind.AUTO)}"
 START_TIMEOUT_S = 120.0
@@ -73,7 +74,7 @@ def write_configuration(folder: Path, task: Mapping[str, Any]) -> Path:
 
 
 def certify(config: CoordinatorConfig, names: Sequence[str], folder: Path) -> Path:
-    """Write each device's key and certificate for :class:`benchmarks.emulated_fleet.Fleet`; returns the folder."""
+    """Write each device's key and certificate for a fleet of emulated devices; returns the folder."""
     folder.mkdir()
     signer = signer_of(config)
     try:
@@ -101,7 +102,7 @@ def fleets(config: CoordinatorConfig, connections: int, update: Update, folder: 
 
 def coordinator(path: Path) -> Service:
     """The process ``coordinator serve``, not started yet; its log is beside its configuration."""
-    command = python_module("coordinator", "serve", "--config", str(path))
+    command = python_command("-m", "nightjar.coordinator", "serve", "--config", str(path))
     return Service("coordinator", command, path.parent / "coordinator.log")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_agent.model import Model
-from edge_agent.session import SessionTask
-from models.source import Source
-from wire.messages import Assignment, CodecChoice, TrainingPlan
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import SessionTask
+from nightjar.models.source import Source
+from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
 
 
 def session_task(

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.model import Model
-from edge_agent.shell.model_files import exported_model
-from models import corpora
-from models.compact_ngram import compile_ngram
-from models.configurations import ModelConfiguration, configuration
-from models.export import export_program
-from models.folder import write_model_folder
-from models.initial import initial_weights
-from models.vocabulary import FIRST_WORD, Vocabulary
-from models.word_lists import compiled
-from simulation.warm_start import full_vocabulary
-from wire.parameters import Vector
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.models import corpora
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.export import export_program
+from nightjar.models.folder import write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.word_lists import compiled
+from nightjar.simulation.warm_start import full_vocabulary
+from nightjar.wire.parameters import Vector
 
 BUILD = Path("build")
 SEED = 7

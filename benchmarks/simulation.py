@@ -2,7 +2,7 @@
 
 Each run has its own process, because the peak memory of a process never falls. CPU time is given as well as wall time,
 because wall time depends on the load of other users. The speed of the laboratory stands beside
-(:mod:`benchmarks.engines`).
+(:mod:`nightjar.benchmarks.engines`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import resource
 import subprocess
-import sys
 from typing import Any
 
 import click
 
-from benchmarks import engines
-from benchmarks.measuring import print_json, show
+from nightjar.benchmarks import engines
+from nightjar.benchmarks.measuring import print_json, show
+from nightjar.host.children import python_command
 
 TITLE = "rounds of a simulated fleet, virtual clock"
 ROUNDS, SEED = 50, 1
@@ -36,7 +36,7 @@ def _run(devices: int, faults: str) -> dict[str, Any]:
     options = ["--devices", str(devices), "--rounds", str(ROUNDS), "--seed", str(SEED), "--faults", faults, "--json"]
     before_s = _children_s()
     run = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-m", "simulation", "rounds", *options], stdout=subprocess.PIPE, check=True
+        python_command("-m", "nightjar.simulation", "rounds", *options), stdout=subprocess.PIPE, check=True
     )
     result = json.loads(run.stdout)
     return {"faults": faults, **{key: result[key] for key in KEYS}, "processor_seconds": _children_s() - before_s}

@@ -18,18 +18,18 @@ from typing import Any
 
 import click
 
-import edge_agent.one_thread  # noqa: F401 - as in the agent's process
-from benchmarks.keyboard import mixed
-from benchmarks.measuring import quantile, show, time_ms
-from benchmarks.session import session_task
-from benchmarks.setting import LANGUAGE, SEED, Setting, setting
-from edge_agent.core.own_history import Blended
-from edge_agent.core.training import TrainingStopped
-from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.shell.keyboard_model import read_lexicon_of
-from edge_agent.shell.trainer import TrainerProcess
-from models import corpora
-from wire.messages import TrainingPlan
+import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's process
+from nightjar.benchmarks.keyboard import mixed
+from nightjar.benchmarks.measuring import quantile, show, time_ms
+from nightjar.benchmarks.session import session_task
+from nightjar.benchmarks.setting import LANGUAGE, SEED, Setting, setting
+from nightjar.edge_agent.core.own_history import Blended
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.shell.keyboard_model import read_lexicon_of
+from nightjar.edge_agent.shell.trainer import TrainerProcess
+from nightjar.models import corpora
+from nightjar.wire.messages import TrainingPlan
 
 TITLE = "key press to three suggestions, in the agent"
 MEMORY_BYTES = 1 << 30

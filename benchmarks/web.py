@@ -25,22 +25,22 @@ from typing import Any
 import click
 import urllib3
 
-from benchmarks import service
-from benchmarks.emulated_fleet import Fleet, together
-from benchmarks.filled_database import Size, fill
-from benchmarks.ingest import MODEL, everybody, updates
-from benchmarks.measuring import print_json, quantile, show
-from benchmarks.service import say
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_url
-from coordinator.storage.tokens import TokenTable
-from coordinator.web.access import Role, new_token
-from models.manifest import Manifest
-from simulation.demo.processes import stopping
-from wire.parameters import ParameterLayout
+from nightjar.benchmarks import service
+from nightjar.benchmarks.emulated_fleet import Fleet, together
+from nightjar.benchmarks.filled_database import Size, fill
+from nightjar.benchmarks.ingest import MODEL, everybody, updates
+from nightjar.benchmarks.measuring import print_json, quantile, show
+from nightjar.benchmarks.service import say
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.web.access import Role, new_token
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.demo.processes import stopping
+from nightjar.wire.parameters import ParameterLayout
 
 REQUESTS_PER_S = 20.0
 PHONES = 50

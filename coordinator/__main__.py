@@ -1,4 +1,4 @@
-"""``nightjar-coordinator``, or ``python -m coordinator``: the service, a broker, and the operator's commands."""
+"""``nightjar-coordinator``, or ``python -m nightjar.coordinator``: the service, a broker and operators' commands."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator import __version__
-from coordinator.commands.options import config_option
-from host.files import close_what_is_written
-from wire.errors import NightjarError
+from nightjar.coordinator import __version__
+from nightjar.coordinator.commands.options import config_option
+from nightjar.host.files import close_what_is_written
+from nightjar.wire.errors import NightjarError
 
 if TYPE_CHECKING:
-    from coordinator.config import CoordinatorConfig
+    from nightjar.coordinator.config import CoordinatorConfig
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
@@ -31,7 +31,7 @@ _ELSEWHERE = {
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
-"""Module of :mod:`coordinator.commands` -> command name -> name of its function."""
+"""Module of :mod:`nightjar.coordinator.commands` -> command name -> name of its function."""
 
 
 class _Commands(click.Group):
@@ -43,7 +43,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for module, names in _ELSEWHERE.items():
             if cmd_name in names:
-                command: click.Command = getattr(import_module(f"coordinator.commands.{module}"), names[cmd_name])
+                command: click.Command = getattr(
+                    import_module(f"nightjar.coordinator.commands.{module}"), names[cmd_name]
+                )
                 return command
         return super().get_command(ctx, cmd_name)
 
@@ -62,9 +64,9 @@ def cli() -> None:
 @config_option
 def serve(config: CoordinatorConfig) -> None:
     """Run the whole service until ctrl-C."""
-    from coordinator.config import LogFormat
-    from coordinator.service import serve as run
-    from host.logs import configure_logs
+    from nightjar.coordinator.config import LogFormat
+    from nightjar.coordinator.service import serve as run
+    from nightjar.host.logs import configure_logs
 
     configure_logs(config.log.value, json=config.log_format is LogFormat.JSON)
     run(config)
@@ -97,12 +99,12 @@ def broker(
     allow_network: bool,
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
-    from coordinator.config import BrokerKind
-    from coordinator.mqtt.broker import Listeners, choose, run_broker
-    from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
-    from host.children import die_with_parent
-    from wire.addresses import is_loopback
-    from wire.errors import ConfigError
+    from nightjar.coordinator.config import BrokerKind
+    from nightjar.coordinator.mqtt.broker import Listeners, choose, run_broker
+    from nightjar.coordinator.mqtt.broker_child import PASSWORD_VARIABLE
+    from nightjar.host.children import die_with_parent
+    from nightjar.wire.addresses import is_loopback
+    from nightjar.wire.errors import ConfigError
 
     password = os.environ.get(PASSWORD_VARIABLE, "")
     if not is_loopback(host) and not (allow_network and password):

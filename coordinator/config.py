@@ -1,6 +1,6 @@
 """The coordinator's configuration: one frozen type, with the reason for each default.
 
-:mod:`coordinator.config_file` reads and checks the file. ``coordinator/example.toml`` shows every field.
+:mod:`nightjar.coordinator.config_file` reads and checks the file. ``coordinator/example.toml`` shows every field.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.tasks.settings import Name, SourceConfig, TaskSettings, task_faults
-from coordinator.versions.rollout import TrialPolicy
-from models.folder import HELD_OUT
-from wire.addresses import is_loopback
-from wire.limits import Limits
-from wire.messages import Work
+from nightjar.coordinator.tasks.settings import Name, SourceConfig, TaskSettings, task_faults
+from nightjar.coordinator.versions.rollout import TrialPolicy
+from nightjar.models.folder import HELD_OUT
+from nightjar.wire.addresses import is_loopback
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Work
 
 S3Url = Annotated[
     str,
@@ -86,7 +86,7 @@ class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
 class TaskConfig(TaskSettings, frozen=True, kw_only=True):
     """``[task]`` of the file: the first task, its model and its evaluation text."""
 
-    model: Path  # folder written by ``python -m models export``
+    model: Path  # folder written by ``python -m nightjar.models export``
     evaluation_text: Path | None = None  # the model's own; a text like the devices' is better
     baseline: BaselineConfig | None = None
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coordinator.config import CoordinatorConfig, disagreements
-from host.configuration import ConfigurationReader, accepted, read_toml
-from models.folder import HELD_OUT
+from nightjar.coordinator.config import CoordinatorConfig, disagreements
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
-_MISSING = {"task.model": "; add a line such as model = \"model\", the folder that 'python -m models export' writes"}
+_MISSING = {
+    "task.model": "; add a line such as model = \"model\", the folder that 'python -m nightjar.models export' writes"
+}
 
 
 def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig:

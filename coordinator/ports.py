@@ -13,24 +13,24 @@ from typing import Protocol
 
 import msgspec
 
-from coordinator.engine.effects import PendingEffect
-from coordinator.engine.jobs import Job
-from coordinator.learning.device_metrics import Tally
-from coordinator.learning.strategies import StrategyChoice
-from coordinator.rounds.labelling import Labelling
-from coordinator.rounds.lease import Lease
-from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
-from coordinator.rounds.seats import SeatState
-from coordinator.rounds.secure_sum import SumSession, Unmask
-from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.record import TaskRecord
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.releases import Release, ReleaseHealth, Releases
-from coordinator.versions.rollout import Rollout, Stage
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice, Succession
-from wire.secure_sum.order import SumOrder
+from nightjar.coordinator.engine.effects import PendingEffect
+from nightjar.coordinator.engine.jobs import Job
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.learning.strategies import StrategyChoice
+from nightjar.coordinator.rounds.labelling import Labelling
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.pace_steering import Rhythm
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.secure_sum import SumSession, Unmask
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.releases import Release, ReleaseHealth, Releases
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice, Succession
+from nightjar.wire.secure_sum.order import SumOrder
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,29 +8,29 @@ from contextlib import ExitStack
 import numpy as np
 import structlog
 
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.engine.driver import Driver
-from coordinator.engine.loop import Loop, RunningDriver
-from coordinator.engine.starting import prepare
-from coordinator.engine.worker import Stores, WorkerProcess
-from coordinator.mqtt.broker import check_port_free, choose
-from coordinator.mqtt.broker_child import BrokerChild
-from coordinator.mqtt.client import MqttTransport
-from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from coordinator.storage.census import Recorder
-from coordinator.storage.engine import database_url
-from coordinator.storage.lead import Lead, Standing, open_database, stop_at_once
-from coordinator.storage.lock import only_one
-from coordinator.storage.signing_key import load_signer
-from coordinator.storage.tokens import TokenTable
-from coordinator.tls_service import TlsService
-from coordinator.web.app import create_app
-from coordinator.web.ports import WebPorts
-from coordinator.web.server import serving
-from host.systemd import ServiceManager, given_listener
-from wire.identifiers import Population
-from wire.limits import HOUSEHOLD_WARNING
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.driver import Driver
+from nightjar.coordinator.engine.loop import Loop, RunningDriver
+from nightjar.coordinator.engine.starting import prepare
+from nightjar.coordinator.engine.worker import Stores, WorkerProcess
+from nightjar.coordinator.mqtt.broker import check_port_free, choose
+from nightjar.coordinator.mqtt.broker_child import BrokerChild
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
+from nightjar.coordinator.storage.census import Recorder
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.lead import Lead, Standing, open_database, stop_at_once
+from nightjar.coordinator.storage.lock import only_one
+from nightjar.coordinator.storage.signing_key import load_signer
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.tls_service import TlsService
+from nightjar.coordinator.web.app import create_app
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.server import serving
+from nightjar.host.systemd import ServiceManager, given_listener
+from nightjar.wire.identifiers import Population
+from nightjar.wire.limits import HOUSEHOLD_WARNING
 
 NOTHING_MEASURED = (
     "versions are not measured, so none is refused for being worse: set task.evaluation_text, or export the model "

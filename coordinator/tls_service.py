@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 from flask import Flask
 
-from coordinator.config import BrokerConfig, CoordinatorConfig
-from coordinator.enrolment.certificate_issuer import CertificateIssuer
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.revocation import RevocationEnforcer, end_session
-from coordinator.enrolment.service_client import AUTHORITIES, FOLDER, client_context
-from coordinator.enrolment.tls_files import Changes, refresh, signer_of
-from coordinator.ports import Clock
-from coordinator.ports import Signer as OrderSigner
-from coordinator.storage.database import Database
-from coordinator.web.server import CONNECTIONS, serving
-from coordinator.web.tls_front import TlsFront, behind_front
-from wire.identifiers import DeviceId, Population
+from nightjar.coordinator.config import BrokerConfig, CoordinatorConfig
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.revocation import RevocationEnforcer, end_session
+from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER, client_context
+from nightjar.coordinator.enrolment.tls_files import Changes, refresh, signer_of
+from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.ports import Signer as OrderSigner
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.web.server import CONNECTIONS, serving
+from nightjar.coordinator.web.tls_front import TlsFront, behind_front
+from nightjar.wire.identifiers import DeviceId, Population
 
 RELOAD_TIMEOUT_S = 20.0
 EVICTIONS_AT_ONCE = 8
@@ -95,7 +95,7 @@ class TlsService:
 
     @contextlib.contextmanager
     def serving(self, app: Flask, listener: socket.socket | None) -> Iterator[None]:
-        """Serve HTTPS as long as the block lasts; see :func:`coordinator.web.server.serving`."""
+        """Serve HTTPS as long as the block lasts; see :func:`nightjar.coordinator.web.server.serving`."""
         config = self._config
         with socket.create_server((LOOPBACK, 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
             port: int = behind.getsockname()[1]

@@ -1,6 +1,6 @@
-"""The command ``nightjar-agent``, also ``python -m edge_agent``.
+"""The command ``nightjar-agent``, also ``python -m nightjar.edge_agent``.
 
-Options and output only; :mod:`edge_agent.commands` does the work, and lists the exit statuses.
+Options and output only; :mod:`nightjar.edge_agent.commands` does the work, and lists the exit statuses.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, ParamSpec
 import click
 import msgspec
 
-import edge_agent.one_thread  # noqa: F401 - before anything imports numpy
-from edge_agent import __version__
-from edge_agent.commands import EXIT_NO
-from edge_agent.config import AgentConfig, load
-from host.files import close_what_is_written
-from host.logs import configure_logs
-from wire.errors import NightjarError
+import nightjar.edge_agent.one_thread  # noqa: F401 - before anything imports numpy
+from nightjar.edge_agent import __version__
+from nightjar.edge_agent.commands import EXIT_NO
+from nightjar.edge_agent.config import AgentConfig, load
+from nightjar.host.files import close_what_is_written
+from nightjar.host.logs import configure_logs
+from nightjar.wire.errors import NightjarError
 
 P = ParamSpec("P")
 
@@ -73,7 +73,7 @@ def main() -> None:
 @reports_errors
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
-    from edge_agent.assembly import run_agent
+    from nightjar.edge_agent.assembly import run_agent
 
     configure_logs(log_level)
     run_agent(_load(path))
@@ -88,7 +88,7 @@ def run(path: Path, log_level: str) -> None:
 @reports_errors
 def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
     """Run many emulated phones, which share one trainer, in this process until it is asked to stop."""
-    from edge_agent.emulated_fleet import run_fleet
+    from nightjar.edge_agent.emulated_fleet import run_fleet
 
     configure_logs(log_level)
     run_fleet([_load(path) for path in paths], artifacts)
@@ -100,8 +100,8 @@ def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
 @reports_errors
 def status(path: Path, as_json: bool) -> None:
     """Show what the agent is doing, what it stores and what it has sent. Exit status 4 if it is not running."""
-    from edge_agent.commands.status import in_words
-    from edge_agent.commands.status import status as find
+    from nightjar.edge_agent.commands.status import in_words
+    from nightjar.edge_agent.commands.status import status as find
 
     report = find(_load(path))
     if as_json:
@@ -119,7 +119,7 @@ def status(path: Path, as_json: bool) -> None:
 @reports_errors
 def conditions(path: Path, as_json: bool, watch: bool) -> None:
     """Show whether this device may train now, and why. Exit status 4 if it may not."""
-    from edge_agent.commands.conditions import look_once, looks
+    from nightjar.edge_agent.commands.conditions import look_once, looks
 
     config = _load(path)
     if not watch:
@@ -150,7 +150,7 @@ def conditions(path: Path, as_json: bool, watch: bool) -> None:
 @reports_errors
 def doctor(path: Path, as_json: bool) -> None:
     """Check for problems that keep this device from taking part, with a remedy for each. Exit status 4 if any."""
-    from edge_agent.commands.doctor import CheckOutcome, examine
+    from nightjar.edge_agent.commands.doctor import CheckOutcome, examine
 
     checks, category = [], ""
     for check in examine(_load(path)):
@@ -178,7 +178,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @reports_errors
 def wipe(path: Path, as_json: bool, yes: bool) -> None:
     """Delete all text typed on this device and everything derived from it. Reports already sent cannot be recalled."""
-    from edge_agent.commands.wipe import wipe as delete
+    from nightjar.edge_agent.commands.wipe import wipe as delete
 
     config = _load(path)
     if not yes:
@@ -200,8 +200,8 @@ def wipe(path: Path, as_json: bool, yes: bool) -> None:
 @reports_errors
 def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps: int, learning_rate: float) -> None:
     """Train once on the text typed here; nothing is sent, the model is unchanged. Exit status 4 if not trained."""
-    from edge_agent.commands.train_once import train_once as train
-    from wire.messages import CodecChoice, TrainingPlan
+    from nightjar.edge_agent.commands.train_once import train_once as train
+    from nightjar.wire.messages import CodecChoice, TrainingPlan
 
     plan = TrainingPlan(learning_rate=learning_rate, clip_norm=1.0, local_epochs=epochs, max_steps=max_steps)
     session = train(_load(path), plan, CodecChoice(), whatever=whatever)
@@ -223,7 +223,7 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
 @reports_errors
 def self_test(path: Path, as_json: bool) -> None:
     """Test whether this installation can train: a few steps on synthetic data. Exit status 4 if it cannot."""
-    from edge_agent.commands.self_test import self_test as find_out
+    from nightjar.edge_agent.commands.self_test import self_test as find_out
 
     tested = find_out(_load(path))
     if as_json:
@@ -245,9 +245,9 @@ def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -
     Exit status 0: enrolled; a warning names each place where the claim could not be wiped. 2: refused, a new claim is
     needed. 3: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
-    from edge_agent.config import data_dir_of
-    from edge_agent.enrolment.enrolling import enrol as enrol_with_claim
-    from edge_agent.shell.folder import own_folder, running_agent
+    from nightjar.edge_agent.config import data_dir_of
+    from nightjar.edge_agent.enrolment.enrolling import enrol as enrol_with_claim
+    from nightjar.edge_agent.shell.folder import own_folder, running_agent
 
     data_dir = data_dir_of(path, os.environ)
     # A running agent holds the folder's lock; only identity/ changes.
@@ -267,8 +267,8 @@ def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -
 @reports_errors
 def renew(data_dir: Path) -> None:
     """Renew the certificate if it is due; the running agent does this by itself."""
-    from edge_agent.enrolment.enrolling import renewed
-    from edge_agent.shell.clock import SystemClock
+    from nightjar.edge_agent.enrolment.enrolling import renewed
+    from nightjar.edge_agent.shell.clock import SystemClock
 
     click.echo("renewed" if renewed(data_dir, SystemClock().wall_s()) else "not yet")
 
@@ -279,7 +279,7 @@ def renew(data_dir: Path) -> None:
 @reports_errors
 def check(path: Path, enrols: bool) -> None:
     """Check a configuration file that was written for another device; lists all faults, with exit status 2."""
-    from edge_agent.config import check as check_config
+    from nightjar.edge_agent.config import check as check_config
 
     check_config(path, enrols=enrols)
     click.echo(f"{path} can be used")
@@ -289,9 +289,9 @@ def check(path: Path, enrols: bool) -> None:
 @json_option
 def plugins(as_json: bool) -> None:
     """Show this agent's task types and codecs, with package and version, and why one cannot be used."""
-    from models import task_types
-    from wire.codec import codecs
-    from wire.plugins import listed
+    from nightjar.models import task_types
+    from nightjar.wire.codec import codecs
+    from nightjar.wire.plugins import listed
 
     found = listed("task type", task_types.installed(), __version__)
     found += listed("codec", codecs.installed(), __version__)
@@ -304,15 +304,15 @@ def plugins(as_json: bool) -> None:
 @main.command()
 def example() -> None:
     """Print a configuration file with every setting and the reason for its default."""
-    click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
+    click.echo((resources.files("nightjar.edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
 
 
 @main.command()
 @config_option
 def service(path: Path) -> None:
     """Print a systemd unit that starts this installation of the agent at boot (docs/device.md)."""
-    unit = (resources.files("edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")
-    command = f"ExecStart={sys.executable} -m edge_agent run --config %d/agent.toml"
+    unit = (resources.files("nightjar.edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")
+    command = f"ExecStart={sys.executable} -P -m nightjar.edge_agent run --config %d/agent.toml"
     unit = re.sub(r"^ExecStart=.*$", lambda _: command, unit, flags=re.MULTILINE)
     settings = f"LoadCredential=agent.toml:{path.absolute()}"
     click.echo(re.sub(r"^LoadCredential=.*$", lambda _: settings, unit, flags=re.MULTILINE), nl=False)

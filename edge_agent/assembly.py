@@ -21,42 +21,42 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from edge_agent.config import AgentConfig, EmulatorSettings
-from edge_agent.connection import FACT as CONNECTION
-from edge_agent.core import lifecycle
-from edge_agent.device import DeviceProfile, assembled_device, typing_activity
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.emulator.phone import read_messages
-from edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
-from edge_agent.enrolment.renewal import Renewal
-from edge_agent.enrolment.standing import StandingWatch
-from edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
-from edge_agent.model import Model
-from edge_agent.session import Desk, Trainer
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Caps, Database
-from edge_agent.shell.examples import DeviceExamples
-from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
-from edge_agent.shell.memory import return_free_memory
-from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
-from edge_agent.shell.probes.idle import TypingActivity
-from edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
-from edge_agent.shell.signatures import holds_in_a_process
-from edge_agent.shell.summing import SumProcess
-from edge_agent.shell.tflite import runtime_name
-from edge_agent.shell.trainer import TrainerProcess
-from edge_agent.shell.trust import Holds, KnownKey
-from edge_agent.shell.worker import JobThread, ThreadWorker
-from edge_agent.uplink import AgentIdentity
-from host.systemd import ServiceManager
-from wire import messages, topics
-from wire.errors import UnavailableError
-from wire.limits import HOUSEHOLD_WARNING
-from wire.messages import Status
+from nightjar.edge_agent.config import AgentConfig, EmulatorSettings
+from nightjar.edge_agent.connection import FACT as CONNECTION
+from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.device import DeviceProfile, assembled_device, typing_activity
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.emulator.phone import read_messages
+from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
+from nightjar.edge_agent.enrolment.renewal import Renewal
+from nightjar.edge_agent.enrolment.standing import StandingWatch
+from nightjar.edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import Desk, Trainer
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
+from nightjar.edge_agent.shell.http import Downloader
+from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
+from nightjar.edge_agent.shell.memory import return_free_memory
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.edge_agent.shell.probes.idle import TypingActivity
+from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
+from nightjar.edge_agent.shell.signatures import holds_in_a_process
+from nightjar.edge_agent.shell.summing import SumProcess
+from nightjar.edge_agent.shell.tflite import runtime_name
+from nightjar.edge_agent.shell.trainer import TrainerProcess
+from nightjar.edge_agent.shell.trust import Holds, KnownKey
+from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.host.systemd import ServiceManager
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.limits import HOUSEHOLD_WARNING
+from nightjar.wire.messages import Status
 
 STORED_BYTES = 4_000_000
 """Most text that is stored: 400 bytes, far above the mean, for each of the default maximum of messages."""
@@ -336,12 +336,12 @@ def _keyboard(
         return _Keyboard(None, lambda _driver: contextlib.nullcontext(), delete_everything)
 
     # Imported here, so that a device without a keyboard page does not pay for the web server's memory.
-    from edge_agent.core.own_history import Blended
-    from edge_agent.keyboard.app import AgentInfo, create_app
-    from edge_agent.keyboard.comparison import Comparison
-    from edge_agent.keyboard.key import kept_key
-    from edge_agent.keyboard.server import serve
-    from edge_agent.keyboard.suggestions import Suggester
+    from nightjar.edge_agent.core.own_history import Blended
+    from nightjar.edge_agent.keyboard.app import AgentInfo, create_app
+    from nightjar.edge_agent.keyboard.comparison import Comparison
+    from nightjar.edge_agent.keyboard.key import kept_key
+    from nightjar.edge_agent.keyboard.server import serve
+    from nightjar.edge_agent.keyboard.suggestions import Suggester
 
     suggester = Suggester(own=database.own_words())
     key = kept_key(config.data_dir)

@@ -1,7 +1,8 @@
 """The agent's configuration: one TOML file, overridden by environment variables.
 
 ``NIGHTJAR_AGENT_DEVICE`` sets ``device``, ``NIGHTJAR_AGENT_BROKER_HOST`` sets ``host`` in ``[broker]``, and so on
-(:mod:`host.configuration`). ``__main__`` reads it once; no other module reads configuration files or variables.
+(:mod:`nightjar.host.configuration`). ``__main__`` reads it once; no other module reads configuration files or
+variables.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Policy, quiet_span
-from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
-from edge_agent.enrolment.identity import held_identity
-from edge_agent.shell.probes.network import Metered
-from host.configuration import ConfigurationReader, accepted, read_toml
-from wire.addresses import is_loopback
-from wire.errors import ConfigError
-from wire.identifiers import DeviceId, Population, device_id, population
-from wire.limits import Limits
-from wire.signatures import public_key
+from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Policy, quiet_span
+from nightjar.edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
+from nightjar.edge_agent.enrolment.identity import held_identity
+from nightjar.edge_agent.shell.probes.network import Metered
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.wire.addresses import is_loopback
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.identifiers import DeviceId, Population, device_id, population
+from nightjar.wire.limits import Limits
+from nightjar.wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
 KEYBOARD_HOST = "127.0.0.1"
@@ -114,7 +115,7 @@ class ConditionSettings:
 
     @property
     def policy(self) -> Policy:
-        """How strictly each condition is required, for :func:`edge_agent.core.eligibility.judge`.
+        """How strictly each condition is required, for :func:`nightjar.edge_agent.core.eligibility.judge`.
 
         Two conditions are always required: learning is not paused, and there is text to train on.
         """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 FACT = "connection"
 """Name of the fact in the database."""

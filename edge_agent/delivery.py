@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import structlog
 
-from edge_agent.core import outbox
-from edge_agent.core.events import Moment
-from edge_agent.ports import Transport
-from edge_agent.uplink import Uplink
-from wire.messages import Receipt
+from nightjar.edge_agent.core import outbox
+from nightjar.edge_agent.core.events import Moment
+from nightjar.edge_agent.ports import Transport
+from nightjar.edge_agent.uplink import Uplink
+from nightjar.wire.messages import Receipt
 
 SAID_AT = (3, 10, 30)
 """Numbers of resends without a receipt that are logged, then each multiple of the last. The third resend comes some 15

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from edge_agent.config import AgentConfig
-from edge_agent.emulator.day import state_at
-from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
-from edge_agent.ports import Clock
-from edge_agent.shell.probes import Probe, Probes
-from edge_agent.shell.probes.adb import Adb
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.busy import Busy
-from edge_agent.shell.probes.heat import Heat
-from edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
-from edge_agent.shell.probes.network import Network
-from edge_agent.shell.probes.power import Power
-from edge_agent.shell.probes.raspberry import Raspberry
-from edge_agent.shell.probes.resources import Disk, Memory
-from edge_agent.shell.probes.sessions import Sessions
-from edge_agent.shell.probes.termux import Termux
-from edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.emulator.day import state_at
+from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
+from nightjar.edge_agent.ports import Clock
+from nightjar.edge_agent.shell.probes import Probe, Probes
+from nightjar.edge_agent.shell.probes.adb import Adb
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.busy import Busy
+from nightjar.edge_agent.shell.probes.heat import Heat
+from nightjar.edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
+from nightjar.edge_agent.shell.probes.network import Network
+from nightjar.edge_agent.shell.probes.power import Power
+from nightjar.edge_agent.shell.probes.raspberry import Raspberry
+from nightjar.edge_agent.shell.probes.resources import Disk, Memory
+from nightjar.edge_agent.shell.probes.sessions import Sessions
+from nightjar.edge_agent.shell.probes.termux import Termux
+from nightjar.edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
 
 SLOWEST_QUESTION_S = 12.0
 """Longest time for the first answer of a probe that runs in the background."""

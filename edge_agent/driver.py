@@ -7,7 +7,7 @@ message, or the new state, and the next process sends what was pending. Every ef
 
 An event that cannot be stored (a full disk, a locked database) counts as not having happened. Events that no other
 party would repeat (a restart, the outcome of our own job) are retried until they are stored
-(:mod:`edge_agent.durable_retry`).
+(:mod:`nightjar.edge_agent.durable_retry`).
 
 The driver decides nothing that a state machine could decide. It translates, and it writes the log.
 """
@@ -23,17 +23,17 @@ from typing import TypeGuard
 
 import structlog
 
-from edge_agent import __version__
-from edge_agent.connection import Connection
-from edge_agent.core import events, lifecycle, outbox
-from edge_agent.core.eligibility import (
+from nightjar.edge_agent import __version__
+from nightjar.edge_agent.connection import Connection
+from nightjar.edge_agent.core import events, lifecycle, outbox
+from nightjar.edge_agent.core.eligibility import (
     Answer,
     Condition,
     EligibilityRun,
     judge,
     settle,
 )
-from edge_agent.core.events import (
+from nightjar.edge_agent.core.events import (
     Assigned,
     ConditionsJudged,
     Moment,
@@ -43,15 +43,15 @@ from edge_agent.core.events import (
     StopWork,
     Train,
 )
-from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
-from edge_agent.core.privacy_ledger import LedgerEntry, charged
-from edge_agent.core.stored import Change, NewReport, SumState
-from edge_agent.core.summing import ABORTED
-from edge_agent.core.training import TrainingStopped
-from edge_agent.delivery import Delivery
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.durable_retry import DurableRetry
-from edge_agent.inbox import (
+from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged
+from nightjar.edge_agent.core.stored import Change, NewReport, SumState
+from nightjar.edge_agent.core.summing import ABORTED
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.delivery import Delivery
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.durable_retry import DurableRetry
+from nightjar.edge_agent.inbox import (
     Arrived,
     Item,
     Job,
@@ -64,17 +64,17 @@ from edge_agent.inbox import (
     WorkDone,
     failure,
 )
-from edge_agent.keyboard_upkeep import KeyboardUpkeep, offered
-from edge_agent.model import Model
-from edge_agent.release_watch import FIRST, ReleaseWatch
-from edge_agent.session import Produced
-from edge_agent.session_jobs import SessionJobs, cause_of
-from edge_agent.shell.examples import examples_reading
-from edge_agent.summing import Enlisted, SumPart
-from edge_agent.uplink import AgentIdentity, Uplink
-from wire import messages, topics
-from wire.errors import NightjarError
-from wire.messages import (
+from nightjar.edge_agent.keyboard_upkeep import KeyboardUpkeep, offered
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.release_watch import FIRST, ReleaseWatch
+from nightjar.edge_agent.session import Produced
+from nightjar.edge_agent.session_jobs import SessionJobs, cause_of
+from nightjar.edge_agent.shell.examples import examples_reading
+from nightjar.edge_agent.summing import Enlisted, SumPart
+from nightjar.edge_agent.uplink import AgentIdentity, Uplink
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import NightjarError
+from nightjar.wire.messages import (
     Announcement,
     Assignment,
     DropoutCause,
@@ -84,7 +84,7 @@ from wire.messages import (
     Rejection,
     Verdict,
 )
-from wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
+from nightjar.wire.secure_sum.messages import Confirmations, Deliveries, Down, Roster, Survivors, decode_down
 
 LEAST_POLL_S = 0.05
 """Least time before an early poll for something due: a failing action must not be retried in a busy loop."""

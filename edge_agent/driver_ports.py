@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edge_agent.core.eligibility import DEFAULT_POLICY, Policy
-from edge_agent.model import Model
-from edge_agent.ports import (
+from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Policy
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import (
     Artifacts,
     Clock,
     Conditions,
@@ -20,9 +20,9 @@ from edge_agent.ports import (
     Trust,
     Worker,
 )
-from edge_agent.session import Desk
-from wire.limits import NONE as NO_LIMITS
-from wire.limits import Limits
+from nightjar.edge_agent.session import Desk
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.limits import Limits
 
 SESSION_LIMIT_S = 585.0
 """Longest session, unless the report is due earlier: phones' job schedulers end a job after ten minutes."""

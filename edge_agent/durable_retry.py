@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from edge_agent.ports import Clock
-from host.retrying import STORE_AGAIN
-from wire.errors import LocalProtocolError, UnavailableError
+from nightjar.edge_agent.ports import Clock
+from nightjar.host.retrying import STORE_AGAIN
+from nightjar.wire.errors import LocalProtocolError, UnavailableError
 
 
 class DurableRetry:

@@ -23,30 +23,30 @@ from pathlib import Path
 
 import structlog
 
-from edge_agent import assembly
-from edge_agent.config import AgentConfig
-from edge_agent.connection import FACT as CONNECTION
-from edge_agent.device import typing_activity
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Ports
-from edge_agent.enrolment.identity import enrolled_tls
-from edge_agent.inbox import Item, StopAsked
-from edge_agent.model import Model
-from edge_agent.session import Desk, Trainer, in_this_process
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.examples import DeviceExamples
-from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.memory import return_free_memory
-from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.mqtt import MqttTransport
-from edge_agent.shell.signatures import holds
-from edge_agent.shell.summing import SumInProcess
-from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
-from edge_agent.shell.weights import mapped_weights
-from edge_agent.shell.worker import JobThread, ThreadWorker
-from wire.errors import ConfigError
+from nightjar.edge_agent import assembly
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.connection import FACT as CONNECTION
+from nightjar.edge_agent.device import typing_activity
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Ports
+from nightjar.edge_agent.enrolment.identity import enrolled_tls
+from nightjar.edge_agent.inbox import Item, StopAsked
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import Desk, Trainer, in_this_process
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
+from nightjar.edge_agent.shell.http import Downloader
+from nightjar.edge_agent.shell.memory import return_free_memory
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.edge_agent.shell.mqtt import MqttTransport
+from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.summing import SumInProcess
+from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
+from nightjar.edge_agent.shell.weights import mapped_weights
+from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.wire.errors import ConfigError
 
 LEAVE_AT_ONCE = 16
 """Most farewells that wait for their acknowledgement at the same time."""
@@ -67,7 +67,7 @@ class EmulatedPhone:
 
 
 class SharedProgram:
-    """Implements :data:`edge_agent.ports.LoadProgram` with one program in memory. Not thread-safe."""
+    """Implements :data:`nightjar.edge_agent.ports.LoadProgram` with one program in memory. Not thread-safe."""
 
     def __init__(self) -> None:
         self._path: Path | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from wire.errors import NightjarError
+from nightjar.wire.errors import NightjarError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent.core.eligibility import Condition, Readings, holds
-from edge_agent.driver_ports import Ports
-from edge_agent.inbox import StartJob, failure
-from edge_agent.model import Model
-from edge_agent.ports import Artifacts, Trust
-from wire.backoff import BackOff
-from wire.errors import NightjarError
-from wire.identifiers import DeviceId, Sha256
-from wire.messages import Announcement
-from wire.shares import is_canary
+from nightjar.edge_agent.core.eligibility import Condition, Readings, holds
+from nightjar.edge_agent.driver_ports import Ports
+from nightjar.edge_agent.inbox import StartJob, failure
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Artifacts, Trust
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.errors import NightjarError
+from nightjar.wire.identifiers import DeviceId, Sha256
+from nightjar.wire.messages import Announcement
+from nightjar.wire.shares import is_canary
 
 FETCH_AGAIN = BackOff(first_s=30.0, most_s=1800.0)
 """Back-off for the keyboard's model: not urgent, because the keyboard has an older one."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.manifest import Manifest
-from wire.identifiers import Sha256
+from nightjar.models.manifest import Manifest
+from nightjar.wire.identifiers import Sha256
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The agent's ports: the interfaces between its decisions and the outside world, one Protocol for each.
 
 Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. The values that pass through them are in
-``core``, ``model`` and ``inbox``. Errors come from :mod:`wire.errors`.
+``core``, ``model`` and ``inbox``. Errors come from :mod:`nightjar.wire.errors`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.eligibility import Readings
-from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.core.stored import Change, PendingDropout, Remembered
-from edge_agent.core.summing import SumRequest, SumStep
-from edge_agent.inbox import Job, Looked
-from edge_agent.model import Model
-from models.source import Source
-from models.vocabulary import Vocabulary
-from wire.identifiers import Sha256
-from wire.parameters import Vector
+from nightjar.edge_agent.core.eligibility import Readings
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.core.stored import Change, PendingDropout, Remembered
+from nightjar.edge_agent.core.summing import SumRequest, SumStep
+from nightjar.edge_agent.inbox import Job, Looked
+from nightjar.edge_agent.model import Model
+from nightjar.models.source import Source
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.identifiers import Sha256
+from nightjar.wire.parameters import Vector
 
 Ids = npt.NDArray[Any]
 """(B, T) int32 ids of words, or (B, ...) float32 rows and their (B,) targets."""
@@ -140,7 +140,7 @@ class Predictor(Protocol):
         Calls come while somebody types: mostly with the same words as before, or with one more.
 
         Args:
-            finished: the words of the sentence so far, as :func:`models.vocabulary.words` cuts them.
+            finished: the words of the sentence so far, as :func:`nightjar.models.vocabulary.words` cuts them.
 
         Returns:
             (V,) float32, log-probabilities up to a common additive constant; treat as read-only.
@@ -181,7 +181,7 @@ class ExampleStore(Protocol):
         """What a session learns from."""
 
     def task_types(self) -> tuple[str, ...]:
-        """The task types of this agent, as in :attr:`wire.messages.CheckIn.task_types`."""
+        """The task types of this agent, as in :attr:`nightjar.wire.messages.CheckIn.task_types`."""
 
 
 class Outgoing(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_agent.core.eligibility import Condition, EligibilityVerdict, Readings, holds
-from edge_agent.inbox import StartJob
-from edge_agent.ports import Clock, Releases
-from wire.messages import DropoutCause
+from nightjar.edge_agent.core.eligibility import Condition, EligibilityVerdict, Readings, holds
+from nightjar.edge_agent.inbox import StartJob
+from nightjar.edge_agent.ports import Clock, Releases
+from nightjar.wire.messages import DropoutCause
 
 MOST_STOPS = 3
 """Sessions that may stop a look before the device takes no other until it has ended; it ends within hours at most."""

@@ -1,8 +1,9 @@
 """One training session: from a model on disk to the bytes of a report.
 
-The trainer decides where it runs: a real agent trains in a child process (:mod:`edge_agent.shell.trainer`), a simulated
-one in its own process. Everything a session needs is gathered beforehand as plain data, so both produce the same bytes.
-A session reads the examples and the residual and changes neither: the driver stores the result together with the state.
+The trainer decides where it runs: a real agent trains in a child process (:mod:`nightjar.edge_agent.shell.trainer`), a
+simulated one in its own process. Everything a session needs is gathered beforehand as plain data, so both produce the
+same bytes. A session reads the examples and the residual and changes neither: the driver stores the result together
+with the state.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.config import TRAINING_MEMORY_BYTES
-from edge_agent.core.outbox import Parcel
-from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
-from edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
-from edge_agent.core.results import Evaluation
-from edge_agent.core.stored import NewReport
-from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
-from edge_agent.model import Model
-from edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Program, Trust
-from edge_agent.shell.system_integers import SystemIntegers
-from host.files import replace_file
-from models.batches import Batches
-from models.source import Source
-from models.task_types import task_type
-from wire.codec import FeedbackCodec, Sparse, codec_for
-from wire.codec.sparsify import count_for
-from wire.errors import ExamplesError, RemoteProtocolError
-from wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
-from wire.limits import Limits, outside
-from wire.messages import Assignment, DropoutCause, Work
-from wire.parameters import Vector, weights_to_bytes
-from wire.secure_sum.low_rank import Bases, from_bytes
-from wire.secure_sum.order import SumOrder, contribution, values_of
+from nightjar.edge_agent.config import TRAINING_MEMORY_BYTES
+from nightjar.edge_agent.core.outbox import Parcel
+from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, best_share
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.edge_agent.core.stored import NewReport
+from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Program, Trust
+from nightjar.edge_agent.shell.system_integers import SystemIntegers
+from nightjar.host.files import replace_file
+from nightjar.models.batches import Batches
+from nightjar.models.source import Source
+from nightjar.models.task_types import task_type
+from nightjar.wire.codec import FeedbackCodec, Sparse, codec_for
+from nightjar.wire.codec.sparsify import count_for
+from nightjar.wire.errors import ExamplesError, RemoteProtocolError
+from nightjar.wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
+from nightjar.wire.limits import Limits, outside
+from nightjar.wire.messages import Assignment, DropoutCause, Work
+from nightjar.wire.parameters import Vector, weights_to_bytes
+from nightjar.wire.secure_sum.low_rank import Bases, from_bytes
+from nightjar.wire.secure_sum.order import SumOrder, contribution, values_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

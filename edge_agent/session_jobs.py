@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_agent.core.lifecycle import Preparing, Working
-from edge_agent.core.stored import SumState
-from edge_agent.driver_ports import Ports
-from edge_agent.inbox import StartJob
-from edge_agent.model import Model
-from edge_agent.session import Produced, prepare, run_session
-from edge_agent.summing import enlist
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.identifiers import Population
-from wire.messages import Assignment, DropoutCause, Work
+from nightjar.edge_agent.core.lifecycle import Preparing, Working
+from nightjar.edge_agent.core.stored import SumState
+from nightjar.edge_agent.driver_ports import Ports
+from nightjar.edge_agent.inbox import StartJob
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import Produced, prepare, run_session
+from nightjar.edge_agent.summing import enlist
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.identifiers import Population
+from nightjar.wire.messages import Assignment, DropoutCause, Work
 
 DISOBEYED = {
     **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),

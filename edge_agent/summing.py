@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Parcel
-from edge_agent.core.stored import Change, NewReport, SumState
-from edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
-from edge_agent.model import Model
-from edge_agent.ports import Journal, SumMachine
-from edge_agent.session import Produced
-from edge_agent.uplink import Uplink
-from wire import frame as frames
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.identifiers import Population
-from wire.messages import Assignment
-from wire.secure_sum.messages import Down
-from wire.secure_sum.order import terms_of
+from nightjar.edge_agent.core.lifecycle import State
+from nightjar.edge_agent.core.outbox import Parcel
+from nightjar.edge_agent.core.stored import Change, NewReport, SumState
+from nightjar.edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Journal, SumMachine
+from nightjar.edge_agent.session import Produced
+from nightjar.edge_agent.uplink import Uplink
+from nightjar.wire import frame as frames
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.identifiers import Population
+from nightjar.wire.messages import Assignment
+from nightjar.wire.secure_sum.messages import Down
+from nightjar.wire.secure_sum.order import terms_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent import __version__
-from edge_agent.core import lifecycle
-from edge_agent.core.outbox import Parcel
-from edge_agent.model import Model
-from edge_agent.ports import Outgoing, Transport
-from wire import frame as frames
-from wire import messages, topics
-from wire.codec.codecs import others
-from wire.identifiers import DeviceId, Population, Sha256
-from wire.messages import CheckIn, Dropout, Query, Status, Work
+from nightjar.edge_agent import __version__
+from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.core.outbox import Parcel
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Outgoing, Transport
+from nightjar.wire import frame as frames
+from nightjar.wire import messages, topics
+from nightjar.wire.codec.codecs import others
+from nightjar.wire.identifiers import DeviceId, Population, Sha256
+from nightjar.wire.messages import CheckIn, Dropout, Query, Status, Work
 
 MOST_CHARACTERS = 400
 """Longest reason or detail that is sent; the protocol allows 500."""

@@ -1,4 +1,4 @@
-"""``python -m experiments``: runs every page and, with ``--record``, keeps its rows in experiments/results.json."""
+"""``python -m nightjar.experiments``: runs every page; ``--record`` keeps the rows in experiments/results.json."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from experiments.data_sets import MissingDataError
-from experiments.frame import Row, options, request_of, show
-from experiments.record import keep, results
-from experiments.running import Ended, run_pages
-from wire.errors import ConfigError, UnavailableError
+from nightjar.experiments.data_sets import MissingDataError
+from nightjar.experiments.frame import Row, options, request_of, show
+from nightjar.experiments.record import keep, results
+from nightjar.experiments.running import Ended, run_pages
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 PAGES = {
     "thesis": 77,

@@ -6,7 +6,7 @@ agree. The cosine is the one that fits its printed rates: ``.01 + .5 (.1 - .01) 
 third run is federated: five devices, one epoch a round. Smoke forms use generated images; others need
 ``DATA/fashion-mnist`` (Debian's ``dataset-fashion-mnist``).
 
-    python -m experiments.alexnet --form short --data DATA --out build/alexnet --json
+    python -m nightjar.experiments.alexnet --form short --data DATA --out build/alexnet --json
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from experiments.data_sets import DataSet, Examples, generated, iid, mnist
-from experiments.frame import Request, Row, page_command, row
-from experiments.keras_networks import Array, Network, alexnet, average
+from nightjar.experiments.data_sets import DataSet, Examples, generated, iid, mnist
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.keras_networks import Array, Network, alexnet, average
 
 SIDE, DEVICES = 28, 5
 STOP = 0.92

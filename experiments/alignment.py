@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from experiments.parties import Post
+from nightjar.experiments.parties import Post
 
 POINTS, ANSWER, COMMON = "points", "answer", "common places"
 _P, _A = 2**255 - 19, 486662  # y^2 = x^3 + A x^2 + x modulo P

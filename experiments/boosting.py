@@ -1,4 +1,4 @@
-"""Gradient-boosted trees from exact sums, wherever the columns are: what :mod:`experiments.secure_boost` encrypts.
+"""Gradient-boosted trees from exact sums, wherever columns are: what :mod:`nightjar.experiments.secure_boost` encrypts.
 
 XGBoost's trees (Chen and Guestrin 2016) with the logistic loss: the best split of a node has the largest
 ``G_L^2/(H_L+l) + G_R^2/(H_R+l) - G^2/(H+l)``, a leaf's value is ``-G/(H+l)``. Slopes are fixed point, so sums are
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from experiments.paillier import fixed
+from nightjar.experiments.paillier import fixed
 
 Matrix = npt.NDArray[np.float64]
 Bins = npt.NDArray[np.uint8]

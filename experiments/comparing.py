@@ -6,8 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 
-from experiments.engine import Advance, Federation, Plan, Played, play, pooled_accuracy, reached, synthetic_federation
-from experiments.frame import Request, Row, row
+from nightjar.experiments.engine import (
+    Advance,
+    Federation,
+    Plan,
+    Played,
+    play,
+    pooled_accuracy,
+    reached,
+    synthetic_federation,
+)
+from nightjar.experiments.frame import Request, Row, row
 
 Method = Callable[[int], Played]
 """seed -> how the training went."""

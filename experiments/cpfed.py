@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, Row, page_command, row
 
 Wide = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]

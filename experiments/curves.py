@@ -1,4 +1,4 @@
-"""``python -m experiments.curves``: draws the curves of experiments/results.json in docs/images.
+"""``python -m nightjar.experiments.curves``: draws the curves of experiments/results.json in docs/images.
 
 The laboratory's are ``learning.svg``; a page's are ``PAGE.svg``, one part for each row that has curves;
 ``communication.svg`` sets the error of several pages against simulated time, and ``privacy.svg`` what was learned with
@@ -15,8 +15,8 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from experiments.frame import Row
-from experiments.record import CHAT, results
+from nightjar.experiments.frame import Row
+from nightjar.experiments.record import CHAT, results
 
 IMAGES = Path("docs") / "images"
 FAMILIES = {

@@ -4,8 +4,8 @@
 
 - ``mnist`` and ``fashion-mnist``: the files of MNIST (``train-images-idx3-ubyte`` and so on, or the same with ``.gz``);
 - ``cifar10``: ``train/CLASS/*.jpg`` and ``test/CLASS/*.jpg``, 32 x 32;
-- ``shakespeare``: texts with labelled speakers (:mod:`experiments.roles`);
-- ``ptb``: text, as :mod:`experiments.language_model` says; without it the page uses generated text.
+- ``shakespeare``: texts with labelled speakers (:mod:`nightjar.experiments.roles`);
+- ``ptb``: text, as :mod:`nightjar.experiments.language_model` says; without it the page uses generated text.
 
 :data:`SOURCES` has the commands that fetch them.
 Images are float32 in 0 to 1, labels int64.
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.idx import TEST, TRAIN, read_part
-from wire.errors import ConfigError
+from nightjar.models.idx import TEST, TRAIN, read_part
+from nightjar.wire.errors import ConfigError
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, play, synthetic_federation
-from experiments.frame import Request, Row, page_command, row
-from wire.parameters import Vector
+from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, play, synthetic_federation
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.wire.parameters import Vector
 
 MEAN_S = 1.0
 DELAY_S = 5.0

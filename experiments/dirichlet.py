@@ -13,16 +13,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.catalogue.apfl import apfl
-from experiments.catalogue.distilling import fml
-from experiments.catalogue.fed_plus import fed_plus
-from experiments.catalogue.ifca import ifca
-from experiments.catalogue.per_fedavg import per_fedavg
-from experiments.data_sets import DataSet, dirichlet, generated, mnist
-from experiments.engine import Federation, Plan, play
-from experiments.frame import Curve, Request, Row, averaged, page_command, row
-from experiments.networks import dense
-from experiments.personal import Personalise, fine_tuned, local_accuracies, shared_only
+from nightjar.experiments.catalogue.apfl import apfl
+from nightjar.experiments.catalogue.distilling import fml
+from nightjar.experiments.catalogue.fed_plus import fed_plus
+from nightjar.experiments.catalogue.ifca import ifca
+from nightjar.experiments.catalogue.per_fedavg import per_fedavg
+from nightjar.experiments.data_sets import DataSet, dirichlet, generated, mnist
+from nightjar.experiments.engine import Federation, Plan, play
+from nightjar.experiments.frame import Curve, Request, Row, averaged, page_command, row
+from nightjar.experiments.networks import dense
+from nightjar.experiments.personal import Personalise, fine_tuned, local_accuracies, shared_only
 
 METHODS: dict[str, Personalise] = {
     "FedAvg": shared_only,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from experiments.data_sets import Floats
+from nightjar.experiments.data_sets import Floats
 
 
 def distance_correlation(x: Floats, z: Floats) -> float:

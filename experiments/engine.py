@@ -2,7 +2,8 @@
 
 A page's algorithm is a function ``advance(number, weights, chosen, rng) -> (weights, cost)``; :func:`play` calls it
 round by round and measures. The cost, in rounds, seconds or bytes, is the x of the curve. The laboratory
-(:mod:`simulation.laboratory`) trains the product's keyboard model; this trains what the source documents train.
+(:mod:`nightjar.simulation.laboratory`) trains the product's keyboard model; this trains what the source documents
+train.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from statistics import fmean
 
 import numpy as np
 
-from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
-from experiments.data_sets import Examples, iid, joined, synthetic
-from experiments.networks import Network, dense
-from wire.parameters import Vector
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
+from nightjar.experiments.data_sets import Examples, iid, joined, synthetic
+from nightjar.experiments.networks import Network, dense
+from nightjar.wire.parameters import Vector
 
 Chosen = Sequence[int]
 Advance = Callable[[int, Vector, Chosen, np.random.Generator], tuple[Vector, float]]

@@ -1,6 +1,6 @@
 """What every page of experiments is: a function from a request to rows, and the command around it.
 
-A page is a module with ``run(request) -> rows`` and ``main = page_command(run)``; :mod:`experiments.__main__`
+A page is a module with ``run(request) -> rows`` and ``main = page_command(run)``; :mod:`nightjar.experiments.__main__`
 lists the pages and runs all. A page writes only below the request's folder.
 """
 
@@ -18,9 +18,9 @@ from typing import TypeVar
 import click
 import msgspec
 
-from simulation.demo.replay import Reached
-from simulation.laboratory.outcome import Outcome
-from wire.errors import ConfigError
+from nightjar.simulation.demo.replay import Reached
+from nightjar.simulation.laboratory.outcome import Outcome
+from nightjar.wire.errors import ConfigError
 
 Value = TypeVar("Value")
 Curve = Sequence[tuple[float, float]]
@@ -44,7 +44,7 @@ class Request:
     Attributes:
         form: how much to run.
         out: folder for files of the page's own; exists.
-        data: folder with data sets, as :mod:`experiments.data_sets` says; None for none.
+        data: folder with data sets, as :mod:`nightjar.experiments.data_sets` says; None for none.
         only: part of the names of the rows that are wanted; pages of one row need not look.
         done: names of rows that need not be made again; pages of few rows need not look.
         jax: train with JAX, on a GPU if there is one; pages without such networks refuse it.
@@ -223,7 +223,7 @@ def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
     if request.jax and name not in IN_JAX:
         msg = f"expected --jax with {' or '.join(IN_JAX)}, whose networks JAX can train, got {name}: leave it out"
         raise ConfigError(msg)
-    command = f"python -m experiments.{name} --form {request.form.value}{data}{' --jax' * request.jax}"
+    command = f"python -m nightjar.experiments.{name} --form {request.form.value}{data}{' --jax' * request.jax}"
     commit = _commit()
     for each in run(request):
         yield msgspec.structs.replace(each, command=command + each.command, commit=commit, page=name)

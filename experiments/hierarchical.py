@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from experiments.engine import Federation, Plan, descend, sizes, synthetic_federation, weighted_mean
-from experiments.frame import Request, Row, averaged, page_command, row
-from wire.parameters import Vector
+from nightjar.experiments.engine import Federation, Plan, descend, sizes, synthetic_federation, weighted_mean
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.wire.parameters import Vector
 
 GROUPS = 4
 

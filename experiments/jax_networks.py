@@ -4,8 +4,9 @@ Clients differ in their kernels after their first step, so a convolution is a pr
 row with its neighbours, and the kernel written along the diagonals of a matrix. That is some four times the arithmetic
 in products of the size that a GPU is good at, and a fifth of the copies. Products have full float32 precision.
 
-The networks, their order of examples and their random start are those of :mod:`experiments.networks`; sums have another
-order, and equal values of a pool share its gradient, so weights differ in the last bits, and over many steps in more.
+The networks, their order of examples and their random start are those of :mod:`nightjar.experiments.networks`; sums
+have another order, and equal values of a pool share its gradient, so weights differ in the last bits, and over many
+steps in more.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.data_sets import Examples, Floats, Indices, Labels
-from experiments.networks import LENET_5, Network, dense
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples, Floats, Indices, Labels
+from nightjar.experiments.networks import LENET_5, Network, dense
+from nightjar.wire.parameters import Vector
 
 Arrays = Sequence[jax.Array]
 AT_ONCE = 10_000
@@ -35,13 +36,13 @@ def on_device(examples: Examples) -> Examples:
 
 @functools.cache
 def two_nn() -> Network:
-    """The 2NN of :func:`experiments.networks.two_nn`."""
+    """The 2NN of :func:`nightjar.experiments.networks.two_nn`."""
     return _in_jax(dense(784, 128, 64, 10).shapes, _layers)
 
 
 @functools.cache
 def lenet_5() -> Network:
-    """The LeNet-5 of :func:`experiments.networks.lenet_5`."""
+    """The LeNet-5 of :func:`nightjar.experiments.networks.lenet_5`."""
 
     def scores(arrays: Arrays, x: jax.Array) -> jax.Array:
         h = jnp.pad(x.reshape(-1, 28, 28, 1), ((0, 0), (2, 2), (2, 2), (0, 0)))

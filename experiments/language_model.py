@@ -1,10 +1,10 @@
 """A federated LSTM language model on text in the form of the Penn Treebank, beside one place.
 
 K devices hold parts of ``train.txt`` in its order; in each round all train one epoch by backpropagation through time
-from the same weights, and ``W = sum of n_k / n W_k``. The model is the product's (:mod:`models.lstm`) with a plain LSTM
-cell: one layer, tied embedding. Perplexity is ``exp`` of the mean cross-entropy on ``test.txt``, unknown words included
-as one; ``valid.txt`` chooses the learning rate of all. The text is that of ``DATA/ptb``, lines of words in
-``train.txt``, ``valid.txt`` and ``test.txt``; without it, messages of the generated ``personas``.
+from the same weights, and ``W = sum of n_k / n W_k``. The model is the product's (:mod:`nightjar.models.lstm`) with a
+plain LSTM cell: one layer, tied embedding. Perplexity is ``exp`` of the mean cross-entropy on ``test.txt``, unknown
+words included as one; ``valid.txt`` chooses the learning rate of all. The text is that of ``DATA/ptb``, lines of words
+in ``train.txt``, ``valid.txt`` and ``test.txt``; without it, messages of the generated ``personas``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from experiments.frame import Request, Row, page_command, row
-from models import corpora
-from models.batches import Batches, pack
-from models.configurations import ModelConfiguration, configuration
-from models.evaluation import evaluate
-from models.initial import initial_weights
-from models.program import Program
-from models.vocabulary import Vocabulary, words
-from wire.errors import ConfigError
-from wire.parameters import Vector
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.models import corpora
+from nightjar.models.batches import Batches, pack
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.evaluation import evaluate
+from nightjar.models.initial import initial_weights
+from nightjar.models.program import Program
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import Vector
 
 PARTS = ("train", "valid", "test")
 CLIP_NORM = 1.0

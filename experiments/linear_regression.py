@@ -1,4 +1,4 @@
-"""Ridge regression by gradient descent in one place: what :mod:`experiments.vertical_linear` must equal."""
+"""Ridge regression by gradient descent in one place: what :mod:`nightjar.experiments.vertical_linear` must equal."""
 
 from __future__ import annotations
 

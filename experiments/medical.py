@@ -8,7 +8,7 @@ training compare on such pictures, and nothing of medicine. Real slices of the s
 Measured are Dice's coefficient of the masks and the area under the ROC curve, of each hospital alone, of both pooled,
 and of FedAvg by rounds; all train as many epochs.
 
-    python -m experiments.medical --form short --out build/medical --json
+    python -m nightjar.experiments.medical --form short --out build/medical --json
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import keras
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from experiments.frame import Request, Row, averaged, page_command, row
-from experiments.keras_networks import Array, Network, average, conv_lstm, fit, unet
-from wire.errors import ConfigError
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.keras_networks import Array, Network, average, conv_lstm, fit, unet
+from nightjar.wire.errors import ConfigError
 
 SIDE, SLICES, RATE = 32, 6, 0.003
 NOTE = (

@@ -9,7 +9,7 @@ With privacy, each round is an epoch of half of the people, drawn at random, and
 al. 2018): updates are clipped to a norm S, and their sum gets noise of deviation z S. So few people cannot have a small
 epsilon and a good model; the product's own scheme is another (docs/learning.md).
 
-    python -m experiments.memorisation --form short --out build/memorisation --json
+    python -m nightjar.experiments.memorisation --form short --out build/memorisation --json
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import dp_accounting
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
 
-from experiments.frame import Request, Row, averaged, page_command, row
-from experiments.recurrent import Array, Weights, clipped, loss_and_gradient, losses, moved, new_weights
-from models import corpora
-from models.vocabulary import EOS, FIRST_WORD, Vocabulary, words
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.recurrent import Array, Weights, clipped, loss_and_gradient, losses, moved, new_weights
+from nightjar.models import corpora
+from nightjar.models.vocabulary import EOS, FIRST_WORD, Vocabulary, words
 
 CELL = "lstm"
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

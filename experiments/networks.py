@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data_sets import Examples, Floats, Indices, Labels
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples, Floats, Indices, Labels
+from nightjar.wire.parameters import Vector
 
 LENET_5 = ((5, 5, 1, 6), (6,), (5, 5, 6, 16), (16,), (400, 120), (120,), (120, 84), (84,), (84, 10), (10,))
 WIDTHS = (16, 32, 64)

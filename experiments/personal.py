@@ -8,10 +8,10 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.comparing import Study, study
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play
-from experiments.frame import Request, Row
-from wire.parameters import Vector
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play
+from nightjar.experiments.frame import Request, Row
+from nightjar.wire.parameters import Vector
 
 Accuracies = Callable[[Vector], list[float]]
 """Shared weights -> accuracy of each client's model on the client's test."""

@@ -2,7 +2,8 @@
 
 Its command records a run of the laboratory:
 
-``python -m experiments.record NAME build/chat --command "python -m simulation learn ..." --commit 1a2b3c4``
+``python -m nightjar.experiments.record NAME build/chat --command "python -m nightjar.simulation learn ..." --commit
+1a2b3c4``
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from statistics import fmean
 import click
 import msgspec
 
-from experiments.frame import Row
-from host.files import replace_file
-from simulation.demo.replay import RESULTS, Reached
-from simulation.laboratory.checkpoint import CURVE, Point
-from simulation.laboratory.outcome import Outcome
-from wire.errors import ConfigError
+from nightjar.experiments.frame import Row
+from nightjar.host.files import replace_file
+from nightjar.simulation.demo.replay import RESULTS, Reached
+from nightjar.simulation.laboratory.checkpoint import CURVE, Point
+from nightjar.simulation.laboratory.outcome import Outcome
+from nightjar.wire.errors import ConfigError
 
 CHAT = "Chat, "
 """The names of the laboratory's rows begin with it; below a heading or in a drawing it says nothing."""

@@ -1,7 +1,7 @@
 """Reads what each role says in texts whose speakers are labelled.
 
-A folder holds files of two forms: ``*.tsv`` with the columns user and text, as :mod:`models.corpora` reads them; and
-``*.txt`` or ``*.md`` in which a line that is a name alone, with ``**`` around or a colon behind, says who
+A folder holds files of two forms: ``*.tsv`` with the columns user and text, as :mod:`nightjar.models.corpora` reads
+them; and ``*.txt`` or ``*.md`` in which a line that is a name alone, with ``**`` around or a colon behind, says who
 speaks until the next. Stage directions in brackets or underscores, and headings, are left out. A role is a file's name
 and the speaker's: the Antonios of two plays are two.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from models import corpora
-from wire.errors import ConfigError
+from nightjar.models import corpora
+from nightjar.wire.errors import ConfigError
 
 SPEAKER = re.compile(r"^(?:\*\*([^*]{1,40})\*\*|([A-Z][A-Za-z' ]{0,30}):)\s*$")
 DIRECTION = re.compile(r"\[[^\]]*\]|_[^_]*_|^#.*$")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 
-from experiments.frame import Request, Row, run_page
-from wire.errors import ConfigError, UnavailableError
+from nightjar.experiments.frame import Request, Row, run_page
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ende
 def _page(name: str, request: Request) -> Iterator[Row | Ended]:
     fault, began_s, spent_s = None, time.monotonic(), _processor_s()
     try:
-        yield from run_page(name, import_module(f"experiments.{name}").run, request)
+        yield from run_page(name, import_module(f"nightjar.experiments.{name}").run, request)
     except ConfigError as error:
         fault = error
     yield Ended(name, fault, time.monotonic() - began_s, _processor_s() - spent_s)

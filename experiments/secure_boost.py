@@ -1,7 +1,8 @@
 """SecureBoost (Cheng et al. 2021): gradient-boosted trees over columns of several parties, one of which has the labels.
 
 A small reference protocol for honest but curious parties, not a product; rows are aligned before
-(:mod:`experiments.alignment`). The active party has labels, columns and the Paillier key, passive ones have columns::
+(:mod:`nightjar.experiments.alignment`). The active party has labels, columns and the Paillier key, passive ones have
+columns::
 
     active -> passive   [g_i], [h_i] of all rows: slopes of the loss      once for each tree
     active -> passive   the rows of a node
@@ -14,7 +15,7 @@ Sums of the fixed-point g and h are exact, so the trees are those of the same al
 What passive parties learn: which rows are together in a node. What the active party learns: which rows a split sends
 left, and sums of its own g over bins, from which the order of few rows in a passive party's column can be found.
 
-    python -m experiments.secure_boost --form short --out build/secure_boost --json
+    python -m nightjar.experiments.secure_boost --form short --out build/secure_boost --json
 """
 
 from __future__ import annotations
@@ -26,10 +27,20 @@ from functools import partial
 import numpy as np
 from phe import generate_paillier_keypair
 
-from experiments.boosting import Bins, Boosting, Columns, OwnColumns, Sums, Tree, boost, breast_cancer, sums_up_to
-from experiments.frame import Request, Row, page_command, row
-from experiments.paillier import Encrypted, Private, decrypt, encrypt, from_bytes, public_key, to_bytes
-from experiments.parties import Post, ProtocolRun, run_parties
+from nightjar.experiments.boosting import (
+    Bins,
+    Boosting,
+    Columns,
+    OwnColumns,
+    Sums,
+    Tree,
+    boost,
+    breast_cancer,
+    sums_up_to,
+)
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.paillier import Encrypted, Private, decrypt, encrypt, from_bytes, public_key, to_bytes
+from nightjar.experiments.parties import Post, ProtocolRun, run_parties
 
 ACTIVE = "active"
 

@@ -11,7 +11,7 @@ Whoever has the key reads every update that it can get hold of, so one device th
 break it; the product's sums (docs/learning.md) survive a share of colluding devices, and dropouts, which here only cost
 their own update. A number has bits for the whole sum, so nothing wraps into its neighbour.
 
-    python -m experiments.secure_fedavg --form short --out build/secure_fedavg --json
+    python -m nightjar.experiments.secure_fedavg --form short --out build/secure_fedavg --json
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from phe import generate_paillier_keypair
 
-from experiments.data_sets import Examples, digits, in_turn
-from experiments.engine import Plan, descend
-from experiments.frame import Request, Row, page_command, row
-from experiments.networks import dense
-from experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
-from host.primitives import EnrolledKey, LibraryPrimitives
-from simulation import secure_sum
-from simulation.secure_sum import Member
-from wire.parameters import Vector
-from wire.secure_sum.grid import Grid, mean_of, to_words
-from wire.secure_sum.masks import Words, packed_bytes
-from wire.secure_sum.terms import Terms
+from nightjar.experiments.data_sets import Examples, digits, in_turn
+from nightjar.experiments.engine import Plan, descend
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.networks import dense
+from nightjar.experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
+from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.simulation import secure_sum
+from nightjar.simulation.secure_sum import Member
+from nightjar.wire.parameters import Vector
+from nightjar.wire.secure_sum.grid import Grid, mean_of, to_words
+from nightjar.wire.secure_sum.masks import Words, packed_bytes
+from nightjar.wire.secure_sum.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)

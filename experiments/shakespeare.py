@@ -1,8 +1,8 @@
 """Shakespeare with roles as clients, beside the same speeches dealt at random.
 
-The LSTM and its training are those of :mod:`experiments.language_model`: next words instead of LEAF's next characters.
-In a round ten roles train an epoch; a role's last fifth of speeches is test text. ``DATA/shakespeare`` holds any texts
-with labelled speakers (:mod:`experiments.roles`). The smoke form invents its people.
+The LSTM and its training are those of :mod:`nightjar.experiments.language_model`: next words instead of LEAF's next
+characters. In a round ten roles train an epoch; a role's last fifth of speeches is test text. ``DATA/shakespeare``
+holds any texts with labelled speakers (:mod:`nightjar.experiments.roles`). The smoke form invents its people.
 
 Source: the book's chapter 2; Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings".
 """
@@ -13,11 +13,11 @@ from statistics import fmean
 
 import numpy as np
 
-from experiments.data_sets import place
-from experiments.frame import Form, Request, Row, page_command, row
-from experiments.language_model import RATES, LanguageModel, Text
-from experiments.roles import roles
-from models import corpora
+from nightjar.experiments.data_sets import place
+from nightjar.experiments.frame import Form, Request, Row, page_command, row
+from nightjar.experiments.language_model import RATES, LanguageModel, Text
+from nightjar.experiments.roles import roles
+from nightjar.models import corpora
 
 LEAST = 20
 """Speeches of a role that takes part."""

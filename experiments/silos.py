@@ -1,6 +1,6 @@
-"""Two silos that train one model on MNIST: each alone, both pooled, and federated (``python -m simulation silos``).
+"""Two silos that train one model on MNIST: alone, pooled, and federated (``python -m nightjar.simulation silos``).
 
-``python -m experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and
+``python -m nightjar.experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and
 split, measured is the federated accuracy on the test images.
 """
 
@@ -13,11 +13,11 @@ from statistics import fmean, stdev
 import click
 import msgspec
 
-from experiments.frame import Form, Row
-from experiments.record import keep
-from simulation.silos.command import OUTCOME
-from simulation.silos.study import StudyRun
-from wire.errors import ConfigError
+from nightjar.experiments.frame import Form, Row
+from nightjar.experiments.record import keep
+from nightjar.simulation.silos.command import OUTCOME
+from nightjar.simulation.silos.study import StudyRun
+from nightjar.wire.errors import ConfigError
 
 PAGE = "silos"
 
@@ -34,7 +34,7 @@ def main(folder: Path, command: str, commit: str) -> None:
         msg = f"{folder} has a run that cannot be read: {error}"
         raise ConfigError(msg) from error
     if not runs:
-        msg = f"{folder} has no run that ended: expected the --folder of python -m simulation silos"
+        msg = f"{folder} has no run that ended: expected the --folder of python -m nightjar.simulation silos"
         raise ConfigError(msg)
     kinds = dict.fromkeys((run.model, run.split) for run in runs)
     keep([_row([run for run in runs if (run.model, run.split) == kind], command, commit) for kind in kinds])

@@ -1,12 +1,13 @@
 """What each of the five skews does to FedAvg, and which remedy helps; drift, and day and night.
 
-Populations and measures are those of :mod:`experiments.skews`, strategies those of the product
-(:mod:`coordinator.learning.strategies`). A person's own accuracy is on its own test examples; the mean over people
-counts. Where the same inputs mean different labels, no one model can be right for all: only the personal one is.
+Populations and measures are those of :mod:`nightjar.experiments.skews`, strategies those of the product
+(:mod:`nightjar.coordinator.learning.strategies`). A person's own accuracy is on its own test examples; the mean over
+people counts. Where the same inputs mean different labels, no one model can be right for all: only the personal one is.
 
 Drift: the means of the classes turn by a little in each round. Day and night: people of two halves of the world, with
-different labels, take part when the product's generated phones are free (:mod:`simulation.rounds.availability`), twelve
-hours apart; the model leans to those who are awake, and the average of the last day's weights does so less.
+different labels, take part when the product's generated phones are free
+(:mod:`nightjar.simulation.rounds.availability`), twelve hours apart; the model leans to those who are awake, and the
+average of the last day's weights does so less.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
-from experiments import skews
-from experiments.data_sets import Examples, joined
-from experiments.engine import Plan, descend, proximal, weighted_mean
-from experiments.frame import Request, Row, averaged, page_command, row
-from experiments.networks import dense
-from experiments.skews import Population, Skew
-from simulation.rounds.availability import GeneratedAvailability
-from wire.parameters import Vector
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
+from nightjar.experiments import skews
+from nightjar.experiments.data_sets import Examples, joined
+from nightjar.experiments.engine import Plan, descend, proximal, weighted_mean
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.networks import dense
+from nightjar.experiments.skews import Population, Skew
+from nightjar.simulation.rounds.availability import GeneratedAvailability
+from nightjar.wire.parameters import Vector
 
 INPUTS = skews.RELEVANT + skews.IRRELEVANT
 NETWORK = dense(INPUTS, 16, skews.CLASSES)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.data_sets import Examples
+from nightjar.experiments.data_sets import Examples
 
 Wide = npt.NDArray[np.float64]
 CLASSES, RELEVANT, IRRELEVANT = 4, 5, 5

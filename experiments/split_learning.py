@@ -24,13 +24,13 @@ from functools import partial
 
 import numpy as np
 
-from experiments.data_sets import Examples, Floats, digits, in_turn
-from experiments.distance_correlation import distance_correlation
-from experiments.engine import Plan, batches, descend, weighted_mean
-from experiments.frame import Request, Row, averaged, page_command, row
-from experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
-from experiments.parties import Post, ProtocolRun, from_floats, run_parties, to_floats
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples, Floats, digits, in_turn
+from nightjar.experiments.distance_correlation import distance_correlation
+from nightjar.experiments.engine import Plan, batches, descend, weighted_mean
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
+from nightjar.experiments.parties import Post, ProtocolRun, from_floats, run_parties, to_floats
+from nightjar.wire.parameters import Vector
 
 SERVER = "server"
 Layers = list[Floats]

@@ -1,14 +1,23 @@
 """Synthetic(alpha, beta): how much FedAvg loses as clients differ more, and what FedProx gets back.
 
-Logistic regression on 30 clients (:func:`experiments.data_sets.synthetic`), 10 a round, 10 passes each, so that clients
-drift. Sources: the book's 2.4.1; Li et al. 2020, "Federated Optimization in Heterogeneous Networks", figure 2.
+Logistic regression on 30 clients (:func:`nightjar.experiments.data_sets.synthetic`), 10 a round, 10 passes each, so
+that clients drift. Sources: the book's 2.4.1; Li et al. 2020, "Federated Optimization in Heterogeneous Networks",
+figure 2.
 """
 
 from __future__ import annotations
 
-from experiments.comparing import Study, study
-from experiments.engine import Federation, Plan, Played, alike_federation, averaging, play, synthetic_federation
-from experiments.frame import Request, Row, page_command
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import (
+    Federation,
+    Plan,
+    Played,
+    alike_federation,
+    averaging,
+    play,
+    synthetic_federation,
+)
+from nightjar.experiments.frame import Request, Row, page_command
 
 PLAN = Plan(rate=0.02, batch=20, epochs=10)
 

@@ -8,9 +8,10 @@ it in half more rounds than the thesis is stopped there. Figures 5-2, 5-3 and 5-
 The thesis runs neither q-FedAvg, DGC nor Selective SGD, which it names as what comes next: they stand on the cells of
 table 5-5. DGC takes one step a round of every client, so that E says nothing; Selective SGD takes one client a round.
 
-The long form takes the cheap cells first: many hours of a core for all, so ``python -m experiments --page thesis
---form long --record --resume`` goes on where it was stopped. With ``--jax`` a round's clients train at once, on a GPU
-if there is one (:mod:`experiments.jax_networks`): 61 cells took an H200 ten minutes, as twenty processes.
+The long form takes the cheap cells first: many hours of a core for all, so ``python -m nightjar.experiments --page
+thesis --form long --record --resume`` goes on where it was stopped. With ``--jax`` a round's clients train at once, on
+a GPU if there is one (:mod:`nightjar.experiments.jax_networks`): 61 cells took an H200 ten minutes, as twenty
+processes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from experiments.catalogue.dgc import dgc
-from experiments.catalogue.q_fedavg import q_fedavg
-from experiments.catalogue.selective_sgd import selective
-from experiments.data_sets import iid, mnist_or_generated, shards
-from experiments.engine import Advance, Federation, Plan, Played, averaging, play
-from experiments.frame import Form, Request, Row, page_command, row
-from experiments.networks import Network, lenet_5, two_nn
-from experiments.thesis_cells import CELLS, CLIENTS, TableCell
-from simulation.laboratory.optional_jax import needing_jax
+from nightjar.experiments.catalogue.dgc import dgc
+from nightjar.experiments.catalogue.q_fedavg import q_fedavg
+from nightjar.experiments.catalogue.selective_sgd import selective
+from nightjar.experiments.data_sets import iid, mnist_or_generated, shards
+from nightjar.experiments.engine import Advance, Federation, Plan, Played, averaging, play
+from nightjar.experiments.frame import Form, Request, Row, page_command, row
+from nightjar.experiments.networks import Network, lenet_5, two_nn
+from nightjar.experiments.thesis_cells import CELLS, CLIENTS, TableCell
+from nightjar.simulation.laboratory.optional_jax import needing_jax
 
 Networks = Mapping[str, Callable[[], Network]]
 NUMPY_AND_TENSORFLOW: Networks = {"2NN": two_nn, "LeNet-5": lenet_5}
@@ -67,7 +68,7 @@ def run_cell(cell: TableCell, request: Request) -> Played:
     clients, test = [data.train.at(part) for part in parts], data.test
     networks = NUMPY_AND_TENSORFLOW
     if request.jax:
-        in_jax = needing_jax("experiments.jax_networks")
+        in_jax = needing_jax("nightjar.experiments.jax_networks")
         networks = {"2NN": in_jax.two_nn, "LeNet-5": in_jax.lenet_5}
         clients, test = [in_jax.on_device(each) for each in clients], in_jax.on_device(test)
     federation = Federation(networks[cell.network](), clients, test)

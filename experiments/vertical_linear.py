@@ -2,7 +2,7 @@
 
 A small reference protocol for three honest but curious parties that do not collude, not a product (Yang et al. 2019,
 "Federated Machine Learning: Concept and Applications", section 2.4.2). A holds columns X_A; B columns X_B and y; C the
-Paillier key. After alignment (:mod:`experiments.alignment`), in each step, with [x] for the ciphertext of x::
+Paillier key. After alignment (:mod:`nightjar.experiments.alignment`), in each step, with [x] for the ciphertext of x::
 
     A -> B   [u] of u = X_A theta_A, and [sum u^2]
     B -> A   [d] = [u] + [X_B theta_B - y]
@@ -15,7 +15,7 @@ The masks R are uniform modulo n, so C sees random numbers and the loss. B must 
 that of [u], and would read v off [d] otherwise. The gradients are A's and B's to know; they are sums over people, and
 with as many of them as there are people, A could solve for the d. Stop early, or know that.
 
-    python -m experiments.vertical_linear --form short --out build/vertical_linear --json
+    python -m nightjar.experiments.vertical_linear --form short --out build/vertical_linear --json
 """
 
 from __future__ import annotations
@@ -26,11 +26,28 @@ from functools import partial
 import numpy as np
 from phe import generate_paillier_keypair
 
-from experiments import alignment
-from experiments.frame import Request, Row, page_command, row
-from experiments.linear_regression import Descent, Matrix, Regression, diabetes, pooled, pooled_descent, standardised
-from experiments.paillier import Public, decrypt, encrypt, fixed, from_bytes, public_key, random_below_n, to_bytes
-from experiments.parties import Post, ProtocolRun, run_parties
+from nightjar.experiments import alignment
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.linear_regression import (
+    Descent,
+    Matrix,
+    Regression,
+    diabetes,
+    pooled,
+    pooled_descent,
+    standardised,
+)
+from nightjar.experiments.paillier import (
+    Public,
+    decrypt,
+    encrypt,
+    fixed,
+    from_bytes,
+    public_key,
+    random_below_n,
+    to_bytes,
+)
+from nightjar.experiments.parties import Post, ProtocolRun, run_parties
 
 A, B, C = "columns", "labels", "keys"
 """Names of the parties."""

@@ -1,4 +1,4 @@
-"""The command ``nightjar-firmware``, also ``python -m firmware_scripts``."""
+"""The command ``nightjar-firmware``, also ``python -m nightjar.firmware_scripts``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 
 import click
 
-from firmware_scripts import __version__
-from firmware_scripts.commands.android import android
-from firmware_scripts.commands.bmap import bmap
-from firmware_scripts.commands.bundle import bundle, bundle_key
-from firmware_scripts.commands.customise import customise
-from firmware_scripts.commands.doctor import doctor
-from firmware_scripts.commands.flash import flash
-from firmware_scripts.commands.image import image
-from firmware_scripts.commands.keys import keys
-from firmware_scripts.commands.new_fleet import new_fleet
-from firmware_scripts.commands.targets import targets
-from firmware_scripts.commands.twin import twin
-from firmware_scripts.commands.verify import verify
-from firmware_scripts.core.exit_status import ExitStatus
-from wire.errors import NightjarError
+from nightjar.firmware_scripts import __version__
+from nightjar.firmware_scripts.commands.android import android
+from nightjar.firmware_scripts.commands.bmap import bmap
+from nightjar.firmware_scripts.commands.bundle import bundle, bundle_key
+from nightjar.firmware_scripts.commands.customise import customise
+from nightjar.firmware_scripts.commands.doctor import doctor
+from nightjar.firmware_scripts.commands.flash import flash
+from nightjar.firmware_scripts.commands.image import image
+from nightjar.firmware_scripts.commands.keys import keys
+from nightjar.firmware_scripts.commands.new_fleet import new_fleet
+from nightjar.firmware_scripts.commands.targets import targets
+from nightjar.firmware_scripts.commands.twin import twin
+from nightjar.firmware_scripts.commands.verify import verify
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.wire.errors import NightjarError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.core import cloud_init, firstrun
-from firmware_scripts.core.agent_settings import agent_settings, check_claim, local_only
-from firmware_scripts.core.host_settings import HostSettings, check_settings
-from firmware_scripts.core.image_format import TELLING, Detected, ImageFormat, detect
-from firmware_scripts.core.printable import size_text
-from firmware_scripts.shell.fat import Fat, boot_partition
-from wire.errors import ConfigError, IntegrityError, UnavailableError
+from nightjar.firmware_scripts.core import cloud_init, firstrun
+from nightjar.firmware_scripts.core.agent_settings import agent_settings, check_claim, local_only
+from nightjar.firmware_scripts.core.host_settings import HostSettings, check_settings
+from nightjar.firmware_scripts.core.image_format import TELLING, Detected, ImageFormat, detect
+from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.shell.fat import Fat, boot_partition
+from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 FOLDER = "nightjar"
 BUNDLE, KEY, SETTINGS, CLAIM = "bundle.tar", "bundle.pub", "agent.toml", "claim.json"

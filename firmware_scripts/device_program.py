@@ -11,11 +11,15 @@ import re
 import zipfile
 from pathlib import Path
 
-from wire.errors import ConfigError
+import nightjar
+from nightjar.wire.errors import ConfigError
+
+PACKAGE = Path(nightjar.__file__).parent
 
 PROGRAM = "nightjar-device.pyz"
 INSTALLER = "install.sh"
 _MODULES = (
+    "__init__.py",
     "host/__init__.py",
     "host/files.py",
     "host/locks.py",
@@ -32,24 +36,24 @@ _MODULES = (
     "firmware_scripts/bundle/__init__.py",
     "firmware_scripts/bundle/reading.py",
 )
-_START = "import sys\n\nfrom firmware_scripts.device.__main__ import main\n\nsys.exit(main())\n"
+_START = "import sys\n\nfrom nightjar.firmware_scripts.device.__main__ import main\n\nsys.exit(main())\n"
 _FIRST_MOMENT = (1980, 1, 1, 0, 0, 0)
 _AGENT_UNIT = "edge_agent/nightjar-agent.service"
 _COMMAND = "/usr/local/bin/nightjar-agent"
 _SETTINGS = "--config %d/agent.toml"
 
 
-def device_files(project: Path) -> dict[str, bytes]:
+def device_files(package: Path = PACKAGE) -> dict[str, bytes]:
     """All files of a bundle's folder ``device/``, by path in the bundle.
 
     Raises:
-        ConfigError: ``project`` is not a checkout.
+        ConfigError: ``package`` lacks one of them.
     """
-    here = project / "firmware_scripts/device"
+    here = package / "firmware_scripts/device"
     try:
-        agent = (project / _AGENT_UNIT).read_text(encoding="utf-8")
+        agent = (package / _AGENT_UNIT).read_text(encoding="utf-8")
         files = {
-            f"device/{PROGRAM}": device_program(project),
+            f"device/{PROGRAM}": device_program(package),
             f"device/{INSTALLER}": (here / INSTALLER).read_bytes(),
             "device/units/nightjar-agent.service": agent.encode(),
             "device/units/nightjar-enrol.service": enrol_unit(agent).encode(),
@@ -59,25 +63,25 @@ def device_files(project: Path) -> dict[str, bytes]:
             f"device/units/{path.name}": path.read_bytes() for path in sorted((here / "units").glob("nightjar-*"))
         }
     except OSError as error:
-        msg = f"{project} is no checkout of Nightjar: {error}"
+        msg = f"{package} is no whole Nightjar: {error}"
         raise ConfigError(msg) from error
     return files
 
 
-def device_program(project: Path) -> bytes:
+def device_program(package: Path = PACKAGE) -> bytes:
     """``nightjar-device.pyz``: an executable Python zip, uncompressed and with fixed timestamps.
 
     Raises:
         OSError: a module cannot be read.
     """
-    own = sorted((project / "firmware_scripts/device").glob("*.py"))
-    names = [*_MODULES, *(path.relative_to(project).as_posix() for path in own)]
+    own = sorted((package / "firmware_scripts/device").glob("*.py"))
+    names = [*_MODULES, *(path.relative_to(package).as_posix() for path in own)]
     made = io.BytesIO()
     made.write(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _FIRST_MOMENT), _START)
         for name in names:
-            archive.writestr(zipfile.ZipInfo(name, _FIRST_MOMENT), (project / name).read_bytes())
+            archive.writestr(zipfile.ZipInfo(f"nightjar/{name}", _FIRST_MOMENT), (package / name).read_bytes())
     return made.getvalue()
 
 

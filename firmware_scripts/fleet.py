@@ -12,16 +12,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event
 
-from firmware_scripts.core.cards import Card
-from firmware_scripts.core.confirm import differences
-from firmware_scripts.core.plan import Survey
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import MachineState, judge
-from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport
-from firmware_scripts.shell.block_file import open_block, open_file
-from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
-from firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
-from wire.errors import NightjarError, UnavailableError
+from nightjar.firmware_scripts.core.cards import Card
+from nightjar.firmware_scripts.core.confirm import differences
+from nightjar.firmware_scripts.core.plan import Survey
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import MachineState, judge
+from nightjar.firmware_scripts.ports import BlockFile, OpenImage, ProgressReport
+from nightjar.firmware_scripts.shell.block_file import open_block, open_file
+from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+from nightjar.firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)

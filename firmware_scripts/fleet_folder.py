@@ -22,7 +22,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,8 +29,8 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from firmware_scripts.bundle.signing import make_key
-from firmware_scripts.core.fleet_plan import (
+from nightjar.firmware_scripts.bundle.signing import make_key
+from nightjar.firmware_scripts.core.fleet_plan import (
     BOARDS,
     FleetPlan,
     agent_settings_text,
@@ -40,9 +39,10 @@ from firmware_scripts.core.fleet_plan import (
     plan_text,
     read_plan,
 )
-from firmware_scripts.release_keys import ROOT_FILE, THRESHOLDS, make_repository
-from host.files import replace_file
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.release_keys import ROOT_FILE, THRESHOLDS, make_repository
+from nightjar.host.children import python_command
+from nightjar.host.files import replace_file
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 PLAN, CONFIG, AGENT, CARDS = "fleet.toml", "coordinator.toml", "agent.toml", "cards.csv"
 MODEL, CLAIMS, TUF = "model", "claims", "tuf"
@@ -87,8 +87,8 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
         ConfigError: a step cannot be done with these answers.
         UnavailableError: a step failed for now; the next run goes on from there.
     """
-    if find_spec("coordinator") is None:
-        msg = "the coordinator is not installed here: pip install 'nightjar-federated[coordinator]', or 'make setup'"
+    if find_spec("sqlalchemy") is None or find_spec("tensorflow") is None:
+        msg = "the coordinator's packages are not installed here: pip install 'nightjar-federated[coordinator]'"
         raise ConfigError(msg)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(folder / PLAN, plan_text(plan).encode())
@@ -106,15 +106,17 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
     if not (folder / CONFIG).exists():
         tell(f"{CONFIG}: the coordinator's settings and keys")
         values = [f"--set={name}={json.dumps(value)}" for name, value in coordinator_settings(plan).items()]
-        _run(folder, "coordinator", "init", str(folder / CONFIG), *values)
+        _run(folder, "nightjar.coordinator", "init", str(folder / CONFIG), *values)
     if not (folder / MODEL).exists():
         tell(f"{MODEL}: the first model, trained on public text (half a minute)")
-        _run(folder, "models", "export", "--model", model, "--corpus", "personas", "--out", str(folder / MODEL))
+        _run(
+            folder, "nightjar.models", "export", "--model", model, "--corpus", "personas", "--out", str(folder / MODEL)
+        )
     if bundle_in(folder, plan) is None:
         tell(f"the agent for {plan.board}, with its packages (minutes)")
         options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
         root = f"{ROOT_FILE}={folder / TUF}/metadata/1.{ROOT_FILE}"
-        _run(folder, "firmware_scripts", "bundle", *options, "--include", root)
+        _run(folder, "nightjar.firmware_scripts", "bundle", *options, "--include", root)
     if not all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames()):
         tell(f"{CLAIMS}: one for each of {plan.devices} devices, from the coordinator, which is started for that")
         _make_claims(folder)
@@ -124,11 +126,11 @@ def _make_claims(folder: Path) -> None:
     config = ("--config", str(folder / CONFIG))
     ask = ("enrol-token", "cards", str(folder / CARDS), *config, "--out", str(folder / CLAIMS))
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-m", "coordinator", "serve", *config]
+        command = python_command("-m", "nightjar.coordinator", "serve", *config)
         service = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own program
         try:
             deadline = time.monotonic() + _START_S
-            while (done := _done("coordinator", *ask, "--hours", str(CLAIM_HOURS))).returncode != 0:
+            while (done := _done("nightjar.coordinator", *ask, "--hours", str(CLAIM_HOURS))).returncode != 0:
                 starting = service.poll() is None and time.monotonic() < deadline
                 # Until the service has made its database and the tables in it, a command says to run 'serve'.
                 if not starting or (done.returncode != _UNAVAILABLE and "serve'" not in done.stderr):
@@ -152,5 +154,5 @@ def _run(folder: Path, module: str, *arguments: str) -> None:
 
 
 def _done(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command: Sequence[str] = [sys.executable, "-m", module, *arguments]
+    command: Sequence[str] = python_command("-m", module, *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)  # noqa: S603 - our own program

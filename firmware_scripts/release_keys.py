@@ -30,11 +30,11 @@ from tuf.api.metadata import (
 from tuf.api.serialization import DeserializationError
 from tuf.api.serialization.json import JSONSerializer
 
-from firmware_scripts.bundle.reading import read_manifest
-from firmware_scripts.bundle.signing import load_private_key, make_key
-from host.files import READABLE, replace_file
-from wire.errors import ConfigError
-from wire.releases import ORDER, ROLLOUT, bundle_name
+from nightjar.firmware_scripts.bundle.reading import read_manifest
+from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.host.files import READABLE, replace_file
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.releases import ORDER, ROLLOUT, bundle_name
 
 LIFETIME = timedelta(days=400)
 """Offline metadata is renewed once a year; ``nightjar-coordinator doctor`` warns a month before it expires."""

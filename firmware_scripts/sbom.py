@@ -16,9 +16,9 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH, Wheel
-from firmware_scripts.image.debian import Package
-from firmware_scripts.image.tools import EPOCH_S
+from nightjar.firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH, Wheel
+from nightjar.firmware_scripts.image.debian import Package
+from nightjar.firmware_scripts.image.tools import EPOCH_S
 
 
 def bundle_sbom(wheels: Sequence[Wheel], agent: str) -> bytes:

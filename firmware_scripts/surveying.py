@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey, spans
-from firmware_scripts.ports import ByteStream, OpenImage, ProgressReport, WorkPhase
-from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
+from nightjar.firmware_scripts.core.bmap import Bmap
+from nightjar.firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey, spans
+from nightjar.firmware_scripts.ports import ByteStream, OpenImage, ProgressReport, WorkPhase
+from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 
 
 def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport) -> Survey:

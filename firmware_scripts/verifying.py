@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey
-from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
-from firmware_scripts.surveying import ImageChanged, chunks_again
+from nightjar.firmware_scripts.core.bmap import Bmap
+from nightjar.firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey
+from nightjar.firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
+from nightjar.firmware_scripts.surveying import ImageChanged, chunks_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Writes one image to one card so that the card holds all of it, verified, or does not boot at all.
 
-The order makes this safe (:data:`firmware_scripts.core.plan.STEPS`): the head of the card is cleared first and written
-last, after everything else has been read back from the medium. So whenever the write is interrupted (a kill, a pulled
-cable, a full disk), the first block is still cleared, and no firmware finds anything to boot.
+The order makes this safe (:data:`nightjar.firmware_scripts.core.plan.STEPS`): the head of the card is cleared first and
+written last, after everything else has been read back from the medium. So whenever the write is interrupted (a kill, a
+pulled cable, a full disk), the first block is still cleared, and no firmware finds anything to boot.
 
 Every outcome is returned as a value; only a bug raises. Nothing here chooses or opens a target.
 """
@@ -13,10 +13,10 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, ImageChunk, Survey
-from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
-from firmware_scripts.surveying import ImageChanged, chunks_again
-from firmware_scripts.verifying import VerifyFailed, WorkStopped, os_error_text, read_back
+from nightjar.firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, ImageChunk, Survey
+from nightjar.firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
+from nightjar.firmware_scripts.surveying import ImageChanged, chunks_again
+from nightjar.firmware_scripts.verifying import VerifyFailed, WorkStopped, os_error_text, read_back
 
 # Regular flushing keeps the displayed rate honest, and lets a bad card fail early.
 SYNC_EVERY_BYTES = 32 * 2**20

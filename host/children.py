@@ -26,6 +26,16 @@ END_TIMEOUT_S = 5.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
+def python_command(*arguments: str, python: str | None = None) -> list[str]:
+    """The command of a Python child, such as ``python_command("-m", "nightjar.models", "export")``.
+
+    Every Python child is started with it, because ``-P`` keeps the current folder off the module path: else a
+    ``host.py`` beside a configuration would be run, as root if root started us. The child finds our packages where this
+    process does: installed, or by ``PYTHONPATH``. ``python`` is another interpreter than ours.
+    """
+    return [python or sys.executable, "-P", *arguments]
+
+
 class LineChild:
     """A child process that answers lines; started by the first question. One thread may ask at a time.
 

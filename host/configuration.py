@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from wire.errors import ConfigError, NightjarError
+from nightjar.wire.errors import ConfigError, NightjarError
 
 _Kind = TypeVar("_Kind")
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
@@ -73,7 +73,7 @@ class ConfigurationReader:
         prefix: prefix of the program's variables, without the trailing underscore; "" if the environment holds settings
             by their own names, ``task.goal``, as ``--set`` gives them.
         checks: by name of a setting, a function that validates its value and may convert it; raises ValueError or an
-            error of :mod:`wire.errors`.
+            error of :mod:`nightjar.wire.errors`.
         missing: by name of a required setting, what to do if it is missing.
 
     Attributes:

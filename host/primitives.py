@@ -1,4 +1,4 @@
-"""The cryptography of secure sums, by the ``cryptography`` package: the adapter of :mod:`wire.secure_sum.primitives`.
+"""The cryptography of secure sums, by ``cryptography``: the adapter of :mod:`nightjar.wire.secure_sum.primitives`.
 
 The package takes eight megabytes of memory, so an agent imports this module in the trainer's process only.
 """
@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from wire.errors import RemoteProtocolError
-from wire.secure_sum.primitives import SIGNATURE_BYTES
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum.primitives import SIGNATURE_BYTES
 
 _NONCE = bytes(12)  # a key seals one text
 _HALF = SIGNATURE_BYTES // 2

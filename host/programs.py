@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 # Where Debian keeps mkfs and similar programs, which are not on ordinary users' path.
 ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"

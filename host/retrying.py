@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from wire.backoff import BackOff
-from wire.errors import UnavailableError
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.errors import UnavailableError
 
 STORE_AGAIN = BackOff(first_s=1.0, most_s=60.0)
 """Back-off for storing: a lock is released quickly, a full disk only when somebody frees space; a try is cheap."""

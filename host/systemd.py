@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 _FIRST_DESCRIPTOR = 3
 """SD_LISTEN_FDS_START in systemd."""

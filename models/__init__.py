@@ -3,7 +3,7 @@
 ``task_types``, ``keyboard``, ``classification``, ``vocabulary``, ``batches``, ``configurations``, ``manifest``,
 ``initial``, ``ngram`` and ``corpora`` need no TensorFlow; the agent imports only these. ``lstm``, ``program``,
 ``automatic``, ``export``, ``training``, ``measuring`` and ``evaluation`` need it and run on the coordinator.
-``export_program`` is that of :mod:`models.automatic`.
+``export_program`` is that of :mod:`nightjar.models.automatic`.
 """
 
 from typing import Any
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     if name != "export_program":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from models.automatic import export_program
+    from nightjar.models.automatic import export_program
 
     return export_program

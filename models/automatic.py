@@ -1,8 +1,8 @@
 """Makes the program and the folder of a model of one's own: a Keras model or a ``tf.Module``, with a loss.
 
 The gradient is TensorFlow's automatic differentiation, in operations that every TFLite runtime has
-(:mod:`models.lowering`). The program has the signatures of the keyboard's, which devices train the same way, except
-that ``evaluate`` returns figures of each example, and ``predict`` is the forward pass.
+(:mod:`nightjar.models.lowering`). The program has the signatures of the keyboard's, which devices train the same way,
+except that ``evaluate`` returns figures of each example, and ``predict`` is the forward pass.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from models.cells import Tensor
-from models.convert import save
-from models.export import run_converter
-from models.folder import MINIMUM_AGENT_VERSION, PROGRAM, VOCABULARY, WEIGHTS, write_files
-from models.lowering import lowerable_gradients
-from models.lstm import Gradient
-from models.manifest import Artifact, Manifest
-from models.program import TrainableProgram
-from models.step_memory import memory_of_step
-from wire.errors import ConfigError
-from wire.parameters import ParameterLayout, ParameterSpec, weights_to_bytes
+from nightjar.models.cells import Tensor
+from nightjar.models.convert import save
+from nightjar.models.export import run_converter
+from nightjar.models.folder import MINIMUM_AGENT_VERSION, PROGRAM, VOCABULARY, WEIGHTS, write_files
+from nightjar.models.lowering import lowerable_gradients
+from nightjar.models.lstm import Gradient
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.program import TrainableProgram
+from nightjar.models.step_memory import memory_of_step
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec, weights_to_bytes
 
 Figure = Callable[[Tensor, Tensor], Tensor]
 """(targets (B,), outputs (B, ...)) -> (B,): a figure of each example."""
@@ -65,7 +65,7 @@ def export_program(
         rank: the metric: below 1 where the best prediction is right, below 3 where one of the best three is.
         inputs: shape of one example; a Keras model knows its own.
         batch_rows: B, rows of a training batch.
-        task_type: what reads a device's examples (:mod:`models.task_types`).
+        task_type: what reads a device's examples (:mod:`nightjar.models.task_types`).
         name: for display.
 
     Returns:

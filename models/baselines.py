@@ -14,15 +14,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from models import corpora
-from models.batches import pack
-from models.corpora.tsv import tsv
-from models.folder import MANIFEST, VOCABULARY, WEIGHTS
-from models.manifest import Manifest
-from models.ngram import train_trigram
-from models.vocabulary import Vocabulary, words
-from wire.errors import CorpusError, UnavailableError
-from wire.parameters import weights_from_bytes
+from nightjar.models import corpora
+from nightjar.models.batches import pack
+from nightjar.models.corpora.tsv import tsv
+from nightjar.models.folder import MANIFEST, VOCABULARY, WEIGHTS
+from nightjar.models.manifest import Manifest
+from nightjar.models.ngram import train_trigram
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.wire.errors import CorpusError, UnavailableError
+from nightjar.wire.parameters import weights_from_bytes
 
 CENTRAL_TRAINING = "central training"
 """Prefix of the progress lines."""
@@ -82,8 +82,8 @@ def measure_baselines(
         RemoteProtocolError: the folder holds no model.
         UnavailableError: the model cannot be read.
     """
-    from models.evaluation import evaluate  # imports TensorFlow
-    from models.training import train_centrally
+    from nightjar.models.evaluation import evaluate  # imports TensorFlow
+    from nightjar.models.training import train_centrally
 
     try:
         manifest = Manifest.decode((folder / MANIFEST).read_bytes())

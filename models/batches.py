@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.vocabulary import BOS, EOS, FIRST_WORD, PAD
+from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD, PAD
 
 Ids = npt.NDArray[np.int32]
 

@@ -1,7 +1,8 @@
 """The recurrent cells of the keyboard model as TensorFlow graphs: one step forwards, and the slopes for the way back.
 
 A cell reads ``x``, the projected word with its bias, and ``r``, the projected state h' before; it changes the cell's
-state c' to c, and gives m, which :mod:`models.lstm` projects to the next h. ``z = x + r`` in the columns of a gate::
+state c' to c, and gives m, which :mod:`nightjar.models.lstm` projects to the next h. ``z = x + r`` in the columns of a
+gate::
 
     cifg   f, o    = sigmoid(z)   g = tanh(z)                  c = f * c' + (1 - f) * g   m = o * tanh(c)
     lstm   f, o, i = sigmoid(z)   g = tanh(z)                  c = f * c' + i * g         m = o * tanh(c)
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from models.configurations import CellName
+from nightjar.models.configurations import CellName
 
 Tensor = Any
 """A ``tf.Tensor``: TensorFlow's types cannot be checked."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.task_types import NO_EXAMPLES, FolderTask
-from wire.errors import ExamplesError
+from nightjar.models.task_types import NO_EXAMPLES, FolderTask
+from nightjar.wire.errors import ExamplesError
 
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp"})
 LABEL = "label"
@@ -28,7 +28,7 @@ Rows = tuple[npt.NDArray[np.float32], list[str]]
 
 
 class Classification(FolderTask):
-    """Implements :class:`models.task_types.TaskType`; the figures are accuracy and top-3 accuracy."""
+    """Implements :class:`nightjar.models.task_types.TaskType`; the figures are accuracy and top-3 accuracy."""
 
     def read(self, folder: Path) -> tuple[npt.NDArray[np.float32], Sequence[str]]:
         """All rows of a folder, in the order of file names: x (n, ...) float32, and their labels."""

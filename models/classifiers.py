@@ -15,10 +15,10 @@ from typing import Any
 
 import keras
 
-from models.automatic import export_program
-from models.classification import Classification
-from models.manifest import Manifest
-from wire.errors import ConfigError
+from nightjar.models.automatic import export_program
+from nightjar.models.classification import Classification
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import ConfigError
 
 Shape = tuple[int, ...]
 layers = keras.layers
@@ -28,7 +28,7 @@ GROUPS = 8
 
 
 def classifier(name: str, inputs: Sequence[int], classes: int, seed: int) -> Any:
-    """One of :data:`models.folder.CLASSIFIERS` with random weights; its outputs are logits.
+    """One of :data:`nightjar.models.folder.CLASSIFIERS` with random weights; its outputs are logits.
 
     Raises:
         ConfigError: the model does not take examples of this shape.
@@ -48,7 +48,7 @@ def classifier(name: str, inputs: Sequence[int], classes: int, seed: int) -> Any
 
 
 def export_classifier(name: str, examples: Path, out: Path, seed: int) -> Manifest:
-    """Write the folder of a :func:`classifier` for the classes of some examples (:mod:`models.classification`).
+    """Write the folder of a :func:`classifier` for the classes of examples (:mod:`nightjar.models.classification`).
 
     Raises:
         ConfigError: the examples cannot be read, or do not fit the model.

@@ -1,8 +1,8 @@
 r"""A compact n-gram model of public text: a file beside the vocabulary, which the keyboard mixes with the LSTM.
 
-An interpolated Kneser-Ney trigram (:mod:`models.ngram`) is pruned: the n-grams whose removal costs the least likelihood
-of the text go first (Seymore and Rosenfeld 1996, weighted difference). The others keep their probability; every other
-word backs off to the shorter context (Katz 1987). Probabilities are stored in steps of an eighth of a nat.
+An interpolated Kneser-Ney trigram (:mod:`nightjar.models.ngram`) is pruned: the n-grams whose removal costs the least
+likelihood of the text go first (Seymore and Rosenfeld 1996, weighted difference). The others keep their probability;
+every other word backs off to the shorter context (Katz 1987). Probabilities are stored in steps of an eighth of a nat.
 A file is one line of ASCII and a zlib stream::
 
     nightjar-ngram 1 V B T\n
@@ -27,8 +27,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from models.ngram import Trigram, train_trigram
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.models.ngram import Trigram, train_trigram
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_NGRAM_BYTES = 2_000_000
 BYTES_PER_WORD = 200

@@ -10,9 +10,9 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from models.vocabulary import FIRST_WORD
-from wire.errors import ConfigError, LocalProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.models.vocabulary import FIRST_WORD
+from nightjar.wire.errors import ConfigError, LocalProtocolError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 CellName = Literal["cifg", "lstm", "gru"]
 """LSTM with coupled input and forget gates; LSTM; GRU."""
@@ -33,7 +33,7 @@ class ModelConfiguration:
     hidden: int  # H, number of units, size of the state c
     batch_rows: int = 16  # B, rows of a training batch
     sequence_length: int = 20  # T, positions of a row
-    cell: CellName = "cifg"  # the recurrent cell (:mod:`models.cells`)
+    cell: CellName = "cifg"  # the recurrent cell (:mod:`nightjar.models.cells`)
 
     @property
     def family(self) -> str:
@@ -62,9 +62,9 @@ class ModelConfiguration:
 def lstm_layout(vocabulary_size: int, embedding: int, hidden: int, cell: CellName = "cifg") -> ParameterLayout:
     """The parameters of the model, in the order of the flat vector.
 
-    Kernels are stored [in, out]; the gates are columns in the order of :mod:`models.cells`: forget, output (of a GRU:
-    reset), input (of a plain LSTM), candidate. There is no softmax bias (Hard et al. 2018, 3.2: tied embedding), and
-    the projection has the size of the embedding.
+    Kernels are stored [in, out]; the gates are columns in the order of :mod:`nightjar.models.cells`: forget, output (of
+    a GRU: reset), input (of a plain LSTM), candidate. There is no softmax bias (Hard et al. 2018, 3.2: tied embedding),
+    and the projection has the size of the embedding.
 
     >>> [t.shape for t in lstm_layout(10, 3, 5).tensors]
     [(10, 3), (3, 15), (3, 15), (15,), (5, 3)]

@@ -1,8 +1,8 @@
 """Converts a program to a ``.tflite`` file; ``models.export`` runs this module in a child process.
 
-``python -m models.convert CONFIGURATION_JSON VOCABULARY_SIZE OUTPUT_FILE`` for the keyboard, ``python -m models.convert
-SAVED_MODEL OUTPUT_FILE`` for a saved program. The converter crashes the process on some graphs without a message, so
-never call this in a process that must survive.
+``python -m nightjar.models.convert CONFIGURATION_JSON VOCABULARY_SIZE OUTPUT_FILE`` for the keyboard, ``python -m
+nightjar.models.convert SAVED_MODEL OUTPUT_FILE`` for a saved program. The converter crashes the process on some graphs
+without a message, so never call this in a process that must survive.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
-from models.configurations import ModelConfiguration
-from models.program import Program, TrainableProgram
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.program import Program, TrainableProgram
 
 
 def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:

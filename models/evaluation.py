@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from models import lstm
-from models.batches import Batches
-from models.configurations import ModelConfiguration
-from models.vocabulary import BOS
-from wire.parameters import Vector
+from nightjar.models import lstm
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.vocabulary import BOS
+from nightjar.wire.parameters import Vector
 
 # The ten mantissa bits of TensorFloat-32 are too few for equal results on all machines.
 tf.config.experimental.enable_tensor_float_32_execution(False)

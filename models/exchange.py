@@ -1,7 +1,7 @@
 """Converts a version to common formats: SavedModel, safetensors, and an int8 ``.tflite`` for prediction.
 
-The input is a model folder (:mod:`models.folder`), whose hashes are not checked again. SavedModel and ``.tflite`` need
-TensorFlow, which is imported only for these.
+The input is a model folder (:mod:`nightjar.models.folder`), whose hashes are not checked again. SavedModel and
+``.tflite`` need TensorFlow, which is imported only for these.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from models.folder import MANIFEST, WEIGHTS
-from models.manifest import Manifest
-from wire.errors import UnavailableError
-from wire.parameters import Vector, weights_from_bytes
+from nightjar.models.folder import MANIFEST, WEIGHTS
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.parameters import Vector, weights_from_bytes
 
 
 def exchange(folder: Path, form: str, out: Path) -> int:
@@ -51,14 +51,14 @@ def _write_safetensors(manifest: Manifest, weights: Vector, out: Path) -> None:
 def _write_saved_model(manifest: Manifest, weights: Vector, out: Path) -> None:
     import tensorflow as tf
 
-    from models.inference import StepModule
+    from nightjar.models.inference import StepModule
 
     module = StepModule(manifest.shape, manifest.vocabulary_size, weights)
     tf.saved_model.save(module, str(out), signatures={"step": module.step.get_concrete_function()})
 
 
 def _write_tflite(manifest: Manifest, weights: Vector, out: Path) -> None:
-    from models.inference import build_inference
+    from nightjar.models.inference import build_inference
 
     out.write_bytes(build_inference(weights, manifest.shape, manifest.vocabulary_size))
 

@@ -11,16 +11,16 @@ import importlib.metadata
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from host.files import put_in_place
-from models.configurations import ModelConfiguration
-from wire.errors import ConfigError, UnavailableError
+from nightjar.host.children import python_command
+from nightjar.host.files import put_in_place
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 SOURCES = ("configurations.py", "cells.py", "lstm.py", "program.py", "convert.py", "vocabulary.py")
 """Files of this package that the bytes of a program depend on."""
@@ -46,7 +46,7 @@ _REFUSED = re.compile(r"error: '?tf\.(?P<op>\w+)'? op is neither")
 
 
 def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
-    """The ``.tflite`` file with the signatures of :class:`models.program.Program`, without weights.
+    """The ``.tflite`` file with the signatures of :class:`nightjar.models.program.Program`, without weights.
 
     Exported programs are kept in the folder ``cache``, which is created if missing.
 
@@ -72,21 +72,19 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
 
 
 def run_converter(source: Sequence[str], made: Path, what: str) -> None:
-    """Run :mod:`models.convert` in a child process, with the arguments ``source`` and the output file ``made``.
+    """Run :mod:`nightjar.models.convert` in a child process, with arguments ``source`` and output file ``made``.
 
     Raises:
         ConfigError: an operation cannot be lowered.
         UnavailableError: the conversion failed.
     """
-    root = str(Path(__file__).resolve().parent.parent)
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
         "CUDA_VISIBLE_DEVICES": "-1",  # conversion computes nothing: do not reserve GPU memory
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     try:
         child = subprocess.run(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "models.convert", *source, str(made)],
+            python_command("-m", "nightjar.models.convert", *source, str(made)),
             env=environment,
             capture_output=True,
             text=True,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from models.configurations import ModelConfiguration
-from models.manifest import Artifact, LexiconFile, Manifest
-from models.vocabulary import Vocabulary
-from wire.errors import UnavailableError
-from wire.parameters import Vector, weights_to_bytes
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.manifest import Artifact, LexiconFile, Manifest
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.parameters import Vector, weights_to_bytes
 
 PROGRAM = "program.tflite"
 WEIGHTS = "weights.bin"
@@ -24,7 +24,7 @@ NGRAM = "ngram.bin"
 HELD_OUT = "held_out.tsv"
 
 CLASSIFIERS = ("logistic", "2nn", "lenet-5", "resnet-8")
-"""Models of the task type classification (:mod:`models.classifiers`)."""
+"""Models of the task type classification (:mod:`nightjar.models.classifiers`)."""
 
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
 """Every tenth message is held out, but at most 2,000 (some ten thousand words), which are measured in seconds."""
@@ -54,8 +54,8 @@ def write_model_folder(
 ) -> Manifest:
     """Write version 0 of a model.
 
-    Lexicons are files of :mod:`models.lexicon` by language, the n-gram model is one of :mod:`models.compact_ngram`. The
-    held-out text is (user, message), without tabs and line breaks.
+    Lexicons are files of :mod:`nightjar.models.lexicon` by language, the n-gram model is one of
+    :mod:`nightjar.models.compact_ngram`. The held-out text is (user, message), without tabs and line breaks.
 
     Raises:
         UnavailableError: the folder cannot be written.

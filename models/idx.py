@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 TRAIN, TEST = "train", "t10k"
 """The two parts of MNIST and of sets of its form."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from models import lstm
-from models.configurations import ModelConfiguration
-from wire.errors import UnavailableError
-from wire.parameters import Vector
+from nightjar.models import lstm
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.parameters import Vector
 
 
 class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types

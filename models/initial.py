@@ -11,8 +11,8 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from models.configurations import ModelConfiguration
-from wire.parameters import ParameterSpec, Vector
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.wire.parameters import ParameterSpec, Vector
 
 EMBEDDING_STD = 0.125
 """Small enough that the initial logits are near zero, so the initial loss is near ln V."""

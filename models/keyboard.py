@@ -1,6 +1,6 @@
 """The task type of the keyboard: the next word, learned from typed messages.
 
-Versions are measured in TensorFlow itself, which is faster than the program (:mod:`models.measuring`).
+Versions are measured in TensorFlow itself, which is faster than the program (:mod:`nightjar.models.measuring`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.batches import Batches, pack
-from models.corpora.tsv import tsv
-from models.manifest import Manifest
-from models.source import Source
-from models.task_types import Split
-from models.vocabulary import Vocabulary, words
-from wire.errors import RemoteProtocolError
+from nightjar.models.batches import Batches, pack
+from nightjar.models.corpora.tsv import tsv
+from nightjar.models.manifest import Manifest
+from nightjar.models.source import Source
+from nightjar.models.task_types import Split
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.wire.errors import RemoteProtocolError
 
 EVALUATION_ROWS = 32
 """Rows per evaluation batch: twice the training batch for speed; the logits take 26 MB for 10,000 words."""
@@ -41,7 +41,7 @@ def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, se
 
 
 class KeyboardTask:
-    """Implements :class:`models.task_types.TaskType`."""
+    """Implements :class:`nightjar.models.task_types.TaskType`."""
 
     figures = ("top-1 recall", "top-3 recall")
 

@@ -7,7 +7,7 @@ keyboard does not correct it. A file is one line of ASCII and a zlib stream::
     zlib(COUNT words in UTF-8, each ended by \n, in order of (fold(word), word);
          COUNT bytes, round(-12 ln p) of each word, at most 255)
 
-where p is the relative frequency of the word. :mod:`models.word_lists` chooses the words.
+where p is the relative frequency of the word. :mod:`nightjar.models.word_lists` chooses the words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 STEPS_PER_NAT = 12
 MOST_WORDS = 100_000

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from models.cells import Tensor
-from wire.errors import ConfigError
+from nightjar.models.cells import Tensor
+from nightjar.wire.errors import ConfigError
 
 Gradient = Callable[[Any, Tensor], list[Tensor]]
 """(operation, slope of its output) -> slopes of its inputs."""

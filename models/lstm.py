@@ -11,8 +11,8 @@ for the converter; the tests in ``tests/models/test_program.py`` fail without th
 - No one-hot matrix: the "minus one at the target" of the softmax gradient and the gradient of the input embedding are
   one scatter.
 
-A cell of :mod:`models.cells`, which the shapes of the weights tell, with a recurrent projection (Sak et al. 2014); the
-state is multiplied by ``keep``, which is 0 where a message begins::
+A cell of :mod:`nightjar.models.cells`, which the shapes of the weights tell, with a recurrent projection (Sak et al.
+2014); the state is multiplied by ``keep``, which is 0 where a message begins::
 
     h', c' = keep * h, keep * c
     c, m   = cell(x Wx + b, h' Wh, c')      h = m P
@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from models.cells import CELLS, Cell, Tensor
-from models.configurations import cell_of
-from models.vocabulary import BOS, FIRST_WORD, PAD
+from nightjar.models.cells import CELLS, Cell, Tensor
+from nightjar.models.configurations import cell_of
+from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD
 
 NEVER = -1e9
 """The logit of ids that must not be suggested: finite, so that a softmax over it stays finite."""

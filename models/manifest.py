@@ -12,12 +12,12 @@ from typing import Annotated, NoReturn
 import msgspec
 from msgspec import Meta
 
-from models.compact_ngram import MAX_NGRAM_BYTES
-from models.configurations import CELL_NAMES, CellName, ModelConfiguration, lstm_layout
-from models.lexicon import MAX_LEXICON_BYTES
-from models.vocabulary import FIRST_WORD
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout
+from nightjar.models.compact_ngram import MAX_NGRAM_BYTES
+from nightjar.models.configurations import CELL_NAMES, CellName, ModelConfiguration, lstm_layout
+from nightjar.models.lexicon import MAX_LEXICON_BYTES
+from nightjar.models.vocabulary import FIRST_WORD
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout
 
 MAX_MANIFEST_BYTES = 1 << 16
 MAX_ARTIFACT_BYTES = 1 << 30
@@ -43,7 +43,7 @@ class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A smaller download for the weights of a version: a file of :mod:`wire.codec.transfers`.
+    """A smaller download for the weights of a version: a file of :mod:`nightjar.wire.codec.transfers`.
 
     Attributes:
         file: the transfer.
@@ -57,7 +57,7 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lexicon of a language (ISO 639 code), for the keyboard: a file of :mod:`models.lexicon`."""
+    """The lexicon of a language (ISO 639 code), for the keyboard: a file of :mod:`nightjar.models.lexicon`."""
 
     language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}\Z", max_length=3)]
     file: Artifact
@@ -84,10 +84,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         hidden: H, size of a keyboard's state c.
         minimum_agent_version: the oldest agent that may run this program, ``major.minor.patch``.
         transfers: smaller downloads for the same weights, in one step or several.
-        bases: what devices encode updates against this version with, for secure sums (:mod:`wire.secure_sum.low_rank`).
+        bases: what devices encode updates against this version with, for secure sums
+            (:mod:`nightjar.wire.secure_sum.low_rank`).
         lexicons: lexicons for keyboards, in order of language.
         ngram: n-gram model of public text, which keyboards mix with the model; None if there is none.
-        task_type: what is predicted, from which examples (:mod:`models.task_types`).
+        task_type: what is predicted, from which examples (:mod:`nightjar.models.task_types`).
         inputs: shape of one example; empty for a keyboard.
         memory_bytes: private memory of a training step, measured at the export; 0 if it was not measured.
     """

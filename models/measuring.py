@@ -15,14 +15,14 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 from msgspec.structs import replace
 
-from models.batches import Batches
-from models.corpora.tsv import tsv
-from models.evaluation import Metrics, best_words, evaluate, metrics_of
-from models.manifest import KEYBOARD, Manifest
-from models.places import Place, places
-from models.task_types import task_type
-from models.vocabulary import Vocabulary, words
-from wire.parameters import ParameterLayout, Vector
+from nightjar.models.batches import Batches
+from nightjar.models.corpora.tsv import tsv
+from nightjar.models.evaluation import Metrics, best_words, evaluate, metrics_of
+from nightjar.models.manifest import KEYBOARD, Manifest
+from nightjar.models.places import Place, places
+from nightjar.models.task_types import task_type
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 class Suggested(NamedTuple):
@@ -70,7 +70,7 @@ def _places(path: Path, vocabulary: Vocabulary) -> list[Place]:
 
 
 def measure_program(program: bytes, layout: ParameterLayout, weights: Vector, batches: Batches) -> Metrics:
-    """The figures of weights (n,) float32 in a program of :mod:`models.automatic`; without any row, all are 0."""
+    """The figures of weights (n,) float32 in a program of :mod:`nightjar.models.automatic`; without rows, all 0."""
     interpreter = Interpreter(model_content=program, num_threads=1)  # the same figures on all machines
     interpreter.get_signature_runner("write")(**layout.unflatten(weights))
     evaluate_rows = interpreter.get_signature_runner("evaluate")

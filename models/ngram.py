@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from models.vocabulary import BOS, EOS, FIRST_WORD
+from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD
 
 Ids = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 
 SHORTEST, LONGEST = 4, 16
 """Fewest and most words of a message with a place: enough context, and still readable at a glance."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from models import lstm
-from models.cells import Tensor
-from models.configurations import ModelConfiguration
-from models.lstm import Gradient, Weights
-from wire.parameters import ParameterLayout
+from nightjar.models import lstm
+from nightjar.models.cells import Tensor
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.lstm import Gradient, Weights
+from nightjar.wire.parameters import ParameterLayout
 
 
 class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow has no types
@@ -159,7 +159,7 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
 
 class Program(TrainableProgram):
-    """The keyboard model, with the gradient in :mod:`models.lstm`, which is faster than automatic differentiation."""
+    """The keyboard model, with the gradient in :mod:`nightjar.models.lstm`, faster than automatic differentiation."""
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
         shape = (configuration.batch_rows, configuration.sequence_length)
@@ -173,11 +173,11 @@ class Program(TrainableProgram):
         return lstm.gradient(Weights(*weights), x, y)
 
     def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Loss and recall on a batch: the fields of :class:`models.lstm.Scores`."""
+        """Loss and recall on a batch: the fields of :class:`nightjar.models.lstm.Scores`."""
         return lstm.score(Weights(*self._read()), x, y)._asdict()
 
     def step(self, token: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
-        """Read one word; see :func:`models.lstm.advance`."""
+        """Read one word; see :func:`nightjar.models.lstm.advance`."""
         scores, h, c = lstm.advance(Weights(*self._read()), token, h, c)
         return {"scores": scores, "h": h, "c": c}
 

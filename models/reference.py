@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from models.configurations import ModelConfiguration
-from models.vocabulary import BOS, PAD
-from wire.parameters import Vector
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.vocabulary import BOS, PAD
+from nightjar.wire.parameters import Vector
 
 Tensor = Any
 

@@ -1,4 +1,4 @@
-"""Measures the memory of a program's training step: ``python -m models.step_memory PROGRAM`` prints bytes.
+"""Measures the memory of a program's training step: ``python -m nightjar.models.step_memory PROGRAM`` prints bytes.
 
 The runtime is the one of devices. Only private memory is counted, as the limit of a device's training process does.
 """
@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wire.errors import UnavailableError
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
 
 TIMEOUT_S = 300.0
 
@@ -21,9 +22,8 @@ def memory_of_step(program: Path) -> int:
     Raises:
         UnavailableError: the program could not be run.
     """
-    command = [sys.executable, "-m", "models.step_memory", str(program)]
-    root = Path(__file__).resolve().parent.parent
-    child = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    command = python_command("-m", "nightjar.models.step_memory", str(program))
+    child = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
     if child.returncode != 0:
         msg = f"the program's training step cannot be run: {child.stderr.strip()[-300:]}"
         raise UnavailableError(msg)

@@ -2,7 +2,7 @@
 
 A task type is found by the name in a model's manifest: ``keyboard`` and ``classification`` are ours, others come from
 packages by the entry point ``nightjar.task_types``. The device and the coordinator ask it for batches; the figures of
-a version come from the program's ``evaluate`` (:mod:`models.measuring`). Nothing else knows what is predicted.
+a version come from the program's ``evaluate`` (:mod:`nightjar.models.measuring`). Nothing else knows what is predicted.
 
 A type whose examples are a folder of rows derives from :class:`FolderTask` and reads the folder; see
 docs/your-own-model.md. Task types never import TensorFlow.
@@ -21,16 +21,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from models.batches import Batches, of_rows
-from models.manifest import KEYBOARD, Manifest
-from models.source import Source
-from wire.errors import ConfigError, ExamplesError, RemoteProtocolError
-from wire.plugins import Plugin, found
+from nightjar.models.batches import Batches, of_rows
+from nightjar.models.manifest import KEYBOARD, Manifest
+from nightjar.models.source import Source
+from nightjar.wire.errors import ConfigError, ExamplesError, RemoteProtocolError
+from nightjar.wire.plugins import Plugin, found
 
 GROUP = "nightjar.task_types"
 NO_EXAMPLES = "no-examples"
 """The problem of a folder without files of the task type."""
-_OURS = {KEYBOARD: "models.keyboard:KeyboardTask", "classification": "models.classification:Classification"}
+_OURS = {
+    KEYBOARD: "nightjar.models.keyboard:KeyboardTask",
+    "classification": "nightjar.models.classification:Classification",
+}
 """Loaded when they are asked for: one imports the other's module."""
 
 

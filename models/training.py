@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from models.batches import Batches
-from models.configurations import ModelConfiguration
-from models.program import Program
-from models.warm_start import falling_rate
-from wire.errors import LocalProtocolError
-from wire.parameters import Vector
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.program import Program
+from nightjar.models.warm_start import falling_rate
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import Vector
 
 
 def train_centrally(
@@ -32,8 +32,8 @@ def train_centrally(
 ) -> Vector:
     """Plain SGD over the batches, cycled in the same order; without a step, the weights (n,) float32 are unchanged.
 
-    The learning rate falls (:func:`models.warm_start.falling_rate`). ``progress`` is called after each step with the
-    number of steps done and of all steps.
+    The learning rate falls (:func:`nightjar.models.warm_start.falling_rate`). ``progress`` is called after each step
+    with the number of steps done and of all steps.
 
     Raises:
         LocalProtocolError: there are steps but no batches.

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
+from nightjar.wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
 
 PAD = 0
 """Padding at the end of a row; never a target."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from models.batches import pack
-from models.configurations import ModelConfiguration
-from models.initial import initial_weights
-from wire.parameters import Vector
+from nightjar.models.batches import pack
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.initial import initial_weights
+from nightjar.wire.parameters import Vector
 
 PASSES = 3.0
 """Passes over the public text: most of what central training gains."""
@@ -46,7 +46,7 @@ def warm_start(
     weights = initial_weights(shape, vocabulary_size, seed)
     if not passes:
         return weights
-    from models.training import train_centrally  # imports TensorFlow
+    from nightjar.models.training import train_centrally  # imports TensorFlow
 
     batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
     steps = max(1, int(passes * len(batches)))

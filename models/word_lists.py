@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from models.lexicon import fold, write_lexicon
-from wire.errors import ConfigError
+from nightjar.models.lexicon import fold, write_lexicon
+from nightjar.wire.errors import ConfigError
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "pt", "ru")
 """Languages for which the keyboard has a layout."""

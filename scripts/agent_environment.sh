@@ -16,11 +16,13 @@ if ! command -v "$python" >/dev/null; then
 fi
 
 environment=".venv-agent-$1"
-stamp="$environment/.set-up-$(cat "requirements/locks/$lock" requirements/locks/agent-tests.txt | cksum | tr -d ' ')"
+stamp="$environment/.set-up-$(cat "requirements/locks/$lock" requirements/locks/agent-tests.txt | cksum | tr -d ' ')-nightjar"
 if [ ! -f "$stamp" ]; then
     echo "agent_environment: making $environment (about a minute)" >&2
     "$python" -m venv --clear "$environment" >&2
     scripts/install_locked.sh "$environment/bin/python" "$lock" agent-tests.txt >&2
+    # As an installed package: children do not look into the current folder.
+    pwd > "$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nightjar.pth"
     touch "$stamp"
 fi
 for forbidden in tensorflow grpc; do

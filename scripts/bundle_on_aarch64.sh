@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A bundle for aarch64, used on aarch64: unpacks it, installs its wheels from nothing but itself, imports the agent and
 # trains three steps of the tiny model under qemu-user, and compares the losses with this machine's. No root needed.
-# Usage: scripts/bundle_on_aarch64.sh MODEL_FOLDER   (of python -m models export --model tiny)
+# Usage: scripts/bundle_on_aarch64.sh MODEL_FOLDER   (of python -m nightjar.models export --model tiny)
 # Needs: apt install qemu-user-static mmdebstrap uidmap. The file system is kept in build/aarch64 for the next time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,15 +26,15 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$python" -m firmware_scripts bundle-key "$work/key" >&2
-"$python" -m firmware_scripts bundle --platform bookworm-aarch64 --key "$work/key.key" --output "$work" >&2
+"$python" -m nightjar.firmware_scripts bundle-key "$work/key" >&2
+"$python" -m nightjar.firmware_scripts bundle --platform bookworm-aarch64 --key "$work/key.key" --output "$work" >&2
 bundle=$(echo "$work"/*.tar)
-"$python" -m firmware_scripts verify "$bundle" --public-key "$work/key.pub" >&2
+"$python" -m nightjar.firmware_scripts verify "$bundle" --public-key "$work/key.pub" >&2
 tar --extract --file "$bundle" --directory "$work" --strip-components 1
 
 # pip runs here, but chooses as the device's pip would: these are the tags of bookworm on aarch64.
 mapfile -t options < <("$python" -c '
-from firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.platforms import platform_named
 print(*platform_named("bookworm-aarch64").pip_options(), sep="\n")')
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$work/wheels" --require-hashes \
     --no-deps "${options[@]}" --target "$work/installed" --requirement "$work/requirements.lock"
@@ -42,8 +42,8 @@ print(*platform_named("bookworm-aarch64").pip_options(), sep="\n")')
 # The steps of the agent's self-test, there by the agent that was installed from the bundle, here by the checkout's.
 steps='
 import json, pathlib, sys
-from edge_agent.commands.self_test import train_steps
-from edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.commands.self_test import train_steps
+from nightjar.edge_agent.shell.model_files import exported_model
 print(json.dumps({"losses": train_steps(exported_model(pathlib.Path(sys.argv[1])))}))'
 # -E would drop PYTHONHOME, which tells the foreign Python where it lives.
 env QEMU_LD_PREFIX="$root" PYTHONHOME="$root/usr" PYTHONPATH="$work/installed" PYTHONDONTWRITEBYTECODE=1 \

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-packages=(wire host models edge_agent coordinator firmware_scripts simulation experiments benchmarks)
+packages=(nightjar/{wire,host,models,edge_agent,coordinator,firmware_scripts,simulation,experiments,benchmarks})
 decisions=(tests/wire tests/host tests/edge_agent/core tests/edge_agent/*.py tests/test_*.py
     tests/coordinator/{rounds,learning,tasks,versions,engine})
 

@@ -14,7 +14,7 @@ resolve() { # requirements on standard input; each package in one version for al
 wanted() { grep -hv '; platform_machine == "armv7l"' "$@"; }
 
 # What is installed together must agree, so everything is resolved once, and then file by file.
-together=(agent coordinator tensorflow firmware dev ray jax s3 images agent-tests build pip fuzz)
+together=(agent coordinator tensorflow firmware simulation dev ray jax s3 images agent-tests build pip fuzz)
 # backports-strenum 1.3 is for Python before 3.11, which uv overlooks and pip does not.
 (wanted "${together[@]/%/.txt}" && echo "backports-strenum<1.3") | resolve --output-file "$all"
 for name in "${together[@]}" tensorflow-gpu; do

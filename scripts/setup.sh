@@ -22,14 +22,14 @@ if [ -z "$python" ]; then
     exit 2
 fi
 
-echo "setup: making .venv with $("$python" --version) (about 2 GB on disk; minutes the first time)" >&2
+echo "setup: making .venv with $("$python" --version) (about 2 GB on disk; one to five minutes the first time)" >&2
 if "$python" -c 'import ensurepip' 2>/dev/null; then
     "$python" -m venv --clear .venv
 else
     "$python" -m venv --clear --without-pip .venv
     scripts/bootstrap_pip.sh .venv "$python"
 fi
-scripts/install_locked.sh .venv/bin/python build.txt agent.txt coordinator.txt "$TENSORFLOW.txt" firmware.txt dev.txt ray.txt jax.txt
+scripts/install_locked.sh .venv/bin/python build.txt agent.txt coordinator.txt "$TENSORFLOW.txt" firmware.txt simulation.txt dev.txt ray.txt jax.txt
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 touch "$stamp"
 echo "setup: done" >&2

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 folder=build/trixie
 mkdir -p "$folder"
 locks=(--no-deps --require-hashes)
-for name in build agent coordinator firmware dev; do locks+=(--requirement "requirements/locks/$name.txt"); done
+for name in build agent coordinator firmware simulation dev; do locks+=(--requirement "requirements/locks/$name.txt"); done
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --python-version 3.13 --only-binary :all: \
     --dest "$folder/wheels" "${locks[@]}"
 git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,'

@@ -1,51 +1,6 @@
-"""``python -m simulation``: the commands of this package."""
+"""``python -m nightjar.simulation``: the demo, the laboratory and rounds under a virtual clock."""
 
-from __future__ import annotations
-
-import sys
-from importlib import import_module
-
-import click
-
-from wire.errors import NightjarError
-
-MODULES = {
-    "demo": "simulation.demo.command",
-    "learn": "simulation.laboratory.command",
-    "rounds": "simulation.rounds.command",
-    "silos": "simulation.silos.command",
-}
-"""Module of each command, imported on use: the imports of the demo would double the memory of a simulation."""
-
-
-class Commands(click.Group):
-    """A group of commands that are imported on use."""
-
-    def list_commands(self, _context: click.Context) -> list[str]:
-        """Names of the commands."""
-        return list(MODULES)
-
-    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
-        """The command with this name; None if there is none."""
-        if name not in MODULES:
-            return None
-        found: click.Command = getattr(import_module(MODULES[name]), name)
-        return found
-
-
-@click.group(cls=Commands)
-def commands() -> None:
-    """Run the parts of Nightjar together on this machine."""
-
-
-def main() -> None:
-    """Run a command; an expected error is printed as one line, without a traceback."""
-    try:
-        commands(prog_name="simulation")
-    except NightjarError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)
-
+from nightjar.commands import simulation
 
 if __name__ == "__main__":
-    main()
+    simulation()

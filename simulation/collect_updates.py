@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from edge_agent.core.training import TrainingStopped, train
-from models import corpora
-from models.configurations import configuration
-from models.corpora import Corpus
-from models.keyboard import batches_of
-from models.vocabulary import words
-from models.warm_start import CLIP_NORM
-from simulation.progress import progress, say
-from simulation.warm_start import evaluate, full_vocabulary, load_device, seeded, warm_up, warm_up_batches
-from wire.errors import CorpusError, UnavailableError
-from wire.messages import TrainingPlan
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.training import TrainingStopped, train
+from nightjar.models import corpora
+from nightjar.models.configurations import configuration
+from nightjar.models.corpora import Corpus
+from nightjar.models.keyboard import batches_of
+from nightjar.models.vocabulary import words
+from nightjar.models.warm_start import CLIP_NORM
+from nightjar.simulation.progress import progress, say
+from nightjar.simulation.warm_start import evaluate, full_vocabulary, load_device, seeded, warm_up, warm_up_batches
+from nightjar.wire.errors import CorpusError, UnavailableError
+from nightjar.wire.messages import TrainingPlan
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 WARM_UP_STEPS = {"tiny": 2_000, "gboard": 2_500}
 """The model then knows more than word frequencies but is far from converged; seconds (``tiny``) to a minute."""

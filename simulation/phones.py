@@ -1,4 +1,4 @@
-"""Runs many real agents without training in one process: ``python -m simulation.phones SETTING.json``.
+"""Runs many real agents without training in one process: ``python -m nightjar.simulation.phones SETTING.json``.
 
 Everything but the training is real: driver, database, broker connection, downloads, codec, outbox. This serves to
 measure the cost of a round without training. Each agent has its own threads, as on a device. An enrolled phone uses TLS
@@ -22,30 +22,30 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.enrolment.identity import held_identity, tls_context
-from edge_agent.inbox import Item
-from edge_agent.model import Model
-from edge_agent.ports import Conditions
-from edge_agent.session import Desk, in_this_process
-from edge_agent.shell import mqtt
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Caps, Database
-from edge_agent.shell.http import Downloader, Patience
-from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.signatures import holds
-from edge_agent.shell.summing import SumInProcess
-from edge_agent.shell.trust import KnownKey
-from edge_agent.shell.worker import JobThread, ThreadWorker
-from edge_agent.uplink import AgentIdentity
-from host.logs import configure_logs
-from wire import messages, topics
-from wire.identifiers import DeviceId, Population
-from wire.messages import Status
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.enrolment.identity import held_identity, tls_context
+from nightjar.edge_agent.inbox import Item
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Conditions
+from nightjar.edge_agent.session import Desk, in_this_process
+from nightjar.edge_agent.shell import mqtt
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.http import Downloader, Patience
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.summing import SumInProcess
+from nightjar.edge_agent.shell.trust import KnownKey
+from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.host.logs import configure_logs
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Status
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 TEXTS = ("the cat sat", "a dog ran")
 CAPS = Caps(1000, 100_000, 1e9)

@@ -11,15 +11,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from coordinator.learning.summed import unmasked_sum
-from coordinator.rounds import secure_sum as coordinator_side
-from coordinator.rounds.secure_sum import Given, KeepValues, Refuse, Send, SumPhase, SumSession, TimeUp, Unmask
-from edge_agent.core import secure_sum as device_side
-from edge_agent.core.secure_sum import Tools, UpdateEncoded
-from wire.secure_sum import masks
-from wire.secure_sum.messages import Confirmations, Deliveries, Down, MaskedUpdate, Roster, Survivors, Up, encode
-from wire.secure_sum.primitives import Primitives
-from wire.secure_sum.terms import Terms
+from nightjar.coordinator.learning.summed import unmasked_sum
+from nightjar.coordinator.rounds import secure_sum as coordinator_side
+from nightjar.coordinator.rounds.secure_sum import Given, KeepValues, Refuse, Send, SumPhase, SumSession, TimeUp, Unmask
+from nightjar.edge_agent.core import secure_sum as device_side
+from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
+from nightjar.wire.secure_sum import masks
+from nightjar.wire.secure_sum.messages import (
+    Confirmations,
+    Deliveries,
+    Down,
+    MaskedUpdate,
+    Roster,
+    Survivors,
+    Up,
+    encode,
+)
+from nightjar.wire.secure_sum.primitives import Primitives
+from nightjar.wire.secure_sum.terms import Terms
 
 MessageT = TypeVar("MessageT", bound=Up | Down)
 

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.ports import Program
-from edge_agent.shell.model_files import exported_model
-from edge_agent.shell.tflite import TfliteProgram, load_program
-from models.batches import Batches, Ids, pack
-from models.configurations import ModelConfiguration
-from models.export import export_program
-from models.folder import write_model_folder
-from models.initial import initial_weights
-from models.vocabulary import Vocabulary, words
-from models.warm_start import CLIP_NORM, RATE
-from wire.errors import UnavailableError
+from nightjar.edge_agent.ports import Program
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program
+from nightjar.models.batches import Batches, Ids, pack
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.export import export_program
+from nightjar.models.folder import write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.models.warm_start import CLIP_NORM, RATE
+from nightjar.wire.errors import UnavailableError
 
 PROGRAMS = Path("build") / "programs"
 

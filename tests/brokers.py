@@ -11,13 +11,13 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from coordinator.mqtt.broker import find_mosquitto, mosquitto_password_line
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.broker import find_mosquitto, mosquitto_password_line
+from nightjar.coordinator.mqtt.free_ports import free_ports
 
 ROOT = Path(__file__).parents[1]
-_NEEDS_MOSQUITTO = pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
-KINDS = ["embedded", pytest.param("mosquitto", marks=_NEEDS_MOSQUITTO)]
-BY_HAND = [pytest.param("by hand", marks=_NEEDS_MOSQUITTO)]
+NEEDS_MOSQUITTO = pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed: apt install mosquitto")
+KINDS = ["embedded", pytest.param("mosquitto", marks=NEEDS_MOSQUITTO)]
+BY_HAND = [pytest.param("by hand", marks=NEEDS_MOSQUITTO)]
 
 
 class HandMade:

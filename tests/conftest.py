@@ -3,19 +3,20 @@
 The exceptions are listed by name in tests/skips.py, and counted at the end of each run.
 """
 
-import edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
+import nightjar.edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
 
 import gc
 import os
 import re
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.side_by_side import in_good_order
-from tests.skips import Skips, sort_skips
+from tests.skips import Skips, skipped_names, sort_skips
 
 # How long an example takes is the machine's matter, and no fault of the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +24,9 @@ IN_CI = os.environ.get("CI") == "true" or os.environ.get("NIGHTJAR_NO_SKIPS") ==
 # In CI the same examples come each time: a red run is the fault of the change, and can be repeated.
 settings.register_profile("ci", settings.get_profile("any machine"), derandomize=True)
 settings.load_profile("ci" if IN_CI else "any machine")
+
+SKIPPED = Path(os.environ["NIGHTJAR_SKIPPED"]).absolute() if "NIGHTJAR_SKIPPED" in os.environ else None
+"""Gets the names of the tests that were skipped, for another run: ``pytest @FILE``."""
 
 # A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -75,6 +79,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     # With pytest-xdist only the process that has the reporter sees all tests; its workers have none.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if SKIPPED is not None and reporter is not None:
+        SKIPPED.write_text("".join(f"{name}\n" for name in skipped_names(reporter.stats.get("skipped", []))))
     if _skips_forbidden() and exitstatus == 0 and reporter is not None and _skips(reporter).forbidden:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

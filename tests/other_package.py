@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from coordinator.learning import strategies
-from models import task_types
-from wire.codec import codecs
+from nightjar.coordinator.learning import strategies
+from nightjar.models import task_types
+from nightjar.wire.codec import codecs
 
 CACHES = (strategies.installed, codecs.installed, task_types.installed)
 
@@ -47,9 +47,9 @@ missing = tides:NOTHING
 CODE = """
 import numpy as np
 
-from coordinator.learning.strategies.server_optimizer import ServerOptimizer, moved
-from wire.codec import Entry, Sparse
-from wire.codec.contract import Encoded, Received
+from nightjar.coordinator.learning.strategies.server_optimizer import ServerOptimizer, moved
+from nightjar.wire.codec import Entry, Sparse
+from nightjar.wire.codec.contract import Encoded, Received
 
 SIGNS_ID = 200
 

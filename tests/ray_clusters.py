@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.free_ports import free_ports
 
 MARKS = [
     pytest.mark.long,

@@ -6,9 +6,9 @@ import hashlib
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from host.primitives import EnrolledKey, LibraryPrimitives
-from simulation.secure_sum import Member, Silent
-from wire.secure_sum.terms import Terms
+from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.simulation.secure_sum import Member, Silent
+from nightjar.wire.secure_sum.terms import Terms
 
 PRIMITIVES = LibraryPrimitives()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,3 +63,12 @@ def sort_skips(skipped: Iterable[tuple[str, str]]) -> Skips:
 def _allowed(name: str, reason: str) -> bool:
     wanted = MAY_BE_SKIPPED.get(name.partition("[")[0])
     return wanted is not None and wanted in reason
+
+
+def skipped_names(reports: Iterable[object]) -> list[str]:
+    """The tests that were skipped, as pytest takes them: without the group that pytest-xdist adds.
+
+    Args:
+        reports: with ``nodeid``, as the terminal reporter holds them.
+    """
+    return sorted({re.sub(r"@[^\]@]*$", "", str(getattr(report, "nodeid", ""))) for report in reports})

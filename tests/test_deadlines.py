@@ -5,16 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.rounds.events import ClockTicked, DeviceCheckedIn, ReportReceived
-from coordinator.rounds.round import TERMINAL, Phase, open_round, step
-from coordinator.rounds.rules import rules_for
-from edge_agent.core import lifecycle, outbox
-from edge_agent.core.eligibility import EligibilityRun
-from edge_agent.core.events import ConditionsJudged, Moment
-from edge_agent.core.outbox import Parcel, Pending, Sent, TimePassed
+from nightjar.coordinator.rounds.events import ClockTicked, DeviceCheckedIn, ReportReceived
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, open_round, step
+from nightjar.coordinator.rounds.rules import rules_for
+from nightjar.edge_agent.core import lifecycle, outbox
+from nightjar.edge_agent.core.eligibility import EligibilityRun
+from nightjar.edge_agent.core.events import ConditionsJudged, Moment
+from nightjar.edge_agent.core.outbox import Parcel, Pending, Sent, TimePassed
+from nightjar.wire.identifiers import DeviceId
 from tests.edge_agent.core.test_lifecycle import STATES
 from tests.pages.round import MACHINES
-from wire.identifiers import DeviceId
 
 RULES = rules_for(goal=2, minimum=1, over_selection=1.0, selection_deadline_s=60, report_deadline_s=600)
 A, B = DeviceId("a"), DeviceId("b")

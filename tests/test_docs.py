@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.configurations import configuration
-from wire import messages, topics
-from wire.codec.codecs import WIRE_IDS
+from nightjar.models.configurations import configuration
+from nightjar.wire import messages, topics
+from nightjar.wire.codec.codecs import WIRE_IDS
 
 ROOT = Path(__file__).parents[1]
 WIRE_FORMAT = (ROOT / "docs" / "wire-format.md").read_text()

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from coordinator.__main__ import cli as coordinator
-from simulation.__main__ import commands as simulation
+from nightjar.coordinator.__main__ import cli as coordinator
+from nightjar.simulation.commands import commands as simulation
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = {"nightjar-coordinator": coordinator, "python -m simulation": simulation}
+PROGRAMS = {"nightjar-coordinator": coordinator, "python -m nightjar.simulation": simulation}
 LINES = re.findall(r"^   ((?:nightjar|python).*)$", (ROOT / "docs" / "lifecycle.md").read_text(), re.MULTILINE)
 
 

@@ -5,8 +5,8 @@ import typing
 
 import msgspec
 
-from coordinator.config import CoordinatorConfig
-from edge_agent.config import AgentConfig
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.edge_agent.config import AgentConfig
 
 MOST = 139
 """106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; three of

@@ -8,22 +8,22 @@ from types import FrameType, SimpleNamespace
 
 import numpy as np
 
-from coordinator.config import BrokerConfig
-from coordinator.engine.inbox import MessageArrived
-from coordinator.engine.jobs import ReportFile
-from coordinator.learning.fedavg import ClientUpdate, Contribution
-from coordinator.mqtt.client import MqttTransport
-from coordinator.ports import StoredReport
-from coordinator.rounds.events import ReportReceived
-from coordinator.rounds.round import Phase
+from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.engine.inbox import MessageArrived
+from nightjar.coordinator.engine.jobs import ReportFile
+from nightjar.coordinator.learning.fedavg import ClientUpdate, Contribution
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.ports import StoredReport
+from nightjar.coordinator.rounds.events import ReportReceived
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.wire import frame, topics
+from nightjar.wire.codec import Sparse
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Receipt, Verdict
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.edge_agent.fakes import Phone
-from wire import frame, topics
-from wire.codec import Sparse
-from wire.identifiers import DeviceId
-from wire.messages import Receipt, Verdict
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("coordinator", "edge_agent", "wire")
@@ -48,8 +48,8 @@ def calls_of(story: Callable[[], object], wanted: Callable[[FrameType], bool]) -
 
     def note(called: FrameType, event: str, _arg: object) -> None:
         path = Path(called.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT):
-            place = str(path.relative_to(ROOT))
+        if event == "call" and path.is_relative_to(ROOT / "nightjar"):
+            place = str(path.relative_to(ROOT / "nightjar"))
             if place.startswith(PACKAGES) and wanted(called):
                 calls.append((place, called.f_code.co_qualname))
 

@@ -121,7 +121,7 @@ def rewording(kind: type[NightjarError], what: str, remedy: str = "") -> Iterato
     >>> with rewording(ConfigError, "cannot read notes.txt", "give another file"):
     ...     raise FileNotFoundError(2, "No such file or directory")
     Traceback (most recent call last):
-    wire.errors.ConfigError: cannot read notes.txt: No such file or directory; give another file
+    nightjar.wire.errors.ConfigError: cannot read notes.txt: No such file or directory; give another file
     """
     try:
         yield

@@ -25,7 +25,7 @@ from zlib import crc32
 
 import msgspec
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAGIC = b"NJ"
 FORMAT_VERSION = 1

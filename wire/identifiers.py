@@ -10,7 +10,7 @@ import re
 import zlib
 from typing import NewType
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 DeviceId = NewType("DeviceId", str)
 Population = NewType("Population", str)

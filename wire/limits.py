@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from wire.messages import CodecChoice
-from wire.secure_sum.terms import threshold_for
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.secure_sum.terms import threshold_for
 
 HOUSEHOLD = 2
 """Smallest cohort in a household, whose members may know what the others typed; a mean needs at least two devices."""

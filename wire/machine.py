@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from wire.errors import IllegalEvent
+from nightjar.wire.errors import IllegalEvent
 
 StateT = TypeVar("StateT")
 EventT = TypeVar("EventT")

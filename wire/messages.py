@@ -16,9 +16,9 @@ from typing import Annotated
 
 import msgspec
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.identifiers import Sha256
-from wire.secure_sum.order import SumOrder
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.identifiers import Sha256
+from nightjar.wire.secure_sum.order import SumOrder
 
 MAX_CONTROL_BYTES = 16 * 1024
 """A larger control message is refused without parsing it."""
@@ -245,7 +245,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version that a share of the devices tries before the others (:func:`wire.shares.is_canary`)."""
+    """A version that a share of the devices tries before the others (:func:`nightjar.wire.shares.is_canary`)."""
 
     version: _Count
     manifest: _Hash
@@ -253,7 +253,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Succession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of the key that signs orders (:func:`wire.signatures.succession_bytes`)."""
+    """A change of the key that signs orders (:func:`nightjar.wire.signatures.succession_bytes`)."""
 
     key: _Key
     signer: _Key
@@ -295,7 +295,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     signed: str
     """The message as JSON text."""
     signature: _Signature = ""
-    """Signature of the topic and the text (:func:`wire.signatures.signed_bytes`); empty if orders are not signed."""
+    """Signature of the topic and the text (:func:`nightjar.wire.signatures.signed_bytes`); empty if unsigned."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

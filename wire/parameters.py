@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 
 Vector = npt.NDArray[np.float32]
 """(n,) float32: all parameters of a model, or the difference of two such vectors."""

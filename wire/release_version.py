@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 
 def numbers(version: str) -> tuple[int, ...]:

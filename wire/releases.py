@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from wire.identifiers import DeviceId
-from wire.shares import place_in, share_of
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.shares import place_in, share_of
 
 ROLLOUT = "rollout"
 """Name of the delegated role, signed by the coordinator."""
@@ -30,8 +30,8 @@ class ReleaseOffer(msgspec.Struct, frozen=True):
     Attributes:
         version: the release.
         ppm: share of the devices, in parts per million: signed JSON has no fractions.
-        places: only these of them, by :func:`wire.shares.place_in`, so that no device learns the others' names; empty
-            for all of them.
+        places: only these of them, by :func:`nightjar.wire.shares.place_in`, so that no device learns the others'
+            names; empty for all of them.
     """
 
     version: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 
-from wire.identifiers import DeviceId, Sha256
+from nightjar.wire.identifiers import DeviceId, Sha256
 
 _BYTES, _BITS = 8, 53
 """Number of leading bytes of the hash, read big-endian; and how many of their bits are used: those a float can hold."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 
-from wire.errors import RemoteProtocolError
-from wire.identifiers import Population
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import Population
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 

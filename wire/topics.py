@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import msgspec
 
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, Population, device_id, population, shard_of
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId, Population, device_id, population, shard_of
 
 ROOT = "nightjar/1"
 SUM_ANSWER, SUM_QUESTION = "sum-answer", "sum-question"
-"""Kinds of the messages of :mod:`wire.secure_sum.messages`; only a masked update is sent in a report."""
+"""Kinds of the messages of :mod:`nightjar.wire.secure_sum.messages`; only a masked update is sent in a report."""
 
 UP_KINDS = frozenset({"check-in", "report", "dropout", "query", SUM_ANSWER})
 DOWN_KINDS = frozenset({"assignment", "rejection", "receipt", "missing", SUM_QUESTION})

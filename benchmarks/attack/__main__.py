@@ -1,4 +1,4 @@
-"""``python -m benchmarks.attack``: attacks the federation, before and behind each defence."""
+"""``python -m nightjar.benchmarks.attack``: attacks the federation, before and behind each defence."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.attack.defences import Defence, defence
-from benchmarks.attack.malicious import Attack
-from benchmarks.attack.measure_harm import Battle, Harm
-from benchmarks.attack.measure_leaks import Leak, LeakMeter
-from benchmarks.attack.scene import Scene, make_scene
-from benchmarks.measuring import errors_in_a_line, print_json, show
-from models.configurations import CONFIGURATIONS
-from simulation.progress import say
-from wire.errors import ConfigError
+from nightjar.benchmarks.attack.defences import Defence, defence
+from nightjar.benchmarks.attack.malicious import Attack
+from nightjar.benchmarks.attack.measure_harm import Battle, Harm
+from nightjar.benchmarks.attack.measure_leaks import Leak, LeakMeter
+from nightjar.benchmarks.attack.scene import Scene, make_scene
+from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.simulation.progress import say
+from nightjar.wire.errors import ConfigError
 
 DEFAULT = "default"
 SHARES = "0,0.01,0.05,0.1,0.3"

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.prediction import advance, weights_of
-from models.vocabulary import BOS, FIRST_WORD
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.prediction import advance, weights_of
+from nightjar.models.vocabulary import BOS, FIRST_WORD
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 PREFIX = ("my", "password", "is")
 CHOICES = 64

@@ -20,12 +20,12 @@ from functools import lru_cache
 import numpy as np
 from msgspec.structs import replace
 
-from coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.robust import aggregate_for
-from coordinator.learning.strategies import Aggregation, optimizer_for
-from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
-from coordinator.tasks.settings import (
+from nightjar.coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.robust import aggregate_for
+from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
+from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
+from nightjar.coordinator.tasks.settings import (
     CodecConfig,
     PlanConfig,
     StrategyConfig,
@@ -33,14 +33,14 @@ from coordinator.tasks.settings import (
     noise_terms,
     strategy_faults,
 )
-from simulation.laboratory.clients import Reported, as_read
-from wire.codec import NAMES, Sparse, codec_for
-from wire.errors import ConfigError
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector
-from wire.secure_sum.low_rank import from_bytes
-from wire.secure_sum.order import FURTHER_VALUES, contribution, values_of
+from nightjar.simulation.laboratory.clients import Reported, as_read
+from nightjar.wire.codec import NAMES, Sparse, codec_for
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.secure_sum.low_rank import from_bytes
+from nightjar.wire.secure_sum.order import FURTHER_VALUES, contribution, values_of
 
 NOISED = TaskSettings(privacy=Privacy.SECURE_DP, rounds=200, minimum_separation=50)
 UNCLIPPED, MOST_LEVELS = 1e9, 2**15

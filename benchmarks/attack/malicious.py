@@ -28,9 +28,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.batches import Batches, Ids
-from models.vocabulary import BOS, FIRST_WORD, PAD
-from wire.parameters import Vector
+from nightjar.models.batches import Batches, Ids
+from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD
+from nightjar.wire.parameters import Vector
 
 TRIGGER = ("my", "bank", "is")
 SCALE, RANDOM_NORM = -100.0, 10.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from benchmarks.attack.defences import Defence, SentUpdate, sent
-from benchmarks.attack.malicious import (
+from nightjar.benchmarks.attack.defences import Defence, SentUpdate, sent
+from nightjar.benchmarks.attack.malicious import (
     BACKDOOR_EPOCHS,
     BACKDOORS,
     TRIGGER,
@@ -21,13 +21,13 @@ from benchmarks.attack.malicious import (
     trigger_batch,
     with_backdoor,
 )
-from benchmarks.attack.scene import Scene
-from edge_agent.core.prediction import score, weights_of
-from simulation.laboratory.clients import DeviceMemory, train_client
-from simulation.warm_start import seeded
-from wire.codec import Sparse, codec_for
-from wire.identifiers import DeviceId
-from wire.parameters import Vector
+from nightjar.benchmarks.attack.scene import Scene
+from nightjar.edge_agent.core.prediction import score, weights_of
+from nightjar.simulation.laboratory.clients import DeviceMemory, train_client
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.codec import Sparse, codec_for
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.parameters import Vector
 
 TRIGGERED = 160
 """Sentences in which the backdoor is tried."""

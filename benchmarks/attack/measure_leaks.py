@@ -19,18 +19,18 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from benchmarks.attack import canary, recover_words
-from benchmarks.attack.defences import Defence, RoundState, sent
-from benchmarks.attack.recover_words import Flags, Floats
-from benchmarks.attack.scene import Scene, disjoint
-from edge_agent.core.prediction import score, weights_of
-from models.batches import Batches
-from models.vocabulary import FIRST_WORD
-from simulation.laboratory.clients import DeviceMemory, Reported, train_client
-from simulation.warm_start import seeded
-from wire.codec import Sparse
-from wire.messages import CodecChoice
-from wire.parameters import Vector
+from nightjar.benchmarks.attack import canary, recover_words
+from nightjar.benchmarks.attack.defences import Defence, RoundState, sent
+from nightjar.benchmarks.attack.recover_words import Flags, Floats
+from nightjar.benchmarks.attack.scene import Scene, disjoint
+from nightjar.edge_agent.core.prediction import score, weights_of
+from nightjar.models.batches import Batches
+from nightjar.models.vocabulary import FIRST_WORD
+from nightjar.simulation.laboratory.clients import DeviceMemory, Reported, train_client
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.codec import Sparse
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import Vector
 
 COHORTS = (2, 5, 20, 100)
 ROUND = 1

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.attack.plot``: draws what the attacks got, from the JSON of one or more runs.
+"""``python -m nightjar.benchmarks.attack.plot``: draws what the attacks got, from the JSON of one or more runs.
 
 Lines are means over the runs, and bands reach from the least to the most.
 """
@@ -15,16 +15,16 @@ import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.attack.malicious import BACKDOORS
-from benchmarks.attack.measure_harm import Harm
-from benchmarks.attack.measure_leaks import Leak
+from nightjar.benchmarks.attack.malicious import BACKDOORS
+from nightjar.benchmarks.attack.measure_harm import Harm
+from nightjar.benchmarks.attack.measure_leaks import Leak
 
 Points = Mapping[float, list[float]]
 """x -> the values of the runs there."""
 
 
 class AttackFigures(msgspec.Struct, frozen=True):
-    """What :mod:`benchmarks.attack` writes as JSON, but for its settings."""
+    """What :mod:`nightjar.benchmarks.attack` writes as JSON, but for its settings."""
 
     confidentiality: list[Leak]
     integrity: list[Harm]

@@ -13,28 +13,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from coordinator.tasks.settings import PlanConfig, StrategyConfig
-from edge_agent.shell.tflite import TfliteProgram
-from host.files import replace_file
-from models import corpora
-from models.batches import Batches
-from models.configurations import ModelConfiguration, configuration
-from models.keyboard import batches_of, held_out
-from models.vocabulary import Vocabulary, words
-from simulation.collect_updates import FEWEST_MESSAGES, choose_clients
-from simulation.laboratory.clients import Device
-from simulation.laboratory.experiment import PersonalSettings
-from simulation.progress import progress, say
-from simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+from nightjar.coordinator.tasks.settings import PlanConfig, StrategyConfig
+from nightjar.edge_agent.shell.tflite import TfliteProgram
+from nightjar.host.files import replace_file
+from nightjar.models import corpora
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.keyboard import batches_of, held_out
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.simulation.collect_updates import FEWEST_MESSAGES, choose_clients
+from nightjar.simulation.laboratory.clients import Device
+from nightjar.simulation.laboratory.experiment import PersonalSettings
+from nightjar.simulation.progress import progress, say
+from nightjar.simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 
 FOLDER = Path("build") / "attack"
 GROUPS = 3
 LATER_SHARE = 0.2
 """Share of a person's messages, the last ones, that nobody trains on: they measure the model."""
 WARM_UP_STEPS = {"tiny": 500, "gboard": 1_000}
-"""Fewer than :mod:`simulation.collect_updates` takes, so that an honest run has something to learn."""
+"""Fewer than :mod:`nightjar.simulation.collect_updates` takes, so that an honest run has something to learn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.options import answer_options
-from coordinator.commands.setting import opened, show
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.authority import Authority, fingerprint
-from coordinator.enrolment.authority_process import serve as answer
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER, refresh, refused_serials, signer_of
-from wire.errors import ConfigError
+from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.setting import opened, show
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.authority import Authority, fingerprint
+from nightjar.coordinator.enrolment.authority_process import serve as answer
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER, refresh, refused_serials, signer_of
+from nightjar.wire.errors import ConfigError
 
 
 @click.group()

@@ -10,25 +10,25 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import urllib3
 
-from coordinator.commands.setting import opened, opened_artifacts
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.service_client import http_pool
-from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
-from coordinator.storage.backup import missing
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file, database_url
-from coordinator.storage.model_folder import check_model
-from coordinator.storage.release_metadata import expiries
-from models.child_environment import child_environment
-from wire.errors import ConfigError, NightjarError, UnavailableError
+from nightjar.coordinator.commands.setting import opened, opened_artifacts
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.service_client import http_pool
+from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
+from nightjar.coordinator.storage.backup import missing
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file, database_url
+from nightjar.coordinator.storage.model_folder import check_model
+from nightjar.coordinator.storage.release_metadata import expiries
+from nightjar.host.children import python_command
+from nightjar.models.child_environment import child_environment
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
 """Free space below which ``doctor`` warns: a month of a small fleet's rounds with the large model, and the database."""
@@ -111,7 +111,9 @@ def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     try:
         manifest = check_model(config.task.model)
     except ConfigError as error:
-        yield CheckupFinding("model", "fault", str(error), "export the model again: python -m models export --help")
+        yield CheckupFinding(
+            "model", "fault", str(error), "export the model again: python -m nightjar.models export --help"
+        )
     else:
         yield CheckupFinding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
     if config.task.evaluation_text is None:
@@ -198,7 +200,7 @@ def _tensorflow(config: CoordinatorConfig) -> CheckupFinding:
     look = "import tensorflow as tf; print(tf.__version__, len(tf.config.list_physical_devices('GPU')))"
     try:
         child = subprocess.run(  # noqa: S603 - our own interpreter
-            [sys.executable, "-c", look],
+            python_command("-c", look),
             capture_output=True,
             text=True,
             timeout=_TENSORFLOW_TIMEOUT_S,

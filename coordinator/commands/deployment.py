@@ -18,17 +18,17 @@ import urllib3
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
-from coordinator.commands.checkup import CheckupFinding, free_space, graded
-from coordinator.commands.setting import opened
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.enrolment.service_client import client_context, http_pool
-from coordinator.enrolment.tls_files import names_of, url_for_devices
-from coordinator.tasks.schedule import DAY_S
-from coordinator.web.words import duration
-from wire import topics
-from wire.errors import NightjarError
-from wire.frame import MAX_PUBLISH_BYTES
-from wire.identifiers import Population
+from nightjar.coordinator.commands.checkup import CheckupFinding, free_space, graded
+from nightjar.coordinator.commands.setting import opened
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.enrolment.service_client import client_context, http_pool
+from nightjar.coordinator.enrolment.tls_files import names_of, url_for_devices
+from nightjar.coordinator.tasks.schedule import DAY_S
+from nightjar.coordinator.web.words import duration
+from nightjar.wire import topics
+from nightjar.wire.errors import NightjarError
+from nightjar.wire.frame import MAX_PUBLISH_BYTES
+from nightjar.wire.identifiers import Population
 
 BACKUP = "backup"
 """Action in the audit log of a backup."""

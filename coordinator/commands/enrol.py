@@ -15,14 +15,14 @@ import msgspec
 import segno
 from msgspec import structs
 
-from coordinator.commands.actions import ask_service, change
-from coordinator.commands.options import answer_options
-from coordinator.commands.setting import create_for_owner, show, when
-from coordinator.config import CoordinatorConfig
-from coordinator.enrolment.claims import ClaimMade, carried
-from wire.addresses import is_loopback
-from wire.errors import ConfigError, RemoteProtocolError, rewording
-from wire.identifiers import device_id
+from nightjar.coordinator.commands.actions import ask_service, change
+from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.setting import create_for_owner, show, when
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.enrolment.claims import ClaimMade, carried
+from nightjar.wire.addresses import is_loopback
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
+from nightjar.wire.identifiers import device_id
 
 _hours_option = click.option(
     "--hours",

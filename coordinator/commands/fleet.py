@@ -8,12 +8,12 @@ import sys
 import click
 import msgspec
 
-from coordinator.commands.actions import ask_service
-from coordinator.commands.options import answer_options, config_option
-from coordinator.commands.setting import opened, say, show
-from coordinator.config import CoordinatorConfig
-from coordinator.rounds.labelling import conditions
-from coordinator.rounds.lease import Lease
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.options import answer_options, config_option
+from nightjar.coordinator.commands.setting import opened, say, show
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.rounds.labelling import conditions
+from nightjar.coordinator.rounds.lease import Lease
 
 _PAGE = 1_000
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from coordinator.config import CoordinatorConfig
+    from nightjar.coordinator.config import CoordinatorConfig
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _load(_context: click.Context, _option: click.Parameter, path: Path) -> CoordinatorConfig:
-    from coordinator.config_file import load_config  # here, so that the broker process starts without it
+    from nightjar.coordinator.config_file import load_config  # here, so that the broker process starts without it
 
     return load_config(path, os.environ)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 import msgspec
 
-from coordinator import __version__
-from coordinator.commands.options import json_option
-from coordinator.learning import strategies
-from models import task_types
-from wire.codec import codecs
-from wire.plugins import listed
+from nightjar.coordinator import __version__
+from nightjar.coordinator.commands.options import json_option
+from nightjar.coordinator.learning import strategies
+from nightjar.models import task_types
+from nightjar.wire.codec import codecs
+from nightjar.wire.plugins import listed
 
 
 @click.command()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from coordinator.commands.options import answer_options
-from coordinator.commands.setting import opened, say
-from coordinator.config import CoordinatorConfig
-from coordinator.learning.privacy.ledger import Ledger, explain
-from coordinator.tasks.privacy import explained
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings, noise_terms
-from coordinator.tasks.task import Task
-from wire.errors import ConfigError
-from wire.secure_sum.terms import threshold_for
+from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.setting import opened, say
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.learning.privacy.ledger import Ledger, explain
+from nightjar.coordinator.tasks.privacy import explained
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings, noise_terms
+from nightjar.coordinator.tasks.task import Task
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.secure_sum.terms import threshold_for
 
 
 def planned(settings: TaskSettings) -> Ledger | None:

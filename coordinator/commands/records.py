@@ -7,18 +7,18 @@ import fnmatch
 import click
 import msgspec
 
-from coordinator.commands.actions import ask_service, change, reason_option
-from coordinator.commands.options import answer_options, limit_option
-from coordinator.commands.setting import opened, show, when
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.standing import standing_word, what_to_do
-from coordinator.rounds.lease import Lease, counted_rounds
-from coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
-from coordinator.web.words import duration, in_words, percent, si_bytes
-from wire.errors import ConfigError
-from wire.identifiers import DeviceId, device_id
+from nightjar.coordinator.commands.actions import ask_service, change, reason_option
+from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.setting import opened, show, when
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.standing import standing_word, what_to_do
+from nightjar.coordinator.rounds.lease import Lease, counted_rounds
+from nightjar.coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
+from nightjar.coordinator.web.words import duration, in_words, percent, si_bytes
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.identifiers import DeviceId, device_id
 
 _FACTS = {
     "presence": "connection",

@@ -8,16 +8,16 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from coordinator.commands.actions import change
-from coordinator.commands.options import answer_options
-from coordinator.commands.setting import noted, opened, opened_artifacts, show, when
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.storage.release_metadata import ReleaseMetadata, expiries
-from coordinator.tasks.operations import ReleaseAction
-from coordinator.versions.releases import find, with_bundles
-from coordinator.web.rows import ReleaseView, release_view, release_views
-from wire.errors import ConfigError, UnavailableError
+from nightjar.coordinator.commands.actions import change
+from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.setting import noted, opened, opened_artifacts, show, when
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.storage.release_metadata import ReleaseMetadata, expiries
+from nightjar.coordinator.tasks.operations import ReleaseAction
+from nightjar.coordinator.versions.releases import find, with_bundles
+from nightjar.coordinator.web.rows import ReleaseView, release_view, release_views
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")
 _reason = click.option("--reason", default="no reason given", show_default=True, help="Kept in the audit log.")

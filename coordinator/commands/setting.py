@@ -16,14 +16,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file, database_url
-from coordinator.tasks.operations import AuditEntry
-from wire.errors import ConfigError
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file, database_url
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.wire.errors import ConfigError
 
 
 @contextmanager

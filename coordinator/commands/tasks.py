@@ -9,23 +9,23 @@ from typing import Any
 import click
 import msgspec
 
-from coordinator.commands.actions import ask_service, change, reason_option
-from coordinator.commands.options import answer_options
-from coordinator.commands.privacy import planned
-from coordinator.commands.setting import flat, opened, opened_artifacts, show, when
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.learning.privacy.ledger import explain
-from coordinator.rounds.admission import in_slot, unsuited
-from coordinator.storage.model_folder import import_model
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.settings import TaskSettings
-from coordinator.web.documents import TaskDetail
-from coordinator.web.task_views import task_detail, task_rows
-from coordinator.web.words import percent
-from host.configuration import read_toml
-from wire.errors import ConfigError
-from wire.messages import Work
+from nightjar.coordinator.commands.actions import ask_service, change, reason_option
+from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.privacy import planned
+from nightjar.coordinator.commands.setting import flat, opened, opened_artifacts, show, when
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.learning.privacy.ledger import explain
+from nightjar.coordinator.rounds.admission import in_slot, unsuited
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.web.documents import TaskDetail
+from nightjar.coordinator.web.task_views import task_detail, task_rows
+from nightjar.coordinator.web.words import percent
+from nightjar.host.configuration import read_toml
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import Work
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
 _LEASES_AT_ONCE = 1000

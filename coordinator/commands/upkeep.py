@@ -13,21 +13,21 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.checkup import CheckupFinding, check_up
-from coordinator.commands.deployment import BACKUP, check_deployment
-from coordinator.commands.options import answer_options, config_path_option, json_option
-from coordinator.commands.setting import create_for_owner, noted, opened, show
-from coordinator.config import CoordinatorConfig
-from coordinator.config_file import ENVIRONMENT_PREFIX, load_config
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
-from coordinator.storage import backup as backups
-from coordinator.storage.engine import database_url
-from coordinator.storage.lock import only_one
-from coordinator.storage.release_metadata import FOLDER as RELEASES
-from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
-from coordinator.web.words import si_bytes
-from wire.errors import ConfigError, UnavailableError, rewording
+from nightjar.coordinator.commands.checkup import CheckupFinding, check_up
+from nightjar.coordinator.commands.deployment import BACKUP, check_deployment
+from nightjar.coordinator.commands.options import answer_options, config_path_option, json_option
+from nightjar.coordinator.commands.setting import create_for_owner, noted, opened, show
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.config_file import ENVIRONMENT_PREFIX, load_config
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from nightjar.coordinator.storage import backup as backups
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.lock import only_one
+from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
+from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
+from nightjar.coordinator.web.words import si_bytes
+from nightjar.wire.errors import ConfigError, UnavailableError, rewording
 
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` if it finds a fault."""
@@ -45,7 +45,7 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
     owner may read it. A recovery key is written beside the file. Keep it on paper or a USB stick: it can authorise
     another key if the signing key is lost.
     """
-    text = (resources.files("coordinator") / "example.toml").read_text(encoding="utf-8")
+    text = (resources.files("nightjar.coordinator") / "example.toml").read_text(encoding="utf-8")
     for pair in pairs:
         text = _with_setting(text, pair)
     if str(path) == "-":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from itertools import islice
@@ -17,33 +16,34 @@ from pathlib import Path
 import click
 import msgspec
 
-from coordinator import __version__
-from coordinator.commands.actions import change, reason_option
-from coordinator.commands.options import answer_options, limit_option
-from coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.clock import WallClock
-from coordinator.engine.jobs import EvaluationJob, JobFailed
-from coordinator.engine.worker import Stores, do_once
-from coordinator.ports import VersionRecord, ancestors
-from coordinator.storage.artifacts import ARTIFACTS
-from coordinator.storage.baselines import KeptBaselines, compared
-from coordinator.storage.engine import database_url
-from coordinator.storage.lock import only_one
-from coordinator.storage.model_folder import export_version
-from coordinator.storage.signing_key import change_key, load_signer, read_key
-from coordinator.storage.view import DatabaseView
-from coordinator.web.rows import VersionDetail, version_detail
-from coordinator.web.words import nats, percent
-from models.baselines import CENTRAL_TRAINING, Baselines
-from models.child_environment import child_environment
-from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
-from models.folder import HELD_OUT
-from models.manifest import Manifest
-from models.task_types import figure_names
-from wire.errors import ConfigError, UnavailableError
-from wire.identifiers import Population
-from wire.messages import Work
+from nightjar.coordinator import __version__
+from nightjar.coordinator.commands.actions import change, reason_option
+from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.jobs import EvaluationJob, JobFailed
+from nightjar.coordinator.engine.worker import Stores, do_once
+from nightjar.coordinator.ports import VersionRecord, ancestors
+from nightjar.coordinator.storage.artifacts import ARTIFACTS
+from nightjar.coordinator.storage.baselines import KeptBaselines, compared
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.lock import only_one
+from nightjar.coordinator.storage.model_folder import export_version
+from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.web.rows import VersionDetail, version_detail
+from nightjar.coordinator.web.words import nats, percent
+from nightjar.host.children import python_command
+from nightjar.models.baselines import CENTRAL_TRAINING, Baselines
+from nightjar.models.child_environment import child_environment
+from nightjar.models.exchange import FORMATS, NEED_TENSORFLOW, exchange
+from nightjar.models.folder import HELD_OUT
+from nightjar.models.manifest import Manifest
+from nightjar.models.task_types import figure_names
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.identifiers import Population
+from nightjar.wire.messages import Work
 
 FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
@@ -254,10 +254,10 @@ def _cells(row: VersionDetail) -> tuple[object, ...]:
 
 
 def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
-    """Run ``python -m models``; returns its output, and forwards its training progress to standard error."""
+    """Run ``python -m nightjar.models``; returns its output, and forwards its training progress to standard error."""
     last = ""
     with subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "models", *arguments],
+        python_command("-m", "nightjar.models", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from coordinator.engine.effects import AnnounceModel
-from coordinator.engine.label_service import LabelService
-from coordinator.engine.release_service import ReleaseService
-from coordinator.engine.rollout_service import RolloutService
-from coordinator.engine.task_creation import TaskCreator
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.rounds import lease as leases
-from coordinator.rounds.events import DeviceLost
-from coordinator.rounds.labelling import labels_of
-from coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged, Lease, joined
-from coordinator.tasks.operations import (
+from nightjar.coordinator.engine.effects import AnnounceModel
+from nightjar.coordinator.engine.label_service import LabelService
+from nightjar.coordinator.engine.release_service import ReleaseService
+from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.task_creation import TaskCreator
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.rounds import lease as leases
+from nightjar.coordinator.rounds.events import DeviceLost
+from nightjar.coordinator.rounds.labelling import labels_of
+from nightjar.coordinator.rounds.lease import MOST_LABELS, BlockingChanged, LabelsChanged, Lease, joined
+from nightjar.coordinator.tasks.operations import (
     BlockDevice,
     ChangeRelease,
     CreateTask,
@@ -35,10 +35,10 @@ from coordinator.tasks.operations import (
     UnblockDevice,
     change_of,
 )
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.task import TaskStatus
-from coordinator.versions.rollout import Stage, cannot_roll_back
-from wire.identifiers import DeviceId
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.versions.rollout import Stage, cannot_roll_back
+from nightjar.wire.identifiers import DeviceId
 
 
 def operate(

@@ -1,8 +1,9 @@
 """The worker's jobs: aggregate stored reports into stored weights, and measure versions.
 
-It reads and writes the data for :mod:`coordinator.learning.fedavg`, with one report in memory at a time. A report that
-proves undecodable (:mod:`coordinator.rounds.report_checks`) is left out of the mean, and its device is named in the
-result. The caller passes in the measuring function, because that needs TensorFlow and this module does not.
+It reads and writes the data for :mod:`nightjar.coordinator.learning.fedavg`, with one report in memory at a time. A
+report that proves undecodable (:mod:`nightjar.coordinator.rounds.report_checks`) is left out of the mean, and its
+device is named in the result. The caller passes in the measuring function, because that needs TensorFlow and this
+module does not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from coordinator.engine.jobs import (
+from nightjar.coordinator.engine.jobs import (
     AggregationDone,
     AggregationJob,
     EvaluationDone,
@@ -25,15 +26,20 @@ from coordinator.engine.jobs import (
     Result,
     TooFewReadable,
 )
-from coordinator.learning.device_metrics import tally
-from coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average, following_quantile
-from coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.privacy.noised_mean import noised_mean
-from coordinator.learning.robust import aggregate_for
-from coordinator.learning.staleness import parse_staleness
-from coordinator.learning.strategies import (
+from nightjar.coordinator.learning.device_metrics import tally
+from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
+from nightjar.coordinator.learning.fedavg import (
+    ClientUpdate,
+    TooFewReadableError,
+    federated_average,
+    following_quantile,
+)
+from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.noised_mean import noised_mean
+from nightjar.coordinator.learning.robust import aggregate_for
+from nightjar.coordinator.learning.staleness import parse_staleness
+from nightjar.coordinator.learning.strategies import (
     ServerOptimizer,
     State,
     Weighting,
@@ -42,18 +48,18 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
-from coordinator.ports import BlobStore, PrivateStore
-from coordinator.versions.quality_gate import VersionMetrics
-from host.primitives import LibraryPrimitives
-from models.manifest import Artifact, Manifest
-from wire import frame
-from wire.codec import codec_for
-from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
-from wire.identifiers import DeviceId
-from wire.parameters import Vector, weights_from_bytes, weights_to_bytes
-from wire.secure_sum.low_rank import from_bytes
-from wire.secure_sum.messages import MaskedUpdate, decode_up
+from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
+from nightjar.coordinator.ports import BlobStore, PrivateStore
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.host.primitives import LibraryPrimitives
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.parameters import Vector, weights_from_bytes, weights_to_bytes
+from nightjar.wire.secure_sum.low_rank import from_bytes
+from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up
 
 _NOISE = 1
 """Part of the seed of an aggregation's noise, so that it is not the noise of rounding."""

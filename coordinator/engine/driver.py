@@ -41,10 +41,10 @@ import msgspec
 import numpy as np
 import structlog
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.administration import operate
-from coordinator.engine.effect_runner import EffectRunner
-from coordinator.engine.effects import (
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.administration import operate
+from nightjar.coordinator.engine.effect_runner import EffectRunner
+from nightjar.coordinator.engine.effects import (
     AnnounceModel,
     ClearRetained,
     EvaluateVersion,
@@ -52,7 +52,7 @@ from coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from coordinator.engine.inbox import (
+from nightjar.coordinator.engine.inbox import (
     ArtifactServed,
     BrokerConnected,
     BrokerDisconnected,
@@ -66,16 +66,16 @@ from coordinator.engine.inbox import (
     ShutdownRequested,
     Ticked,
 )
-from coordinator.engine.job_results import JobResults
-from coordinator.engine.label_service import LabelService
-from coordinator.engine.message_handler import MessageHandler
-from coordinator.engine.release_service import ReleaseService
-from coordinator.engine.rollout_service import RolloutService
-from coordinator.engine.round_context import RoundContexts
-from coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
-from coordinator.engine.task_creation import TaskCreator, take_stock
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.ports import (
+from nightjar.coordinator.engine.job_results import JobResults
+from nightjar.coordinator.engine.label_service import LabelService
+from nightjar.coordinator.engine.message_handler import MessageHandler
+from nightjar.coordinator.engine.release_service import ReleaseService
+from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
+from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.ports import (
     BlobStore,
     Clock,
     Repository,
@@ -84,11 +84,11 @@ from coordinator.ports import (
     Transport,
     Worker,
 )
-from coordinator.rounds.events import RejectCheckIn, SendReceipt, StartAggregation
-from host.primitives import LibraryPrimitives
-from host.retrying import keep_trying
-from wire.errors import UnavailableError
-from wire.messages import Succession
+from nightjar.coordinator.rounds.events import RejectCheckIn, SendReceipt, StartAggregation
+from nightjar.host.primitives import LibraryPrimitives
+from nightjar.host.retrying import keep_trying
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import Succession
 
 TICK_S = 0.25
 """Interval between ticks; deadlines are in seconds."""

@@ -1,7 +1,7 @@
 """Carries out pending effects: sends messages to devices, publishes the announcement, submits jobs to the worker.
 
 Each effect may be carried out twice. Nothing is decided here; when a device should come back is decided by
-:mod:`coordinator.tasks.retry` at the time of sending.
+:mod:`nightjar.coordinator.tasks.retry` at the time of sending.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.effects import (
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.effects import (
     AnnounceModel,
     ClearRetained,
     EvaluateVersion,
@@ -18,22 +18,22 @@ from coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from coordinator.engine.jobs import AggregationJob, EvaluationJob, FiguresJob, ReportFile, SummedReports
-from coordinator.engine.round_context import RoundContexts
-from coordinator.engine.unit_of_work import Snapshot
-from coordinator.learning.downlink import VERSIONS_BACK
-from coordinator.ports import Clock, Repository, Signer, Transport, VersionRecord, Worker
-from coordinator.rounds import buffer
-from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from coordinator.rounds.machines import awaits_report
-from coordinator.rounds.pace_steering import Steering, check_in_within_s
-from coordinator.rounds.round import Phase, Round, seat_version
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.retry import recall, retry_after_s, steering_of
-from coordinator.tasks.task import TaskStatus
-from wire import messages, topics
-from wire.identifiers import DeviceId, Population, Sha256
-from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
+from nightjar.coordinator.engine.jobs import AggregationJob, EvaluationJob, FiguresJob, ReportFile, SummedReports
+from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.unit_of_work import Snapshot
+from nightjar.coordinator.learning.downlink import VERSIONS_BACK
+from nightjar.coordinator.ports import Clock, Repository, Signer, Transport, VersionRecord, Worker
+from nightjar.coordinator.rounds import buffer
+from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from nightjar.coordinator.rounds.machines import awaits_report
+from nightjar.coordinator.rounds.pace_steering import Steering, check_in_within_s
+from nightjar.coordinator.rounds.round import Phase, Round, seat_version
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.retry import recall, retry_after_s, steering_of
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId, Population, Sha256
+from nightjar.wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
 
 ANNOUNCED_FOR_S = 30 * 86400.0
 """Validity of an announcement: longer than any outage of a coordinator."""

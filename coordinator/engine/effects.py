@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from wire.identifiers import DeviceId
+from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from nightjar.wire.identifiers import DeviceId
 
 
 class AnnounceModel(msgspec.Struct, frozen=True, tag=True):

@@ -1,8 +1,8 @@
 """Hands the open seats and early reports of an ended buffered round over to the next one, in the same transaction.
 
 The next round of a task is usually the next buffer. If it is the trial of a canary, or opens later, the early reports
-of the ended round wait (:attr:`coordinator.tasks.task.Task.waiting`); its other devices are answered LATE. What was
-trained from a version that was rolled back meanwhile is not handed over: its reports stay unused.
+of the ended round wait (:attr:`nightjar.coordinator.tasks.task.Task.waiting`); its other devices are answered LATE.
+What was trained from a version that was rolled back meanwhile is not handed over: its reports stay unused.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from coordinator.rounds import buffer
-from coordinator.rounds.round import Round
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.schedule import wait_s
-from coordinator.tasks.task import OVER, TaskStatus
-from coordinator.versions.rollout import Stage
+from nightjar.coordinator.rounds import buffer
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.schedule import wait_s
+from nightjar.coordinator.tasks.task import OVER, TaskStatus
+from nightjar.coordinator.versions.rollout import Stage
 
 if TYPE_CHECKING:
-    from coordinator.engine.unit_of_work import UnitOfWork
+    from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 
 HOURS_OVER = "the task's hours are over"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.engine.jobs import Result
-from coordinator.tasks.operations import Operation, OperationRefused
+from nightjar.coordinator.engine.jobs import Result
+from nightjar.coordinator.tasks.operations import Operation, OperationRefused
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from coordinator.engine.effects import EvaluateVersion, PendingEffect
-from coordinator.engine.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Result, TooFewReadable
-from coordinator.engine.rollout_service import RolloutService
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.ports import BlobStore, VersionRecord
-from coordinator.rounds.events import AggregationFailed, AggregationFinished, ReportsUnreadable, StartAggregation
-from coordinator.rounds.round import Phase, Round
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.rollout import Rollout
-from models.manifest import Artifact, Manifest
-from wire.identifiers import DeviceId
+from nightjar.coordinator.engine.effects import EvaluateVersion, PendingEffect
+from nightjar.coordinator.engine.jobs import (
+    AggregationDone,
+    EvaluationDone,
+    FiguresDone,
+    JobFailed,
+    Result,
+    TooFewReadable,
+)
+from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.ports import BlobStore, VersionRecord
+from nightjar.coordinator.rounds.events import (
+    AggregationFailed,
+    AggregationFinished,
+    ReportsUnreadable,
+    StartAggregation,
+)
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.rollout import Rollout
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.wire.identifiers import DeviceId
 
 NAMED = 20
 """Maximum number of devices named in one log line."""

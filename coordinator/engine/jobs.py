@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.learning.strategies import StrategyChoice
-from coordinator.rounds.secure_sum import Unmask
-from coordinator.versions.quality_gate import VersionMetrics
-from models.manifest import Artifact, Transfer
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.secure_sum.order import SumOrder
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.strategies import StrategyChoice
+from nightjar.coordinator.rounds.secure_sum import Unmask
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.models.manifest import Artifact, Transfer
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.secure_sum.order import SumOrder
 
 
 class ReportFile(msgspec.Struct, frozen=True):

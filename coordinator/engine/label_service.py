@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.rounds import lease as leases
-from coordinator.rounds.labelling import (
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.rounds import lease as leases
+from nightjar.coordinator.rounds.labelling import (
     MOST_RULES,
     Labelling,
     LabelRule,
@@ -16,8 +16,8 @@ from coordinator.rounds.labelling import (
     with_rule,
     without_rule,
 )
-from coordinator.rounds.lease import LabelsChanged, Lease
-from coordinator.tasks.operations import DropLabelRule, OperationRefused, SetLabelRule
+from nightjar.coordinator.rounds.lease import LabelsChanged, Lease
+from nightjar.coordinator.tasks.operations import DropLabelRule, OperationRefused, SetLabelRule
 
 AT_ONCE = 1000
 """Devices that a changed rule is applied to in one transaction: messages must not wait for a large fleet."""

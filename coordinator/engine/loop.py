@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from coordinator.engine.driver import Driver
-from coordinator.engine.inbox import Inbox, ShutdownRequested
-from host.signals import AWAKE_S, noticed_signals
+from nightjar.coordinator.engine.driver import Driver
+from nightjar.coordinator.engine.inbox import Inbox, ShutdownRequested
+from nightjar.host.signals import AWAKE_S, noticed_signals
 
 NOT_RUNNING = "the driver is not running"
 
@@ -15,7 +15,7 @@ NOT_RUNNING = "the driver is not running"
 class Loop:
     """Runs the driver in its own thread while the main thread waits for its end or a signal.
 
-    ``awake`` is called on the main thread every :data:`host.signals.AWAKE_S`.
+    ``awake`` is called on the main thread every :data:`nightjar.host.signals.AWAKE_S`.
     """
 
     def __init__(self, driver: Driver, awake: Callable[[], None]) -> None:

@@ -15,16 +15,16 @@ import hashlib
 import structlog
 from msgspec.structs import replace
 
-from coordinator.engine.effects import ClearRetained, SendMissing
-from coordinator.engine.inbox import MessageArrived
-from coordinator.engine.label_service import relabelled
-from coordinator.engine.round_context import RoundContext, RoundContexts
-from coordinator.engine.secure_sums import SecureSums
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.ports import StoredChunk, StoredReport
-from coordinator.rounds import lease as leases
-from coordinator.rounds.admission import Candidate, Declined, choose, gathered
-from coordinator.rounds.events import (
+from nightjar.coordinator.engine.effects import ClearRetained, SendMissing
+from nightjar.coordinator.engine.inbox import MessageArrived
+from nightjar.coordinator.engine.label_service import relabelled
+from nightjar.coordinator.engine.round_context import RoundContext, RoundContexts
+from nightjar.coordinator.engine.secure_sums import SecureSums
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.ports import StoredChunk, StoredReport
+from nightjar.coordinator.rounds import lease as leases
+from nightjar.coordinator.rounds.admission import Candidate, Declined, choose, gathered
+from nightjar.coordinator.rounds.events import (
     DeviceCheckedIn,
     DeviceDroppedOut,
     DeviceLost,
@@ -33,17 +33,17 @@ from coordinator.rounds.events import (
     ReportReceived,
     SendReceipt,
 )
-from coordinator.rounds.lease import CheckedIn, Heard, Lease, StatusCame, WentAway
-from coordinator.rounds.machines import awaits_report, step_of
-from coordinator.rounds.pace_steering import check_in_counted
-from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
-from coordinator.rounds.round import Round, seat_round, seat_version
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.task import TaskStatus
-from wire import frame, messages, topics
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, Population
-from wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
+from nightjar.coordinator.rounds.lease import CheckedIn, Heard, Lease, StatusCame, WentAway
+from nightjar.coordinator.rounds.machines import awaits_report, step_of
+from nightjar.coordinator.rounds.pace_steering import check_in_counted
+from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
+from nightjar.coordinator.rounds.round import Round, seat_round, seat_version
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
 
 LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
 """Limits that a broker should enforce: error code -> readable name."""

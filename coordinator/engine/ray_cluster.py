@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wire.errors import ConfigError, UnavailableError
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 CLIENT = "ray://"
 """What the address of a Ray Client server begins with."""

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import FiguresJob, Job
-from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
-from coordinator.engine.worker import Stores
-from coordinator.engine.worker_child import JOBS, answers_at, done_patiently
-from wire.errors import NightjarError, UnavailableError
+from nightjar.coordinator.engine.jobs import FiguresJob, Job
+from nightjar.coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
+from nightjar.coordinator.engine.worker import Stores
+from nightjar.coordinator.engine.worker_child import JOBS, answers_at, done_patiently
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 _PACKAGES = ("wire", "host", "models", "coordinator")
 
@@ -30,7 +30,7 @@ _PACKAGES = ("wire", "host", "models", "coordinator")
 class RayWorker:
     """Answers jobs with results, lines of JSON, from a cluster.
 
-    ``address`` is that of the cluster, as in :func:`coordinator.engine.ray_cluster.connected`.
+    ``address`` is that of the cluster, as in :func:`nightjar.coordinator.engine.ray_cluster.connected`.
     """
 
     def __init__(self, stores: Stores, address: str, sleep: Callable[[float], object] = time.sleep) -> None:

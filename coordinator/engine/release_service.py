@@ -1,14 +1,14 @@
-"""Carries out what operators and trials decide about releases of the agent (:mod:`coordinator.versions.releases`)."""
+"""Carries out what operators and trials decide about releases (:mod:`nightjar.coordinator.versions.releases`)."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
-from coordinator.versions import releases as pure
-from coordinator.versions.releases import Releases
-from coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
+from nightjar.coordinator.versions import releases as pure
+from nightjar.coordinator.versions.releases import Releases
+from nightjar.coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
 
 JUDGED_EVERY_S = 60.0
 """Pause between verdicts: each reads the devices heard of since the trial began."""

@@ -1,6 +1,6 @@
 """The rollout service: carries out what the quality gate, canary trials and operators decide about versions.
 
-The state machine of a version is :mod:`coordinator.versions.rollout`; this module keeps the versions of a line
+The state machine of a version is :mod:`nightjar.coordinator.versions.rollout`; this module keeps the versions of a line
 consistent. At any time one is CURRENT and at most one is CANARY. While there is a canary, the rounds of its task only
 evaluate it on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be
 discarded with it, and one trained from the current version would start a second line (docs/adr/0021).
@@ -15,17 +15,17 @@ from itertools import islice, takewhile
 
 from msgspec.structs import replace
 
-from coordinator import __version__
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.effects import AnnounceModel
-from coordinator.engine.jobs import AggregationDone
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.learning.device_metrics import Tally, merged, tried_in
-from coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
-from coordinator.rounds.round import Round
-from coordinator.rounds.seats import SeatState
-from coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
-from coordinator.versions.rollout import (
+from nightjar.coordinator import __version__
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.effects import AnnounceModel
+from nightjar.coordinator.engine.jobs import AggregationDone
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
+from nightjar.coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
+from nightjar.coordinator.versions.rollout import (
     Event,
     GateFailed,
     Overtaken,
@@ -36,8 +36,8 @@ from coordinator.versions.rollout import (
     judge_new,
     step,
 )
-from models.manifest import Manifest
-from models.task_types import figure_names
+from nightjar.models.manifest import Manifest
+from nightjar.models.task_types import figure_names
 
 MOST_CHARACTERS = 500
 """Maximum length of a stored reason."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.ports import BlobStore, VersionRecord
-from coordinator.rounds.admission import Requirements, Trial
-from coordinator.rounds.report_checks import max_report_bytes
-from coordinator.rounds.round import Round
-from coordinator.rounds.selection import Admission
-from coordinator.tasks.record import TaskRecord
-from models.manifest import Manifest
-from wire.codec import Codec, codec_for
-from wire.identifiers import Sha256
-from wire.messages import Work
+from nightjar.coordinator.ports import BlobStore, VersionRecord
+from nightjar.coordinator.rounds.admission import Requirements, Trial
+from nightjar.coordinator.rounds.report_checks import max_report_bytes
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.rounds.selection import Admission
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.models.manifest import Manifest
+from nightjar.wire.codec import Codec, codec_for
+from nightjar.wire.identifiers import Sha256
+from nightjar.wire.messages import Work
 
 MOST_KEPT = 32
 """Maximum number of cached contexts, of open and recent rounds."""

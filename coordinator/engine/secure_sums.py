@@ -1,10 +1,10 @@
 """Runs the secure sums of rounds: passes events between a round, its session and the devices.
 
-:mod:`coordinator.rounds.round` decides which devices take part, and when enough have reported;
-:mod:`coordinator.rounds.secure_sum` runs the protocol beside it. A session is opened with REPORTING. While devices
-train, it collects keys and shares; a device that sends none in time loses its seat, and nobody gets it. Masked updates
-come as reports. In COMMITTING the devices confirm and disclose, and only then the worker averages. The session is
-stored in the round's transaction, and deleted with the end of the round; so are the masked updates.
+:mod:`nightjar.coordinator.rounds.round` decides which devices take part, and when enough have reported;
+:mod:`nightjar.coordinator.rounds.secure_sum` runs the protocol beside it. A session is opened with REPORTING. While
+devices train, it collects keys and shares; a device that sends none in time loses its seat, and nobody gets it. Masked
+updates come as reports. In COMMITTING the devices confirm and disclose, and only then the worker averages. The session
+is stored in the round's transaction, and deleted with the end of the round; so are the masked updates.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 import structlog
 from msgspec.structs import replace
 
-from coordinator.engine.effects import SendSumQuestion
-from coordinator.engine.round_context import RoundContexts
-from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.learning.summed import sum_order
-from coordinator.ports import StoredSum
-from coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
-from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
-from coordinator.rounds.round import Phase, Round
-from coordinator.rounds.seats import SeatState
-from coordinator.rounds.secure_sum import (
+from nightjar.coordinator.engine.effects import SendSumQuestion
+from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.learning.summed import sum_order
+from nightjar.coordinator.ports import StoredSum
+from nightjar.coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
+from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.secure_sum import (
     ASKING,
     Effect,
     Event,
@@ -39,13 +39,13 @@ from coordinator.rounds.secure_sum import (
     open_session,
     step,
 )
-from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
-from wire.frame import Report
-from wire.identifiers import DeviceId, Population
-from wire.messages import DropoutCause, Verdict
-from wire.secure_sum.messages import MaskedUpdate, decode_up, encode
-from wire.secure_sum.order import terms_of
-from wire.secure_sum.primitives import Primitives
+from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from nightjar.wire.frame import Report
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import DropoutCause, Verdict
+from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up, encode
+from nightjar.wire.secure_sum.order import terms_of
+from nightjar.wire.secure_sum.primitives import Primitives
 
 PHASE_S = 30.0
 """Longest wait for keys, shares, confirmations or disclosures: some phones have to fetch the model first."""

@@ -7,17 +7,17 @@ import hashlib
 import msgspec
 import structlog
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.aggregation import with_bases
-from coordinator.engine.effects import EvaluateVersion
-from coordinator.ports import VersionRecord
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.model_folder import import_model
-from coordinator.storage.view import DatabaseView
-from coordinator.versions.rollout import Rollout, Stage
-from models.manifest import Manifest
-from models.task_types import task_type
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.aggregation import with_bases
+from nightjar.coordinator.engine.effects import EvaluateVersion
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.models.manifest import Manifest
+from nightjar.models.task_types import task_type
 
 _log = structlog.get_logger("coordinator")
 

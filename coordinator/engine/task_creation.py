@@ -10,21 +10,21 @@ import secrets
 
 from msgspec.structs import replace
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.aggregation import with_bases
-from coordinator.engine.effects import EvaluateVersion
-from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
-from coordinator.ports import BlobStore, Lineage, Transaction, VersionRecord
-from coordinator.rounds.admission import free_slot
-from coordinator.tasks import task as tasks
-from coordinator.tasks.operations import OperationRefused
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings, beyond_limits, noise_terms, promise, task_faults
-from coordinator.tasks.task import OVER, Task, TaskStatus
-from coordinator.versions.rollout import Rollout, Stage
-from models.manifest import Manifest
-from wire.errors import ConfigError, LocalProtocolError, NightjarError
-from wire.messages import Work
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.aggregation import with_bases
+from nightjar.coordinator.engine.effects import EvaluateVersion
+from nightjar.coordinator.engine.unit_of_work import Snapshot, UnitOfWork
+from nightjar.coordinator.ports import BlobStore, Lineage, Transaction, VersionRecord
+from nightjar.coordinator.rounds.admission import free_slot
+from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.operations import OperationRefused
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings, beyond_limits, noise_terms, promise, task_faults
+from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import ConfigError, LocalProtocolError, NightjarError
+from nightjar.wire.messages import Work
 
 NOISE_KEY_BYTES = 32
 MOST_REASON = 200

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
-from coordinator.engine.effects import PendingEffect
-from coordinator.engine.hand_over import HOURS_OVER, carry_seats, give_up_waiting, hand_on, why_closing
-from coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
-from coordinator.rounds import buffer
-from coordinator.rounds import lease as leases
-from coordinator.rounds.events import (
+from nightjar.coordinator.engine.effects import PendingEffect
+from nightjar.coordinator.engine.hand_over import HOURS_OVER, carry_seats, give_up_waiting, hand_on, why_closing
+from nightjar.coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
+from nightjar.coordinator.rounds import buffer
+from nightjar.coordinator.rounds import lease as leases
+from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     CalledOff,
     ClockTicked,
@@ -31,21 +31,21 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
-from coordinator.rounds.machines import step_of
-from coordinator.rounds.pace_steering import round_timed
-from coordinator.rounds.round import STALE, TERMINAL, AbandonCause, Phase, Round, open_round, seat_round
-from coordinator.rounds.seats import SeatState, causes_of
-from coordinator.rounds.waiting import doing, sentence
-from coordinator.tasks import task as tasks
-from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.schedule import within_hours
-from coordinator.tasks.task import OVER, TaskStatus
-from wire.crash_loop import CRASHES_ALLOWED
-from wire.errors import LocalProtocolError
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause, Verdict, Work
+from nightjar.coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
+from nightjar.coordinator.rounds.machines import step_of
+from nightjar.coordinator.rounds.pace_steering import round_timed
+from nightjar.coordinator.rounds.round import STALE, TERMINAL, AbandonCause, Phase, Round, open_round, seat_round
+from nightjar.coordinator.rounds.seats import SeatState, causes_of
+from nightjar.coordinator.rounds.waiting import doing, sentence
+from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.schedule import within_hours
+from nightjar.coordinator.tasks.task import OVER, TaskStatus
+from nightjar.wire.crash_loop import CRASHES_ALLOWED
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause, Verdict, Work
 
 Report = tuple[StoredReport, bytes]
 """An accepted report and its frame."""
@@ -136,7 +136,7 @@ class UnitOfWork:
         ``report`` is the checked report behind a ReportReceived, with its frame.
 
         Raises:
-            IllegalEvent: see :func:`coordinator.rounds.round.step`.
+            IllegalEvent: see :func:`nightjar.coordinator.rounds.round.step`.
         """
         before = self.snapshot.rounds.get(task)
         if before is None:
@@ -272,7 +272,7 @@ class UnitOfWork:
         """Apply an event to a task.
 
         Raises:
-            IllegalEvent: see :func:`coordinator.tasks.task.step`.
+            IllegalEvent: see :func:`nightjar.coordinator.tasks.task.step`.
         """
         before = self.snapshot.tasks[name]
         record = replace(before, state=tasks.step(before.state, event))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from coordinator.engine.inbox import Inbox, JobEnded
-from coordinator.engine.jobs import Job, Result, failed
-from host.children import TRIES, LineChild
-from models.child_environment import child_environment
-from wire.errors import UnavailableError
+from nightjar.coordinator.engine.inbox import Inbox, JobEnded
+from nightjar.coordinator.engine.jobs import Job, Result, failed
+from nightjar.host.children import TRIES, LineChild, python_command
+from nightjar.models.child_environment import child_environment
+from nightjar.wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
 """Measuring a large model on a slow machine takes minutes; a job that takes longer than this counts as hung."""
@@ -29,7 +28,7 @@ JOB_TIMEOUT_S = 900.0
 STORES = "NIGHTJAR_WORKER_STORES"
 """Environment variable that passes the :class:`Stores` to the child process."""
 
-_COMMAND = (sys.executable, "-m", "coordinator.engine.worker_child")
+_COMMAND = tuple(python_command("-m", "nightjar.coordinator.engine.worker_child"))
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 

@@ -15,20 +15,20 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import Job, failed
-from coordinator.engine.worker import STORES, Stores
-from coordinator.ports import PrivateStore
-from coordinator.storage.artifacts import open_artifacts
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.private import PrivateTables
-from coordinator.versions.quality_gate import Example, VersionMetrics
-from host.children import answer_lines, die_with_parent, own_output
-from host.retrying import keep_trying
-from models.manifest import Manifest
-from wire.errors import NightjarError, UnavailableError
-from wire.parameters import Vector
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.jobs import Job, failed
+from nightjar.coordinator.engine.worker import STORES, Stores
+from nightjar.coordinator.ports import PrivateStore
+from nightjar.coordinator.storage.artifacts import open_artifacts
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.private import PrivateTables
+from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
+from nightjar.host.children import answer_lines, die_with_parent, own_output
+from nightjar.host.retrying import keep_trying
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.parameters import Vector
 
 JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
@@ -39,7 +39,7 @@ def answers(
     """A function from a job to its result, both lines of JSON."""
 
     def measure(manifest: Manifest, weights: Vector, held_out: str) -> VersionMetrics:
-        from models import measuring  # loads half a gigabyte of TensorFlow
+        from nightjar.models import measuring  # loads half a gigabyte of TensorFlow
 
         found, suggestions = measuring.measure(artifacts.get, manifest, weights, Path(held_out))
         examples = tuple(Example(*each) for each in suggestions)
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _on_cluster(stores: Stores, address: str) -> Callable[[bytes], bytes]:
-    from coordinator.engine.ray_worker import RayWorker  # Ray is optional
+    from nightjar.coordinator.engine.ray_worker import RayWorker  # Ray is optional
 
     return RayWorker(stores, address).answer
 

@@ -7,7 +7,7 @@ signs device certificates, and the former one still signs server certificates, b
 that one.
 
 This is the only module that reads the authority's key, and it runs in a process of its own
-(:mod:`coordinator.enrolment.authority_process`). Source: RFC 5280; CSR: RFC 2986.
+(:mod:`nightjar.coordinator.enrolment.authority_process`). Source: RFC 5280; CSR: RFC 2986.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from host.files import private_folder, replace_file
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
 
 CURRENT, FORMER = "current.pem", "former.pem"
 """Files; each holds a key and its certificate."""

@@ -8,7 +8,6 @@ program that speaks this protocol, such as that command under another user (``su
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from coordinator.enrolment.authority import Authority
-from host.children import LineChild, answer_lines
-from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.host.children import LineChild, answer_lines, python_command
+from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 
 ANSWER_S, START_S, SERIAL_S = 3.0, 20.0, 0.001
 """Timeout of an answer; what is added to it if the process has to start, and for each certificate on a list."""
@@ -150,4 +149,4 @@ class AuthorityClient:
 
 def own_command(folder: Path) -> list[str]:
     """The command that serves the authority in a folder."""
-    return [sys.executable, "-m", "coordinator", "authority", "serve", "--folder", str(folder)]
+    return python_command("-m", "nightjar.coordinator", "authority", "serve", "--folder", str(folder))

@@ -1,8 +1,9 @@
 """The certificate issuer: exchanges a claim and a key for a certificate, and renews certificates.
 
-Combines the decision (:mod:`coordinator.enrolment.claims`), the records (:mod:`coordinator.enrolment.register`) and
-the signature (:mod:`coordinator.enrolment.authority_process`). Each step can be interrupted and repeated: a key gets
-only one certificate.
+Combines the decision (:mod:`nightjar.coordinator.enrolment.claims`), the records
+(:mod:`nightjar.coordinator.enrolment.register`) and the signature
+(:mod:`nightjar.coordinator.enrolment.authority_process`). Each step can be interrupted and repeated: a key gets only
+one certificate.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from coordinator.config import CoordinatorConfig
-from coordinator.enrolment.authority import fingerprint, key_fingerprint, requested_key
-from coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice
-from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import DAY_S, RENEWED_AFTER, authorities_in
-from coordinator.ports import Clock
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.enrolment.authority import fingerprint, key_fingerprint, requested_key
+from nightjar.coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice
+from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import DAY_S, RENEWED_AFTER, authorities_in
+from nightjar.coordinator.ports import Clock
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
 
 PREFIX = "njc_"
 """Distinguishes a claim from a token; secret scanners look for such prefixes."""

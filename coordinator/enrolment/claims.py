@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from wire.identifiers import DeviceId
+from nightjar.wire.identifiers import DeviceId
 
 NAME_DIGITS = 8
 """Digits of a key's hash in a device name: twenty thousand devices hardly collide, and a collision is refused."""

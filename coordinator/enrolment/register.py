@@ -1,7 +1,7 @@
 """Claims and credentials in the database; each change also writes an audit entry.
 
 Used by the web server and the command line; the driver never touches these tables. Each method is one transaction.
-:mod:`coordinator.enrolment.claims` decides whether a claim is accepted.
+:mod:`nightjar.coordinator.enrolment.claims` decides whether a claim is accepted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import structs
 
-from coordinator.enrolment.authority import requested_key
-from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
-from coordinator.enrolment.standing import Standing
-from coordinator.rounds.lease import MOST_LABELS, Lease, joined
-from coordinator.storage.database import Database
-from coordinator.storage.tables import audit, claims, credentials, devices, note
-from wire.identifiers import DeviceId
+from nightjar.coordinator.enrolment.authority import requested_key
+from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
+from nightjar.coordinator.enrolment.standing import Standing
+from nightjar.coordinator.rounds.lease import MOST_LABELS, Lease, joined
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tables import audit, claims, credentials, devices, note
+from nightjar.wire.identifiers import DeviceId
 
 _LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)
 # Every download runs this; SQLAlchemy takes longer to build a statement than to run it.

@@ -19,15 +19,15 @@ import paho.mqtt.client as paho
 import structlog
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.config import BrokerConfig, CoordinatorConfig
-from coordinator.enrolment.authority_process import AuthorityClient
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import Changes, refuse, revoked_serials, sign
-from coordinator.ports import Clock
-from wire import topics
-from wire.errors import NightjarError, UnavailableError
-from wire.identifiers import DeviceId, Population
+from nightjar.coordinator.config import BrokerConfig, CoordinatorConfig
+from nightjar.coordinator.enrolment.authority_process import AuthorityClient
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import Changes, refuse, revoked_serials, sign
+from nightjar.coordinator.ports import Clock
+from nightjar.wire import topics
+from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.identifiers import DeviceId, Population
 
 LOOK_S = 1.0
 REFRESH_S = 5.0

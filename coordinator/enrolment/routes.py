@@ -13,20 +13,20 @@ from flask import abort, g, request
 from flask_limiter import Limiter
 from msgspec import Meta
 
-from coordinator.config import BrokerKind
-from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
-from coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
-from coordinator.enrolment.tls_files import url_for_devices
-from coordinator.rounds.lease import MOST_LABELS, Label, joined
-from coordinator.web import asking
-from coordinator.web.access import Role
-from coordinator.web.admission import for_devices, open_to_all, problem
-from coordinator.web.answers import Api, answers
-from coordinator.web.documents import Changed, Nothing, TokenName
-from coordinator.web.ports import WebPorts
-from wire.addresses import is_loopback
-from wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
-from wire.errors import RemoteProtocolError
+from nightjar.coordinator.config import BrokerKind
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
+from nightjar.coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
+from nightjar.coordinator.enrolment.tls_files import url_for_devices
+from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, joined
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import for_devices, open_to_all, problem
+from nightjar.coordinator.web.answers import Api, answers
+from nightjar.coordinator.web.documents import Changed, Nothing, TokenName
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.wire.addresses import is_loopback
+from nightjar.wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
+from nightjar.wire.errors import RemoteProtocolError
 
 HOUR_S = 3600.0
 ATTEMPTS_PER_MINUTE = 60

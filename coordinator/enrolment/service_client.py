@@ -6,8 +6,8 @@ import ssl
 
 import urllib3
 
-from coordinator.config import CoordinatorConfig
-from wire.errors import UnavailableError, rewording
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.wire.errors import UnavailableError, rewording
 
 FOLDER, AUTHORITIES = "tls", "authorities.pem"
 """Folder in ``data_dir``, and in it the certificates of the trusted authorities."""

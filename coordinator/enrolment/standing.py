@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.enrolment.claims import KeyState
+from nightjar.coordinator.enrolment.claims import KeyState
 
 
 class Standing(msgspec.Struct, frozen=True):

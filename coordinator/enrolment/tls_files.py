@@ -20,15 +20,21 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.authority_process import AuthorityClient, CertifyServer, ListAuthorities, Revoke, own_command
-from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
-from coordinator.mqtt.broker import SERVICE_USER, access_list
-from host.files import private_folder, replace_file
-from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
-from wire.errors import UnavailableError, rewording
-from wire.identifiers import DeviceId
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.enrolment.authority import new_request
+from nightjar.coordinator.enrolment.authority_process import (
+    AuthorityClient,
+    CertifyServer,
+    ListAuthorities,
+    Revoke,
+    own_command,
+)
+from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
+from nightjar.coordinator.mqtt.broker import SERVICE_USER, access_list
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.enrolment import BROKER_NAME, COORDINATOR_NAME
+from nightjar.wire.errors import UnavailableError, rewording
+from nightjar.wire.identifiers import DeviceId
 
 SERVER_FOLDER, AUTHORITY_FOLDER = "server", "authority"
 """Further folders in ``data_dir``."""

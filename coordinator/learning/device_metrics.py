@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from coordinator.rounds.round import Round
-from coordinator.rounds.seats import SeatState
-from wire.frame import LocalEvaluation
-from wire.messages import DropoutCause
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.messages import DropoutCause
 
 THOUSANDTHS = 1000
 QUANTILES = (0.1, 0.5, 0.9)

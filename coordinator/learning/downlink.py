@@ -24,12 +24,12 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from coordinator.learning.strategies import Wide
-from models.manifest import Artifact, Manifest, Transfer
-from wire.codec import codec_for, transfers
-from wire.errors import ConfigError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector, weights_to_bytes
+from nightjar.coordinator.learning.strategies import Wide
+from nightjar.models.manifest import Artifact, Manifest, Transfer
+from nightjar.wire.codec import codec_for, transfers
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector, weights_to_bytes
 
 F32 = "f32"
 TOPK_8 = "topk-8"

@@ -36,11 +36,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.strategies import MEDIAN, ServerOptimizer, State, Weighting, Wide
-from wire.codec import Codec, Sparse
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.identifiers import DeviceId
-from wire.parameters import ParameterLayout, Vector
+from nightjar.coordinator.learning.strategies import MEDIAN, ServerOptimizer, State, Weighting, Wide
+from nightjar.wire.codec import Codec, Sparse
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 ETA = 0.2
 """Learning rate of the clip norm, as in the paper."""
@@ -53,7 +53,7 @@ class ClientUpdate:
     Attributes:
         num_examples: n_k, positive.
         payload: returns the encoded update; called once, or twice for a task's first cohort.
-        factor: f_k, 0 to 1: below 1 if the update is late (:mod:`coordinator.learning.staleness`).
+        factor: f_k, 0 to 1: below 1 if the update is late (:mod:`nightjar.coordinator.learning.staleness`).
     """
 
     device: DeviceId

@@ -1,14 +1,14 @@
 """Robust aggregation: combines the updates of a cohort some of whose devices may be malicious. Pure.
 
-Every rule gets updates that :mod:`coordinator.learning.fedavg` has already clipped, with weights that are already
-capped; median, trimmed mean and Bulyan do not use the weights. With k devices, f of them malicious, u_i is the update
-of device i.
+Every rule gets updates that :mod:`nightjar.coordinator.learning.fedavg` has already clipped, with weights that are
+already capped; median, trimmed mean and Bulyan do not use the weights. With k devices, f of them malicious, u_i is the
+update of device i.
 
 The mean holds one update at a time; every other rule holds the cohort, ``4 n`` bytes a device. None of them stops a
 patient attacker who looks like an honest device (docs/security.md). The rules of single coordinates lose the updates of
 the few: a coordinate that most devices leave at zero stays at zero, whatever the others say.
 
-To add a rule, add a function, a name in :class:`coordinator.learning.strategies.Aggregation` and a line in
+To add a rule, add a function, a name in :class:`nightjar.coordinator.learning.strategies.Aggregation` and a line in
 :func:`aggregate_for`.
 """
 
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.learning.fedavg import Aggregate, Combined, Contribution, streamed_mean
-from coordinator.learning.strategies import Aggregation, StrategyChoice, Wide
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, streamed_mean
+from nightjar.coordinator.learning.strategies import Aggregation, StrategyChoice, Wide
 
 Updates = npt.NDArray[np.float32]
 """(k, n) float32: one clipped update a row, devices in ascending order."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 Staleness = Callable[[int], float]
 """f: s, not negative -> the factor, in (0, 1]."""

@@ -1,9 +1,9 @@
 """Federated averaging from a secure sum: what devices are asked to give, the sum, and the next weights from it. Pure.
 
-The sum gives the weighted mean at low rank (:mod:`wire.secure_sum.low_rank`), from which the bases of the next round
-follow; and the share of the devices whose update was within the clip norm C, from which C adapts as in
-:mod:`coordinator.learning.fedavg`. The devices clip; nobody can check it, so that one device can add to the sum
-whatever the grid holds.
+The sum gives the weighted mean at low rank (:mod:`nightjar.wire.secure_sum.low_rank`), from which the bases of the next
+round follow; and the share of the devices whose update was within the clip norm C, from which C adapts as in
+:mod:`nightjar.coordinator.learning.fedavg`. The devices clip; nobody can check it, so that one device can add to the
+sum whatever the grid holds.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.fedavg import Averaged, next_clip_norm
-from coordinator.learning.privacy.distributed import noised_grid
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.learning.strategies import ServerOptimizer, State
-from coordinator.rounds.secure_sum import Unmask
-from wire.parameters import ParameterLayout, Vector
-from wire.secure_sum import masks
-from wire.secure_sum.grid import FIRST_SPREAD, Grid
-from wire.secure_sum.low_rank import Rank, bases_of, from_bytes, group_sizes, next_average, to_bytes
-from wire.secure_sum.order import SumOrder, read_sum
-from wire.secure_sum.primitives import Primitives
-from wire.secure_sum.terms import threshold_for
+from nightjar.coordinator.learning.fedavg import Averaged, next_clip_norm
+from nightjar.coordinator.learning.privacy.distributed import noised_grid
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.strategies import ServerOptimizer, State
+from nightjar.coordinator.rounds.secure_sum import Unmask
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.secure_sum import masks
+from nightjar.wire.secure_sum.grid import FIRST_SPREAD, Grid
+from nightjar.wire.secure_sum.low_rank import Rank, bases_of, from_bytes, group_sizes, next_average, to_bytes
+from nightjar.wire.secure_sum.order import SumOrder, read_sum
+from nightjar.wire.secure_sum.primitives import Primitives
+from nightjar.wire.secure_sum.terms import threshold_for
 
 RANKS = (Rank(rows=10_000, right=8, left=16), Rank(rows=10_000, right=2, left=8))
 MOST_BYTES = 60_000
@@ -54,7 +54,7 @@ class SumAveraged:
 def rank_for(layout: ParameterLayout) -> Rank:
     """The rank at which updates to a model are summed.
 
-    >>> from models.configurations import configuration
+    >>> from nightjar.models.configurations import configuration
     >>> [rank_for(configuration(name).layout(size)).right for name, size in (("tiny", 2000), ("gboard", 10_000))]
     [8, 2]
     """

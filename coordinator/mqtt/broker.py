@@ -1,7 +1,7 @@
 """The broker process: runs mosquitto if it is installed, else the embedded amqtt.
 
-All of this runs in the broker's own process (``python -m coordinator broker``), which the service supervises with
-:mod:`coordinator.mqtt.broker_child`.
+All of this runs in the broker's own process (``python -m nightjar.coordinator broker``), which the service supervises
+with :mod:`nightjar.coordinator.mqtt.broker_child`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from coordinator.config import BrokerKind
-from wire import topics
-from wire.errors import ConfigError, rewording
+from nightjar.coordinator.config import BrokerKind
+from nightjar.wire import topics
+from nightjar.wire.errors import ConfigError, rewording
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
 """Names of brokers, as shown on the status page."""
@@ -45,8 +45,8 @@ SERVICE_USER = "@coordinator"
 class Listeners:
     """The addresses on which a broker listens, and the clients that it admits.
 
-    With ``tls``, the folder of certificates (:mod:`coordinator.enrolment.tls_files`), devices must present one, and
-    only the coordinator uses the name and password.
+    With ``tls``, the folder of certificates (:mod:`nightjar.coordinator.enrolment.tls_files`), devices must present
+    one, and only the coordinator uses the name and password.
     """
 
     host: str  # of the listener for devices
@@ -162,7 +162,7 @@ def access_list(username: str, population: str, shards: int, denied: Iterable[st
 
 
 def _template(name: str) -> string.Template:
-    return string.Template((resources.files("coordinator.mqtt") / name).read_text())
+    return string.Template((resources.files("nightjar.coordinator.mqtt") / name).read_text())
 
 
 def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
@@ -173,7 +173,7 @@ def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
 
 async def run_embedded(doors: Listeners) -> None:
     """Run the embedded broker until SIGTERM or SIGINT; its sessions are kept in memory only."""
-    from coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt imports many modules
+    from nightjar.coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt imports many modules
 
     logging.basicConfig(level=logging.WARNING, format="broker %(levelname)s %(message)s")
     stopped = asyncio.Event()

@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,10 +15,11 @@ from pathlib import Path
 import structlog
 from msgspec import structs
 
-from coordinator.config import BrokerConfig
-from coordinator.mqtt.broker import SERVICE_USER, check_port_free, choose
-from coordinator.mqtt.free_ports import free_ports
-from wire.errors import UnavailableError
+from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.mqtt.broker import SERVICE_USER, check_port_free, choose
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
 
 HELLO = bytes.fromhex("100c00044d515454040200050000")
 """MQTT 3.1.1 CONNECT packet without a client id."""
@@ -77,7 +77,7 @@ class BrokerChild:
             self._child.send_signal(signal.SIGHUP)
 
     def _run(self) -> None:
-        command = [sys.executable, "-m", "coordinator", "broker", "--kind", self._broker.kind.value]
+        command = python_command("-m", "nightjar.coordinator", "broker", "--kind", self._broker.kind.value)
         command += ["--host", self._broker.host, "--port", str(self._broker.port), "--data", str(self._folder)]
         command += ["--username", self.service.username, "--die-with", str(os.getpid()), "--allow-network"]
         command += self._topics

@@ -25,8 +25,8 @@ import structlog
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from coordinator.config import BrokerConfig
-from coordinator.engine.inbox import (
+from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.engine.inbox import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerDropped,
@@ -35,9 +35,9 @@ from coordinator.engine.inbox import (
     MessageArrived,
     SessionLost,
 )
-from wire import topics
-from wire.frame import MAX_PACKET_BYTES
-from wire.identifiers import Population
+from nightjar.wire import topics
+from nightjar.wire.frame import MAX_PACKET_BYTES
+from nightjar.wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 """Topic on which mosquitto publishes how many messages it dropped; publishers are not notified."""

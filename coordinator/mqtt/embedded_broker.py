@@ -19,12 +19,12 @@ from amqtt.mqtt.connect import ConnectPacket
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
-from coordinator.enrolment.tls_files import authority_names, broker_pair, refused_serials
-from coordinator.mqtt.broker import SERVICE_USER, Listeners
-from coordinator.web.tls_front import client_serial, server_context
-from wire import topics
-from wire.errors import RemoteProtocolError
-from wire.frame import MAX_PACKET_BYTES
+from nightjar.coordinator.enrolment.tls_files import authority_names, broker_pair, refused_serials
+from nightjar.coordinator.mqtt.broker import SERVICE_USER, Listeners
+from nightjar.coordinator.web.tls_front import client_serial, server_context
+from nightjar.wire import topics
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.frame import MAX_PACKET_BYTES
 
 DEVICES, SERVICE = "default", "service"
 """Names of the listeners."""
@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 30.0
 """Time limit from the end of the TLS handshake to the end of the first packet."""
 MAX_QUEUED = 4000
 """Maximum messages queued for an offline client: four per device of the largest population that amqtt can serve."""
-_OURS = "coordinator.mqtt.embedded_broker"
+_OURS = "nightjar.coordinator.mqtt.embedded_broker"
 
 
 def configuration(doors: Listeners) -> dict[str, Any]:

@@ -10,13 +10,13 @@ stays with that task until it is done. Any other device goes to the round that a
 5. otherwise the round that ends first, which turns the device away.
 
 The variants of an experiment divide the devices among themselves. Each variant has a *slot*, a part of [0, 1), and a
-device's position follows from the names of the experiment and the device (:func:`wire.shares.share_of`). So a device
-belongs to one variant at most, and stays in it when other tasks start or end. A slot is assigned when its task is
-created and never moves.
+device's position follows from the names of the experiment and the device (:func:`nightjar.wire.shares.share_of`). So a
+device belongs to one variant at most, and stays in it when other tasks start or end. A slot is assigned when its task
+is created and never moves.
 
 If selections that cannot begin hold enough devices for one of them together, the missing devices move to that one.
 
-Pure. :mod:`coordinator.rounds.selection` holds the limits of a single task.
+Pure. :mod:`nightjar.coordinator.rounds.selection` holds the limits of a single task.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.rounds.lease import Label, Lease
-from coordinator.rounds.machines import has_room
-from coordinator.rounds.round import Phase, Round
-from coordinator.rounds.seats import SeatState
-from coordinator.rounds.selection import Admission, Refusal, older, refusal
-from wire.identifiers import DeviceId, Sha256
-from wire.messages import CheckIn, RejectionReason, Work
-from wire.shares import is_canary, share_of
+from nightjar.coordinator.rounds.lease import Label, Lease
+from nightjar.coordinator.rounds.machines import has_room
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.selection import Admission, Refusal, older, refusal
+from nightjar.wire.identifiers import DeviceId, Sha256
+from nightjar.wire.messages import CheckIn, RejectionReason, Work
+from nightjar.wire.shares import is_canary, share_of
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors, so that ten variants of a tenth fill the whole."""

@@ -5,21 +5,21 @@ Theory of operation
 
 The round is a *buffer*: as soon as it holds ``goal`` reports, it makes a version, and the next one opens. It has no
 selection. It opens in REPORTING, and each device that checks in gets a seat while fewer than ``concurrency`` devices
-are at work. A seat says what it was given with (:class:`~coordinator.rounds.seats.Given`): the round, the base version
-and a deadline of its own. It goes on to the next round with its device, so that a device selected in round 7 may report
-into round 9; the report still names round 7, and so does its receipt. What ends with the round is only what it used:
-its reports, refusals and dropouts. A device counts at most once per buffer.
+are at work. A seat says what it was given with (:class:`~nightjar.coordinator.rounds.seats.Given`): the round, the base
+version and a deadline of its own. It goes on to the next round with its device, so that a device selected in round 7
+may report into round 9; the report still names round 7, and so does its receipt. What ends with the round is only what
+it used: its reports, refusals and dropouts. A device counts at most once per buffer.
 
 A seat's *staleness* grows by one with each version that is published. A report with more than ``max_staleness`` is
-answered LATE with the code ``stale``; otherwise its update is scaled (:mod:`coordinator.learning.staleness`).
+answered LATE with the code ``stale``; otherwise its update is scaled (:mod:`nightjar.coordinator.learning.staleness`).
 
 In COMMITTING the round goes on giving seats and taking reports. These are EARLY: they are accepted, and count in the
 next buffer, which may then open with more than ``goal`` reports.
 
-A round that is called off (:attr:`~coordinator.rounds.round.Round.closing`) gives no more seats. When no device is at
-work any more, it makes a version of at least the minimum of reports or is ABANDONED.
+A round that is called off (:attr:`~nightjar.coordinator.rounds.round.Round.closing`) gives no more seats. When no
+device is at work any more, it makes a version of at least the minimum of reports or is ABANDONED.
 
-:func:`step` is as in :mod:`coordinator.rounds.round`; :func:`carry` hands the seats over.
+:func:`step` is as in :mod:`nightjar.coordinator.rounds.round`; :func:`carry` hands the seats over.
 
 Source: Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation", algorithm 1.
 """
@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from coordinator.rounds.events import (
+from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
     AssignDevice,
@@ -46,7 +46,7 @@ from coordinator.rounds.events import (
     ReportReceived,
     ReportsUnreadable,
 )
-from coordinator.rounds.round import (
+from nightjar.coordinator.rounds.round import (
     MAX_ATTEMPTS,
     AbandonCause,
     Phase,
@@ -71,10 +71,10 @@ from coordinator.rounds.round import (
     start_grace,
     watch_committing,
 )
-from coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer
-from wire.identifiers import DeviceId
-from wire.machine import Row, find_row, row, table
-from wire.messages import DropoutCause, RejectionReason
+from nightjar.coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.messages import DropoutCause, RejectionReason
 
 
 def _rows() -> Iterable[Row[Step]]:
@@ -107,7 +107,7 @@ _OPEN = frozenset({Phase.REPORTING, Phase.COMMITTING})
 
 
 def step(state: Round, event: Event) -> Step:
-    """The buffered round after an event, and the effects of the event; see :func:`coordinator.rounds.round.step`.
+    """The buffered round after an event, and the effects of it; see :func:`nightjar.coordinator.rounds.round.step`.
 
     Raises:
         IllegalEvent: the table has no row for this event in this phase.
@@ -172,7 +172,7 @@ def seat_deadline_s(state: Round, seat: Seat) -> float:
 
 
 def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
-    """Whether a valid report of this seat would be accepted now; see :func:`coordinator.rounds.round.awaits_report`."""
+    """Whether a valid report of this seat would be accepted now; as in :mod:`nightjar.coordinator.rounds.round`."""
     seat = state.seats.get(device)
     return seat is not None and _is_awaited(state, seat, attempt, given) and not _is_stale(state, seat)
 

@@ -1,15 +1,15 @@
 """The events and effects of a round: values without behaviour.
 
 Events are named in the past tense and carry their time; effects are imperative. The state machine is
-:mod:`coordinator.rounds.round`.
+:mod:`nightjar.coordinator.rounds.round`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause, RejectionReason, Verdict
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause, RejectionReason, Verdict
 
 
 class DeviceCheckedIn(msgspec.Struct, frozen=True):

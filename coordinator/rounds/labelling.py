@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from coordinator.rounds.admission import Eligibility, unsuited
-from coordinator.rounds.lease import MOST_LABELS, Label, Lease, joined
-from coordinator.rounds.selection import older
+from nightjar.coordinator.rounds.admission import Eligibility, unsuited
+from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, Lease, joined
+from nightjar.coordinator.rounds.selection import older
 
 MOST_RULES = MOST_LABELS
 Pattern = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.+*? -]*\Z")]

@@ -16,7 +16,8 @@ selected for :data:`BARRED_S`, and the count restarts. A valid report does not l
 report could be bad.
 
 A lease also records the rounds that accepted a report of the device, for the limits on taking part: one bit for each of
-the last :data:`SHARE_WINDOW` rounds. :mod:`coordinator.rounds.selection` decides which devices may wait for a round.
+the last :data:`SHARE_WINDOW` rounds. :mod:`nightjar.coordinator.rounds.selection` decides which devices may wait for a
+round.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from coordinator.rounds.week import noted
-from wire.identifiers import DeviceId
-from wire.machine import Row, find_row, row, table
-from wire.messages import CheckIn, Status
+from nightjar.coordinator.rounds.week import noted
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.messages import CheckIn, Status
 
 
 def _rows() -> Iterable[Row[Lease]]:
@@ -111,7 +112,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
         labels: labels that its claim, operators and rules gave the device, sorted, separated by spaces.
-        week: how it spent its last days (:mod:`coordinator.rounds.week`).
+        week: how it spent its last days (:mod:`nightjar.coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
         agent_round: ``last_round`` when it was first heard of with its agent version.
     """

@@ -1,13 +1,13 @@
-"""Chooses the state machine of a round: synchronous (:mod:`~coordinator.rounds.round`) or buffered. Pure."""
+"""Chooses the state machine of a round: synchronous (:mod:`~nightjar.coordinator.rounds.round`) or buffered. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.rounds import buffer, round
-from coordinator.rounds.events import Event
-from coordinator.rounds.round import Round, Step
-from wire.identifiers import DeviceId
+from nightjar.coordinator.rounds import buffer, round
+from nightjar.coordinator.rounds.events import Event
+from nightjar.coordinator.rounds.round import Round, Step
+from nightjar.wire.identifiers import DeviceId
 
 
 def step_of(state: Round) -> Callable[[Round, Event], Step]:

@@ -3,7 +3,7 @@
 All of it is checked except the positions of a sparse update. Reading them takes a millisecond or two, thirty times as
 long as all other checks together, and would slow down a burst. The frame's CRC has already protected them in transit.
 Only a faulty or hostile device can send unreadable positions; such a report is left out of the mean when it is decoded
-(:mod:`coordinator.engine.aggregation`). A large update is not refused but clipped when it is averaged.
+(:mod:`nightjar.coordinator.engine.aggregation`). A large update is not refused but clipped when it is averaged.
 
 Pure. The round itself checks whether the device was selected (codes ``not-selected`` and ``attempt``). Codes are stable
 and go back to the device in an INVALID receipt:
@@ -26,11 +26,11 @@ import math
 
 import msgspec
 
-from wire.codec import Codec
-from wire.errors import RemoteProtocolError
-from wire.frame import MASKED_UPDATE, NO_UPDATE, Report
-from wire.parameters import ParameterLayout
-from wire.secure_sum.messages import MaskedUpdate, decode_up
+from nightjar.wire.codec import Codec
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.frame import MASKED_UPDATE, NO_UPDATE, Report
+from nightjar.wire.parameters import ParameterLayout
+from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up
 
 REPORT_SLACK_BYTES = 4096
 """Maximum size of a report's headers, counts and scales, in addition to its values."""

@@ -21,11 +21,11 @@ In COMMITTING the reports are averaged. The round ends COMMITTED or, if averagin
 Both phases are terminal: they only answer repeated or late reports. Reports that prove unreadable are refused after
 all; if too few remain, the round returns to REPORTING and their seats are given to other devices.
 
-If the coordinator learns only the sum of the reports (:mod:`coordinator.engine.secure_sums`), no seat is filled again,
-and a round whose sum fails is ABANDONED.
+If the coordinator learns only the sum of the reports (:mod:`nightjar.coordinator.engine.secure_sums`), no seat is
+filled again, and a round whose sum fails is ABANDONED.
 
 Every phase has a deadline, and a deadline is never further away than its phase is long, so a clock that is set back
-does not prolong a round. :mod:`coordinator.rounds.rules` gives the durations.
+does not prolong a round. :mod:`nightjar.coordinator.rounds.rules` gives the durations.
 
 ::
 
@@ -47,7 +47,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.rounds.events import (
+from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
     AssignDevice,
@@ -67,12 +67,12 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
-from coordinator.rounds.seats import AWAITED, Seat, SeatState, causes_of, newcomer
-from coordinator.rounds.selection import sample
-from wire.identifiers import DeviceId
-from wire.machine import Row, find_row, row, table
-from wire.messages import DropoutCause, RejectionReason, Verdict
+from nightjar.coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
+from nightjar.coordinator.rounds.seats import AWAITED, Seat, SeatState, causes_of, newcomer
+from nightjar.coordinator.rounds.selection import sample
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.messages import DropoutCause, RejectionReason, Verdict
 
 
 def _rows() -> Iterable[Row[Step]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from wire.messages import DropoutCause
+from nightjar.wire.messages import DropoutCause
 
 
 class SeatState(enum.Enum):

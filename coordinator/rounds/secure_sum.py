@@ -3,7 +3,7 @@
 Theory of operation
 ===================
 
-A session waits for one kind of message at a time, as the table in :mod:`wire.secure_sum` says::
+A session waits for one kind of message at a time, as the table in :mod:`nightjar.wire.secure_sum` says::
 
     KEYS -> SHARES -> REPORTS -> CONFIRMATIONS -> DISCLOSURES -> DONE
 
@@ -12,8 +12,8 @@ ABANDONED). Who has not answered by then has dropped out: it is not asked again,
 Every message is checked when it comes, so that one device cannot make the others abort; a bad one is refused and its
 sender counts as silent. When devices may have missed a message, it is sent again to those that have not answered.
 
-Masked updates are not part of the state. :mod:`coordinator.learning.summed` adds them up by the plan that the last
-step gives::
+Masked updates are not part of the state. :mod:`nightjar.coordinator.learning.summed` adds them up by the plan that the
+last step gives::
 
     step(session, event, given) -> (session, effects)
 """
@@ -27,11 +27,11 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.machine import Row, find_row, row, table
-from wire.secure_sum import masks, messages, shamir
-from wire.secure_sum.graph import in_order, neighbours
-from wire.secure_sum.messages import (
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.secure_sum import masks, messages, shamir
+from nightjar.wire.secure_sum.graph import in_order, neighbours
+from nightjar.wire.secure_sum.messages import (
     Confirmation,
     Confirmations,
     Deliveries,
@@ -44,8 +44,8 @@ from wire.secure_sum.messages import (
     Survivors,
     Up,
 )
-from wire.secure_sum.primitives import KEY_BYTES, Primitives
-from wire.secure_sum.terms import Terms
+from nightjar.wire.secure_sum.primitives import KEY_BYTES, Primitives
+from nightjar.wire.secure_sum.terms import Terms
 
 
 def _rows() -> Iterable[Row[Step]]:
@@ -194,7 +194,7 @@ class KeepValues:
 
 
 class Unmask(msgspec.Struct, frozen=True, kw_only=True):
-    """Add up the masked updates and remove these masks (:func:`coordinator.learning.summed.unmasked_sum`).
+    """Add up the masked updates and remove these masks (:func:`nightjar.coordinator.learning.summed.unmasked_sum`).
 
     Attributes:
         members: those whose updates are in the sum.

@@ -1,7 +1,7 @@
 """Device selection: which devices may join a round's pool, and which of the pool are drawn.
 
 Pure: the seed and a device's lease are arguments. The round decides *when* to draw. When the other devices should come
-back is decided by :mod:`coordinator.rounds.pace_steering`.
+back is decided by :mod:`nightjar.coordinator.rounds.pace_steering`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.rounds.lease import REFUSALS_ALLOWED, Lease
-from wire.identifiers import DeviceId
-from wire.messages import RejectionReason
+from nightjar.coordinator.rounds.lease import REFUSALS_ALLOWED, Lease
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import RejectionReason
 
 _SELECTION_STREAM = 1
 """Random stream of the selection, separate from other uses of the root seed."""

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from coordinator.ports import BlobStore
-from coordinator.storage.blobs import FileBlobs, checked
-from coordinator.storage.database import Database
-from coordinator.storage.tables import artifacts, upsert
-from wire.errors import ConfigError, IntegrityError, UnavailableError
+from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.storage.blobs import FileBlobs, checked
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tables import artifacts, upsert
+from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 ARTIFACTS = "artifacts"
 """Subfolder of a data folder and of a backup."""
@@ -67,7 +67,7 @@ class SharedBlobs(FileBlobs):
 
 
 class DatabaseBlobs:
-    """Blobs in a table; implements :class:`coordinator.ports.BlobStore`."""
+    """Blobs in a table; implements :class:`nightjar.coordinator.ports.BlobStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class DatabaseBlobs:
 
 
 class S3Blobs:
-    """Blobs in an S3-compatible store, ``s3://bucket/prefix``; implements :class:`coordinator.ports.BlobStore`.
+    """Blobs in an S3 store, ``s3://bucket/prefix``; implements :class:`nightjar.coordinator.ports.BlobStore`.
 
     Credentials, region and the address of a store other than Amazon's come from where boto3 looks for them, such as
     ``AWS_ACCESS_KEY_ID`` and ``AWS_ENDPOINT_URL``.

@@ -21,21 +21,21 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from coordinator.enrolment.authority import CURRENT, FORMER
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
-from coordinator.rounds.round import AbandonCause, Phase, Round
-from coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from coordinator.storage.blobs import FileBlobs, disk
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.release_metadata import FOLDER as RELEASES
-from coordinator.storage.release_metadata import ONLINE_KEY
-from coordinator.storage.schema import copy_sqlite
-from coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
-from host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
-from models.manifest import Manifest
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.coordinator.enrolment.authority import CURRENT, FORMER
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
+from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
+from nightjar.coordinator.storage.blobs import FileBlobs, disk
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
+from nightjar.coordinator.storage.release_metadata import ONLINE_KEY
+from nightjar.coordinator.storage.schema import copy_sqlite
+from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup. One more number is skipped for each second since the backup's

@@ -1,14 +1,14 @@
 """Baselines for the figures of versions: measured by ``model baseline``, or given in the configuration.
 
-They are measured by :mod:`models.baselines`, in a separate process.
+They are measured by :mod:`nightjar.models.baselines`, in a separate process.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from coordinator.config import TaskConfig
-from models.baselines import Baselines, Measured
+from nightjar.coordinator.config import TaskConfig
+from nightjar.models.baselines import Baselines, Measured
 
 
 class KeptBaselines(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,9 +11,9 @@ import tempfile
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from host.files import private_folder, put_in_place
-from wire.errors import IntegrityError, UnavailableError, rewording
-from wire.identifiers import sha256 as checked_sha256
+from nightjar.host.files import private_folder, put_in_place
+from nightjar.wire.errors import IntegrityError, UnavailableError, rewording
+from nightjar.wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
 """Prefix of the names of incomplete files."""

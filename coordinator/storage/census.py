@@ -15,11 +15,11 @@ import time
 
 import structlog
 
-from coordinator.ports import Clock
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Census, Sample
-from coordinator.versions.releases import OUT
-from wire.errors import UnavailableError
+from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Census, Sample
+from nightjar.coordinator.versions.releases import OUT
+from nightjar.wire.errors import UnavailableError
 
 FRESH_S = 1.0
 """How long a count stays fresh at least; a person does not notice a change sooner."""

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from coordinator.storage import schema
-from coordinator.storage.engine import IN_MEMORY, close_to_others, open_engine
-from coordinator.storage.fencing import Fence
-from coordinator.storage.tables import METADATA, effects, leadership
-from coordinator.storage.view import DatabaseView
-from wire.errors import UnavailableError
+from nightjar.coordinator.storage import schema
+from nightjar.coordinator.storage.engine import IN_MEMORY, close_to_others, open_engine
+from nightjar.coordinator.storage.fencing import Fence
+from nightjar.coordinator.storage.tables import METADATA, effects, leadership
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.wire.errors import UnavailableError
 
 
 class Database:
@@ -62,7 +62,7 @@ class Database:
                 raise
 
     def lead(self, host: str, key: str, known: Collection[str]) -> int:
-        """Begin a term as the leader; returns its number. See :meth:`coordinator.storage.fencing.Fence.begin_term`.
+        """Begin a term as the leader; returns its number (:mod:`nightjar.coordinator.storage.fencing`).
 
         Raises:
             ConfigError: devices do not know the key of this host.

@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError
 
-from coordinator.config import CoordinatorConfig
-from host.files import private_file
-from wire.errors import ConfigError, UnavailableError, rewording
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.host.files import private_file
+from nightjar.wire.errors import ConfigError, UnavailableError, rewording
 
 BUSY_TIMEOUT_S = 10
 """How long a connection waits for another's write lock; our writes take milliseconds."""

@@ -3,7 +3,8 @@
 Each leader has a term, whose number stands in the table ``leadership``. Each writing transaction checks first that this
 number is still its own, and locks the row until it commits, so a term cannot end in the middle of a transaction.
 
-Source: M. Kleppmann, "How to do distributed locking", 2016 (fencing tokens). :mod:`coordinator.storage.lead` decides
+Source: M. Kleppmann, "How to do distributed locking", 2016 (fencing tokens). :mod:`nightjar.coordinator.storage.lead`
+    decides
 who leads.
 """
 
@@ -14,9 +15,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.storage.engine import BUSY_TIMEOUT_S
-from coordinator.storage.tables import leadership
-from wire.errors import ConfigError, NightjarError
+from nightjar.coordinator.storage.engine import BUSY_TIMEOUT_S
+from nightjar.coordinator.storage.tables import leadership
+from nightjar.wire.errors import ConfigError, NightjarError
 
 _CHECKED = "term checked"
 _END_WRITERS = (

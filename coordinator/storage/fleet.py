@@ -1,6 +1,6 @@
 """Statistics of the whole population: what its devices do, which versions they hold, and samples of both over time.
 
-Data types and pure sums; the database counts devices, and :mod:`coordinator.storage.census` decides when.
+Data types and pure sums; the database counts devices, and :mod:`nightjar.coordinator.storage.census` decides when.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.versions.releases import DeviceGroup
-from coordinator.versions.rollout import Stage
+from nightjar.coordinator.versions.releases import DeviceGroup
+from nightjar.coordinator.versions.rollout import Stage
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "waiting": frozenset({"checked-in"}),

@@ -5,7 +5,7 @@ and it ends a session that is silent for :data:`RELEASE_S`: because its process 
 between them was cut. A process that cannot show for :data:`LOST_S` that it still holds the lock must end; that is
 sooner, so normally only one process works. For safety the lock is not enough, because a frozen process cannot know
 that it was frozen: each writing transaction of the leader also checks the number of its term
-(:mod:`coordinator.storage.fencing`).
+(:mod:`nightjar.coordinator.storage.fencing`).
 
 Source: PostgreSQL documentation, 13.3.5 (advisory locks) and ``idle_session_timeout``; M. Kleppmann, "How to do
 distributed locking", 2016 (fencing tokens).
@@ -24,12 +24,12 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from coordinator.storage.database import Database
-from coordinator.storage.fencing import LeadLostError, check_key
-from coordinator.storage.signing_key import KeySigner
-from host.signals import AWAKE_S, noticed_signals
-from host.systemd import ServiceManager
-from wire.errors import ConfigError, UnavailableError
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fencing import LeadLostError, check_key
+from nightjar.coordinator.storage.signing_key import KeySigner
+from nightjar.host.signals import AWAKE_S, noticed_signals
+from nightjar.host.systemd import ServiceManager
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 LOCK = 0x6E696768746A6172
 """Number of the advisory lock: "nightjar"."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from host.files import private_folder
-from host.locks import take_lock
-from wire.errors import ConfigError
+from nightjar.host.files import private_folder
+from nightjar.host.locks import take_lock
+from nightjar.wire.errors import ConfigError
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Import and export of a model folder (format: :mod:`models.folder`); an imported folder is fully verified."""
+"""Import and export of a model folder (format: :mod:`nightjar.models.folder`); an imported folder is fully verified."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from coordinator.learning.strategies import last_average
-from coordinator.ports import BlobStore
-from models.compact_ngram import read_ngram
-from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
-from models.lexicon import read_lexicon
-from models.manifest import Artifact, Manifest
-from models.task_types import task_type
-from wire.errors import ConfigError, RemoteProtocolError, rewording
-from wire.parameters import weights_from_bytes, weights_to_bytes
+from nightjar.coordinator.learning.strategies import last_average
+from nightjar.coordinator.ports import BlobStore
+from nightjar.models.compact_ngram import read_ngram
+from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
+from nightjar.models.lexicon import read_lexicon
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.task_types import task_type
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
+from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
-    """Store the model of a folder that ``python -m models export`` wrote, as version 0; returns its manifest.
+    """Store the model of a folder that ``python -m nightjar.models export`` wrote, as version 0; returns its manifest.
 
     Raises:
         ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.
@@ -115,7 +115,9 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
 
 
 def _read(path: Path) -> bytes:
-    with rewording(ConfigError, f"task.model: cannot read {path}", "'python -m models export' makes such a folder"):
+    with rewording(
+        ConfigError, f"task.model: cannot read {path}", "'python -m nightjar.models export' makes such a folder"
+    ):
         return path.read_bytes()
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.storage.database import Database
-from coordinator.storage.tables import optimizer_states, report_frames, upsert
-from wire.errors import IntegrityError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tables import optimizer_states, report_frames, upsert
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.identifiers import DeviceId
 
 
 class PrivateTables:
-    """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction."""
+    """Implements :class:`nightjar.coordinator.ports.PrivateStore`; each call is its own transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

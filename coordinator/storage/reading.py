@@ -2,7 +2,7 @@
 
 No query gets slower with more rounds or devices: lists use keyset pagination (never an offset), totals are maintained
 incrementally, and a search examines a bounded number of rows and returns where it stopped. Only the census counts all
-devices (:mod:`coordinator.storage.census` limits how often).
+devices (:mod:`nightjar.coordinator.storage.census` limits how often).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from coordinator.ports import RoundSummary, StoredReport
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import TERMINAL, Phase, Round
-from coordinator.storage.fleet import Sample
-from coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
-from coordinator.tasks.operations import AuditEntry
-from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth
-from wire.identifiers import DeviceId
+from nightjar.coordinator.ports import RoundSummary, StoredReport
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
+from nightjar.coordinator.storage.fleet import Sample
+from nightjar.coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth
+from nightjar.wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
 """Number of newest reports that the median covers, so that it stays cheap and current."""

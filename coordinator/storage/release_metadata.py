@@ -1,7 +1,7 @@
 """The coordinator's half of the releases' metadata (The Update Framework): publishes it, and signs what is online.
 
-Root and targets come from the owner (:mod:`firmware_scripts.release_keys`) and are published only if a device that
-trusts the first root would accept them. They are artifacts that the database names, so that all hosts serve them.
+Root and targets come from the owner (:mod:`nightjar.firmware_scripts.release_keys`) and are published only if a device
+that trusts the first root would accept them. They are artifacts that the database names, so that all hosts serve them.
 ``data_dir/releases`` holds ``metadata/`` as devices fetch it, filled from there, and ``online.key``, which signs three
 roles: the order who takes which release (a delegated role), the snapshot and the timestamp. Their version is the time
 in seconds, so that a coordinator that was restored from a backup needs no memory to go forward; it is that of the
@@ -26,12 +26,12 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater
 
-from coordinator.storage.blobs import FileBlobs, disk
-from coordinator.versions.releases import Release
-from host.files import private_folder, replace_file
-from wire.errors import ConfigError, UnavailableError
-from wire.release_version import numbers
-from wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
+from nightjar.coordinator.storage.blobs import FileBlobs, disk
+from nightjar.coordinator.versions.releases import Release
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.release_version import numbers
+from nightjar.wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
 
 FOLDER = "releases"
 """Subfolder of a data folder, and of a backup with keys."""

@@ -16,8 +16,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from host.files import private_file
-from wire.errors import ConfigError, UnavailableError
+from nightjar.host.files import private_file
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _log = structlog.get_logger("coordinator")
 

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from host.files import private_folder, replace_file
-from wire.errors import ConfigError, UnavailableError, rewording
-from wire.identifiers import Population
-from wire.messages import MOST_SUCCESSIONS, Succession
-from wire.signatures import signed_bytes, succession_bytes
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.errors import ConfigError, UnavailableError, rewording
+from nightjar.wire.identifiers import Population
+from nightjar.wire.messages import MOST_SUCCESSIONS, Succession
+from nightjar.wire.signatures import signed_bytes, succession_bytes
 
 KEY_FILE, NEXT_KEY_FILE, KEYS_FILE = "signing.pem", "signing-next.pem", "keys.json"
 """Files in the data folder; a backup has ``keys.json``, too."""
@@ -39,7 +39,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeySigner:
-    """Signs messages; implements :class:`coordinator.ports.Signer`."""
+    """Signs messages; implements :class:`nightjar.coordinator.ports.Signer`."""
 
     def __init__(self, key: Ed25519PrivateKey, keys: Keys) -> None:
         self._key = key

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.storage.database import Database
-from coordinator.storage.tables import note, tokens, upsert
-from coordinator.tasks.operations import TokenRecord
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tables import note, tokens, upsert
+from nightjar.coordinator.tasks.operations import TokenRecord
 
 
 class TokenTable:

@@ -9,11 +9,11 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.ports import Lineage, RoundSummary, VersionRecord
-from coordinator.storage.tables import federated, upsert, versions
-from coordinator.versions.quality_gate import Example, VersionMetrics
-from coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.ports import Lineage, RoundSummary, VersionRecord
+from nightjar.coordinator.storage.tables import federated, upsert, versions
+from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
+from nightjar.coordinator.versions.rollout import Rollout, Stage
 
 _JSON: dict[str, Any] = {"lineage": Lineage, "examples": tuple[Example, ...]}
 """Columns that hold JSON -> type of their content."""
@@ -28,7 +28,7 @@ class VersionMeasurement(msgspec.Struct, frozen=True):
 
 
 class VersionQueries:
-    """Version queries in an open transaction; :class:`coordinator.ports.Transaction` describes each method."""
+    """Version queries in an open transaction; :class:`nightjar.coordinator.ports.Transaction` describes each method."""
 
     _connection: sa.Connection
 

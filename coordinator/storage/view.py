@@ -17,15 +17,15 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.engine.effects import EFFECTS, PendingEffect
-from coordinator.ports import StoredChunk, StoredReport, StoredSum
-from coordinator.rounds.labelling import Labelling
-from coordinator.rounds.lease import Lease
-from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import TERMINAL, Phase, Round
-from coordinator.storage.baselines import KeptBaselines
-from coordinator.storage.reading import Reading, lease_from, summed_up
-from coordinator.storage.tables import (
+from nightjar.coordinator.engine.effects import EFFECTS, PendingEffect
+from nightjar.coordinator.ports import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.rounds.labelling import Labelling
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.pace_steering import Rhythm
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
+from nightjar.coordinator.storage.baselines import KeptBaselines
+from nightjar.coordinator.storage.reading import Reading, lease_from, summed_up
+from nightjar.coordinator.storage.tables import (
     chunks,
     counters,
     devices,
@@ -42,13 +42,13 @@ from coordinator.storage.tables import (
     upsert,
     versions,
 )
-from coordinator.storage.versions import VersionQueries
-from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
-from coordinator.versions.releases import Releases
-from wire.identifiers import DeviceId
+from nightjar.coordinator.storage.versions import VersionQueries
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.versions.releases import Releases
+from nightjar.wire.identifiers import DeviceId
 
 STATES_TOLD_APART = 50
 """Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
@@ -64,7 +64,7 @@ _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings
 
 
 class DatabaseView(VersionQueries, Reading):
-    """An open transaction; :class:`coordinator.ports.Transaction` describes each method."""
+    """An open transaction; :class:`nightjar.coordinator.ports.Transaction` describes each method."""
 
     def __init__(self, connection: sa.Connection, effect_numbers: Iterator[int]) -> None:
         self._connection = connection

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.learning.privacy.accounting import calibrated
-from coordinator.learning.privacy.adaptive_clipping import fewest_reports
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from wire.secure_sum.terms import honest_devices, threshold_for
+from nightjar.coordinator.learning.privacy.accounting import calibrated
+from nightjar.coordinator.learning.privacy.adaptive_clipping import fewest_reports
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.wire.secure_sum.terms import honest_devices, threshold_for
 
 
 class DpConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """The operations that an operator can request while the service runs, and their audit records. Pure.
 
-:mod:`coordinator.engine.administration` carries them out; :mod:`coordinator.web.access` decides who may request what.
+:mod:`nightjar.coordinator.engine.administration` carries them out; :mod:`nightjar.coordinator.web.access` decides who
+may request what.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.rounds.labelling import LabelRule
-from coordinator.rounds.lease import Label
-from coordinator.tasks import task as tasks
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import OVER, Task, TaskStatus
-from wire.identifiers import DeviceId, Sha256
+from nightjar.coordinator.rounds.labelling import LabelRule
+from nightjar.coordinator.rounds.lease import Label
+from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
+from nightjar.wire.identifiers import DeviceId, Sha256
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 """Why an operator did it: one line, kept for later readers."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.learning.privacy.ledger import Ledger, ledger_of
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
-from wire.messages import PrivacyTerms
+from nightjar.coordinator.learning.privacy.ledger import Ledger, ledger_of
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task
+from nightjar.wire.messages import PrivacyTerms
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Decides for which task a device that is not needed now should check in again, and when. Pure.
 
 A device waits for the task that rejected it if that task is active, and otherwise for the first active task to open.
-:mod:`coordinator.rounds.pace_steering` spreads the devices that wait for one task.
+:mod:`nightjar.coordinator.rounds.pace_steering` spreads the devices that wait for one task.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from coordinator.rounds import buffer, pace_steering
-from coordinator.rounds.pace_steering import Rhythm, Steering, check_in_within_s, loads
-from coordinator.rounds.round import Phase, Round
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.schedule import wait_s
-from coordinator.tasks.settings import Mode, TaskSettings
-from coordinator.tasks.task import TaskStatus
-from wire.messages import RejectionReason
+from nightjar.coordinator.rounds import buffer, pace_steering
+from nightjar.coordinator.rounds.pace_steering import Rhythm, Steering, check_in_within_s, loads
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.schedule import wait_s
+from nightjar.coordinator.tasks.settings import Mode, TaskSettings
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire.messages import RejectionReason
 
 REFUSED_RETRY_S = 900.0
 """A device that lacks examples, a plug-in or a newer agent is unlikely to have it sooner (Android also retries after 15

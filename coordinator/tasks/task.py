@@ -3,8 +3,8 @@
 Theory of operation
 ===================
 
-An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:`coordinator.tasks.schedule`). An
-operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
+An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:`nightjar.coordinator.tasks.schedule`).
+An operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
 each case. A task becomes FINISHED when its stop rule applies: it has committed the wanted number of rounds, reached the
 target figure, or made no progress for a number of rounds; or when its privacy is spent. Only a changed stop rule makes
 a FINISHED task active again; a STOPPED task stays stopped::
@@ -12,7 +12,8 @@ a FINISHED task active again; a STOPPED task stays stopped::
     step(task, event) -> task
 
 A pair (status, event) that is not in TABLE raises IllegalEvent and changes nothing. What a task trains, and on which
-devices, is configuration (:mod:`coordinator.config`); :mod:`coordinator.rounds.round` is the state machine of a round.
+devices, is configuration (:mod:`nightjar.coordinator.config`); :mod:`nightjar.coordinator.rounds.round` is the state
+machine of a round.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.rounds.round import AbandonCause, Phase, Round
-from wire.machine import Row, find_row, row, table
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
+from nightjar.wire.machine import Row, find_row, row, table
 
 
 def _rows() -> Iterable[Row[Task]]:

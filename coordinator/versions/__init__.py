@@ -2,5 +2,6 @@
 
 Decides: whether a version is worse than earlier ones, and which stage it moves to.
 
-Does not decide: how a version is made (``learning``). :mod:`coordinator.engine.rollout_service` carries decisions out.
+Does not decide: how a version is made (``learning``). :mod:`nightjar.coordinator.engine.rollout_service` carries
+decisions out.
 """

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from coordinator.learning.device_metrics import Tally, mean_and_error
+from nightjar.coordinator.learning.device_metrics import Tally, mean_and_error
 
 Names = tuple[str, str]
 """What the task type of a model calls its two shares, such as top-1 recall and top-3 recall."""
@@ -62,7 +62,8 @@ class VersionMetrics(msgspec.Struct, frozen=True):
         top1: recall of the best suggestion, 0 to 1.
         top3: recall of the best three, 0 to 1.
         loss: mean cross-entropy per target, nats.
-        hits: which words were predicted (:class:`models.evaluation.Metrics`); two versions are compared word by word.
+        hits: which words were predicted (:class:`nightjar.models.evaluation.Metrics`); two versions are compared word
+            by word.
         examples: what the version suggests in a few places of the text, for people.
     """
 

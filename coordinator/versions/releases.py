@@ -1,8 +1,8 @@
 """Agent releases on the coordinator: their rollout, the order that devices get, and the verdict on a trial. Pure.
 
-A release goes through the same stages as a model version (:mod:`coordinator.versions.rollout`): an operator starts it
-for a share of the devices, and it becomes current if it proves no worse there. Unlike a model it cannot return: a
-device that went back from a release never takes it again.
+A release goes through the same stages as a model version (:mod:`nightjar.coordinator.versions.rollout`): an operator
+starts it for a share of the devices, and it becomes current if it proves no worse there. Unlike a model it cannot
+return: a device that went back from a release never takes it again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.tasks.operations import ChangeRelease, ReleaseAction
-from coordinator.versions.rollout import (
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from nightjar.coordinator.versions.rollout import (
     Event,
     GatePassed,
     Overtaken,
@@ -28,10 +28,10 @@ from coordinator.versions.rollout import (
     failing,
     step,
 )
-from wire.identifiers import DeviceId
-from wire.release_version import numbers
-from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
-from wire.shares import place_in, share_of
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.release_version import numbers
+from nightjar.wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
+from nightjar.wire.shares import place_in, share_of
 
 OUT = frozenset({Stage.CANARY, Stage.CURRENT})
 """Stages in which devices take a release."""

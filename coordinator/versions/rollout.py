@@ -3,19 +3,19 @@
 Theory of operation
 ===================
 
-A version begins as a CANDIDATE. The gate (:mod:`coordinator.versions.quality_gate`) refuses it, releases it to a share
-of the devices as CANARY, or releases it to all devices at once as CURRENT. A line has one current version and at most
-one canary. A canary becomes CURRENT if the devices that try it get no worse; otherwise it is ROLLED_BACK. A current
-version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make any version CURRENT again::
+A version begins as a CANDIDATE. The gate (:mod:`nightjar.coordinator.versions.quality_gate`) refuses it, releases it to
+a share of the devices as CANARY, or releases it to all devices at once as CURRENT. A line has one current version and
+at most one canary. A canary becomes CURRENT if the devices that try it get no worse; otherwise it is ROLLED_BACK. A
+current version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make any version CURRENT again::
 
     step(rollout, event) -> rollout
 
 A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. The reason for each stage is stored
 with the version, in words.
 
-The verdict on a trial compares on-device metrics (:mod:`coordinator.learning.device_metrics`): figures on the devices'
-own held-out words, compared as in :mod:`coordinator.versions.quality_gate`, and how many devices could not run the
-version.
+The verdict on a trial compares on-device metrics (:mod:`nightjar.coordinator.learning.device_metrics`): figures on the
+devices' own held-out words, compared as in :mod:`nightjar.coordinator.versions.quality_gate`, and how many devices
+could not run the version.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
-from wire.machine import Row, find_row, row, table
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
+from nightjar.wire.machine import Row, find_row, row, table
 
 
 def _rows() -> Iterable[Row[Rollout]]:

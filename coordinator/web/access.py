@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.tasks.operations import TokenRecord
+from nightjar.coordinator.tasks.operations import TokenRecord
 
 if TYPE_CHECKING:  # operators' commands need no web framework
     from werkzeug.datastructures import Authorization

@@ -17,15 +17,15 @@ from flask import Flask, Request, Response, abort, g, request, session
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 
-from coordinator.enrolment.standing import said_to_device
-from coordinator.enrolment.tls_files import names_of
-from coordinator.web import ROOT
-from coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
-from coordinator.web.documents import Problem
-from coordinator.web.ports import WebPorts
-from coordinator.web.tls_front import SERIAL
-from wire.addresses import is_address, is_loopback, network_of
-from wire.releases import METADATA_PATH
+from nightjar.coordinator.enrolment.standing import said_to_device
+from nightjar.coordinator.enrolment.tls_files import names_of
+from nightjar.coordinator.web import ROOT
+from nightjar.coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
+from nightjar.coordinator.web.documents import Problem
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.tls_front import SERIAL
+from nightjar.wire.addresses import is_address, is_loopback, network_of
+from nightjar.wire.releases import METADATA_PATH
 
 NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", METADATA_PATH, "/healthz")
 """Path prefixes below which no HTML page is served, not even for an error."""

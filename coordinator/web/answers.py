@@ -10,10 +10,10 @@ from flask import Blueprint
 from spectree import Response as Answers
 from spectree import SpecTree
 
-from coordinator.web import documents as docs
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from wire.enrolment import EnrolmentPending
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.wire.enrolment import EnrolmentPending
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 

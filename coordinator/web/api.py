@@ -16,19 +16,19 @@ from spectree import SecurityScheme, SpecTree
 from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
 
-from coordinator.enrolment.routes import add_enrolment
-from coordinator.rounds.labelling import LabelRule
-from coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
-from coordinator.tasks.schedule import DAY_S
-from coordinator.web import ROOT, asking
-from coordinator.web import documents as docs
-from coordinator.web.access import ANYBODY, Caller, Role, new_token
-from coordinator.web.admission import client_network, problem
-from coordinator.web.answers import Api
-from coordinator.web.operating import change
-from coordinator.web.ports import WebPorts
-from coordinator.web.release_routes import add_release_routes
-from coordinator.web.rows import (
+from nightjar.coordinator.enrolment.routes import add_enrolment
+from nightjar.coordinator.rounds.labelling import LabelRule
+from nightjar.coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
+from nightjar.coordinator.tasks.schedule import DAY_S
+from nightjar.coordinator.web import ROOT, asking
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.access import ANYBODY, Caller, Role, new_token
+from nightjar.coordinator.web.admission import client_network, problem
+from nightjar.coordinator.web.answers import Api
+from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.release_routes import add_release_routes
+from nightjar.coordinator.web.rows import (
     Counters,
     DeviceDetail,
     RoundDetail,
@@ -38,8 +38,8 @@ from coordinator.web.rows import (
     round_detail,
     round_row,
 )
-from coordinator.web.task_routes import add_task_routes
-from coordinator.web.version_routes import add_version_routes
+from nightjar.coordinator.web.task_routes import add_task_routes
+from nightjar.coordinator.web.version_routes import add_version_routes
 
 CHANGES_PER_MINUTE = 60
 

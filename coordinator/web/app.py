@@ -16,20 +16,20 @@ from flask import Flask, Response, abort, render_template, request, send_file
 from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.engine.inbox import ArtifactServed
-from coordinator.storage.census import FRESH_S, CensusTaker
-from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
-from coordinator.versions.releases import order_of
-from coordinator.web import ROOT, metrics
-from coordinator.web.admission import add_admission, problem, wants_page
-from coordinator.web.api import add_api
-from coordinator.web.live import Pulse
-from coordinator.web.pages import add_pages
-from coordinator.web.ports import Site, WebPorts
-from models.manifest import Manifest
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.releases import METADATA_PATH
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.engine.inbox import ArtifactServed
+from nightjar.coordinator.storage.census import FRESH_S, CensusTaker
+from nightjar.coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
+from nightjar.coordinator.versions.releases import order_of
+from nightjar.coordinator.web import ROOT, metrics
+from nightjar.coordinator.web.admission import add_admission, problem, wants_page
+from nightjar.coordinator.web.api import add_api
+from nightjar.coordinator.web.live import Pulse
+from nightjar.coordinator.web.pages import add_pages
+from nightjar.coordinator.web.ports import Site, WebPorts
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.releases import METADATA_PATH
 
 _log = structlog.get_logger("coordinator")
 

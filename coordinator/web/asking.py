@@ -7,9 +7,9 @@ from typing import Annotated, NoReturn, TypeVar
 import msgspec
 from flask import abort, request
 
-from coordinator.rounds.lease import Label
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, device_id
+from nightjar.coordinator.rounds.lease import Label
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId, device_id
 
 PAGE = 50
 """Rows of a list on one page."""

@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.learning.privacy.ledger import Ledger
-from coordinator.rounds.labelling import LabelRule
-from coordinator.rounds.lease import Label
-from coordinator.storage.baselines import Compared
-from coordinator.tasks.operations import AuditEntry, Reason
-from coordinator.tasks.settings import TaskSettings
-from coordinator.web.access import Role
-from coordinator.web.rows import DeviceView, RoundRow, VersionRow
+from nightjar.coordinator.learning.privacy.ledger import Ledger
+from nightjar.coordinator.rounds.labelling import LabelRule
+from nightjar.coordinator.rounds.lease import Label
+from nightjar.coordinator.storage.baselines import Compared
+from nightjar.coordinator.tasks.operations import AuditEntry, Reason
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.rows import DeviceView, RoundRow, VersionRow
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]

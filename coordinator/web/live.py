@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 
 from flask import Blueprint, Response, abort, request
 
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from wire.errors import UnavailableError
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.wire.errors import UnavailableError
 
 MOST_STREAMS = 16
 """Most pages with a stream at a time, over all users; a hidden page gives its stream up."""

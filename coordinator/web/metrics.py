@@ -16,16 +16,16 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from coordinator.enrolment.revocation import IMPAIRED
-from coordinator.rounds.round import Phase, Round
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Census
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.task import TaskStatus
-from coordinator.versions.releases import OUT, DeviceGroup
-from coordinator.versions.rollout import Stage
-from coordinator.web.rows import by_label
-from wire.messages import Verdict
+from nightjar.coordinator.enrolment.revocation import IMPAIRED
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Census
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.versions.releases import OUT, DeviceGroup
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.coordinator.web.rows import by_label
+from nightjar.wire.messages import Verdict
 
 __all__ = ["CONTENT_TYPE", "render"]
 

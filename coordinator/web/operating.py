@@ -6,11 +6,11 @@ import queue
 
 from flask import abort, g
 
-from coordinator.engine.inbox import Operated
-from coordinator.tasks.operations import Operation, OperationRefused
-from coordinator.web import ANSWER_TIMEOUT_S
-from coordinator.web import documents as docs
-from coordinator.web.ports import WebPorts
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.tasks.operations import Operation, OperationRefused
+from nightjar.coordinator.web import ANSWER_TIMEOUT_S
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.ports import WebPorts
 
 
 def operate(ports: WebPorts, operation: Operation) -> bool:

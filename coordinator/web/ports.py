@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.inbox import Inbox
-from coordinator.enrolment.certificate_issuer import CertificateIssuer
-from coordinator.ports import Clock
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.census import CensusTaker
-from coordinator.storage.database import Database
-from coordinator.storage.tokens import TokenTable
-from models.manifest import Manifest
-from models.task_types import figure_names
-from wire.addresses import is_loopback
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.inbox import Inbox
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
+from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.census import CensusTaker
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.models.manifest import Manifest
+from nightjar.models.task_types import figure_names
+from nightjar.wire.addresses import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

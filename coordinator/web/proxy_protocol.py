@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import socket
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 MOST_BYTES = 107
 """Longest line of version 1, with its end."""

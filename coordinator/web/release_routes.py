@@ -7,15 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from coordinator.rounds.lease import MOST_LABELS, Label
-from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
-from coordinator.versions.releases import find
-from coordinator.web import asking
-from coordinator.web import documents as docs
-from coordinator.web.answers import Api
-from coordinator.web.operating import change
-from coordinator.web.ports import WebPorts
-from coordinator.web.rows import ReleaseView, release_view, release_views
+from nightjar.coordinator.rounds.lease import MOST_LABELS, Label
+from nightjar.coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
+from nightjar.coordinator.versions.releases import find
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.answers import Api
+from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.rows import ReleaseView, release_view, release_views
 
 
 class ReleaseList(msgspec.Struct, frozen=True):

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
-from coordinator.ports import Lineage, RoundSummary, VersionRecord
-from coordinator.rounds.lease import Lease
-from coordinator.rounds.round import TERMINAL, Phase, Round, seat_round, seat_version
-from coordinator.rounds.waiting import doing, sentence
-from coordinator.rounds.week import spent
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.record import TaskRecord
-from coordinator.versions.releases import OUT, Release, ReleaseHealth
+from nightjar.coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
+from nightjar.coordinator.ports import Lineage, RoundSummary, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round, seat_round, seat_version
+from nightjar.coordinator.rounds.waiting import doing, sentence
+from nightjar.coordinator.rounds.week import spent
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.versions.releases import OUT, Release, ReleaseHealth
 
 
 class DeviceView(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The HTTP server of the application, with a graceful shutdown: requests in progress are answered first.
 
 waitress sends in one loop and runs the application in threads. On shutdown it accepts no new connections, answers the
-requests that have arrived, and then closes the remaining connections. With a socket from systemd (:mod:`host.systemd`),
-clients that connect meanwhile wait in the socket's queue for the next process.
+requests that have arrived, and then closes the remaining connections. With a socket from systemd
+(:mod:`nightjar.host.systemd`), clients that connect meanwhile wait in the socket's queue for the next process.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitress has no types
 from waitress.server import create_server  # type: ignore[import-untyped]
 
-from coordinator.web.admission import MOST_BODY_BYTES
-from coordinator.web.live import MOST_STREAMS
-from host.http_server import HttpServer
-from wire.errors import ConfigError, rewording
+from nightjar.coordinator.web.admission import MOST_BODY_BYTES
+from nightjar.coordinator.web.live import MOST_STREAMS
+from nightjar.host.http_server import HttpServer
+from nightjar.wire.errors import ConfigError, rewording
 
 THREADS = 8
 """Threads for requests. waitress sends in its main loop, so slow devices do not occupy threads; streams have their

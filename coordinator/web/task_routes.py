@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 from flask import abort, request
 
-from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
-from coordinator.tasks.settings import TaskSettings
-from coordinator.web import asking
-from coordinator.web import documents as docs
-from coordinator.web.answers import Api
-from coordinator.web.operating import change
-from coordinator.web.ports import WebPorts
-from coordinator.web.task_views import task_detail, task_rows
-from wire.identifiers import Sha256
+from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.answers import Api
+from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.task_views import task_detail, task_rows
+from nightjar.wire.identifiers import Sha256
 
 
 def add_task_routes(api: Api, ports: WebPorts) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.rounds.round import Round
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.record import TaskRecord
-from coordinator.web import documents as docs
-from coordinator.web.rows import open_round_of, round_row, why_not_active
-from wire.messages import Work
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.rows import open_round_of, round_row, why_not_active
+from nightjar.wire.messages import Work
 
 ROUNDS_SHOWN = 20
 

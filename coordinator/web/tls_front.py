@@ -28,11 +28,11 @@ from typing import Any
 
 import structlog
 
-from coordinator.enrolment.service_client import AUTHORITIES
-from coordinator.enrolment.tls_files import coordinator_pair
-from coordinator.web.proxy_protocol import client_behind
-from wire.addresses import network_of
-from wire.errors import ConfigError, RemoteProtocolError, rewording
+from nightjar.coordinator.enrolment.service_client import AUTHORITIES
+from nightjar.coordinator.enrolment.tls_files import coordinator_pair
+from nightjar.coordinator.web.proxy_protocol import client_behind
+from nightjar.wire.addresses import network_of
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
@@ -64,7 +64,7 @@ class TlsFront:
     Args:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
-        folder: holds our certificate and the authorities (:mod:`coordinator.enrolment.tls_files`).
+        folder: holds our certificate and the authorities (:mod:`nightjar.coordinator.enrolment.tls_files`).
         behind: port of the WSGI server on 127.0.0.1.
         most_connections: most simultaneous connections; further ones are closed.
         listener: socket that is listening already; closed at the end.

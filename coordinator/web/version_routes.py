@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator.storage.baselines import compared
-from coordinator.tasks.operations import PromoteVersion, Reason, RollBack
-from coordinator.web import asking
-from coordinator.web import documents as docs
-from coordinator.web.answers import Api
-from coordinator.web.operating import change
-from coordinator.web.ports import WebPorts
-from coordinator.web.rows import VersionDetail, version_detail, version_row
+from nightjar.coordinator.storage.baselines import compared
+from nightjar.coordinator.tasks.operations import PromoteVersion, Reason, RollBack
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.answers import Api
+from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.rows import VersionDetail, version_detail, version_row
 
 
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

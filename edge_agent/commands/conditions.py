@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edge_agent.assembly import emulation_started_s
-from edge_agent.commands.opened import opened_database
-from edge_agent.config import AgentConfig
-from edge_agent.core.eligibility import (
+from nightjar.edge_agent.assembly import emulation_started_s
+from nightjar.edge_agent.commands.opened import opened_database
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.core.eligibility import (
     CAUSES,
     Condition,
     EligibilityRun,
@@ -24,9 +24,9 @@ from edge_agent.core.eligibility import (
     judge,
     settle,
 )
-from edge_agent.device import assembled_device, typing_activity
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.examples import DeviceExamples, examples_reading
+from nightjar.edge_agent.device import assembled_device, typing_activity
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.examples import DeviceExamples, examples_reading
 
 
 @dataclass(frozen=True, slots=True)

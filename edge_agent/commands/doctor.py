@@ -23,20 +23,20 @@ from typing import Any, NamedTuple
 
 import urllib3
 
-from edge_agent.assembly import broker_of
-from edge_agent.commands.conditions import look_once
-from edge_agent.commands.opened import held_model
-from edge_agent.config import AgentConfig
-from edge_agent.core.eligibility import Answer, Condition, Demand
-from edge_agent.enrolment.identity import enrolled_tls
-from edge_agent.shell.folder import DATABASE, running_agent
-from edge_agent.shell.keyboard_model import load_keyboard_model
-from edge_agent.shell.mqtt import client_of
-from edge_agent.shell.probes.command import run
-from edge_agent.shell.probes.resources import free_bytes
-from edge_agent.shell.tflite import runtime_name
-from wire.enrolment import COORDINATOR_NAME, ROOT
-from wire.errors import NightjarError, UnavailableError
+from nightjar.edge_agent.assembly import broker_of
+from nightjar.edge_agent.commands.conditions import look_once
+from nightjar.edge_agent.commands.opened import held_model
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.core.eligibility import Answer, Condition, Demand
+from nightjar.edge_agent.enrolment.identity import enrolled_tls
+from nightjar.edge_agent.shell.folder import DATABASE, running_agent
+from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
+from nightjar.edge_agent.shell.mqtt import client_of
+from nightjar.edge_agent.shell.probes.command import run
+from nightjar.edge_agent.shell.probes.resources import free_bytes
+from nightjar.edge_agent.shell.tflite import runtime_name
+from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 REFUSAL_S = 2.0
 """How long to wait for a refusal: a broker refuses at once; if it accepts us, it waits for our message."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from edge_agent.assembly import caps
-from edge_agent.config import AgentConfig
-from edge_agent.model import Model
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.folder import ARTIFACTS, DATABASE
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.model_files import ModelFiles
+from nightjar.edge_agent.assembly import caps
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE
+from nightjar.edge_agent.shell.http import Downloader
+from nightjar.edge_agent.shell.model_files import ModelFiles
 
 
 @contextlib.contextmanager

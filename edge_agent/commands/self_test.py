@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_agent.commands.opened import held_model
-from edge_agent.config import AgentConfig
-from edge_agent.model import Model
-from edge_agent.shell.tflite import load_program, runtime_name
+from nightjar.edge_agent.commands.opened import held_model
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.tflite import load_program, runtime_name
 
 STEPS = 3
 _LEARNING_RATE, _CLIP_NORM = 0.5, 5.0

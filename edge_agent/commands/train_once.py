@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_agent.assembly import trainer_for
-from edge_agent.commands.conditions import looks
-from edge_agent.commands.opened import held_model, opened_database
-from edge_agent.config import AgentConfig
-from edge_agent.core.training import TrainingStopped
-from edge_agent.driver_ports import SESSION_LIMIT_S
-from edge_agent.session import Desk, Produced, run_session
-from edge_agent.shell.examples import DeviceExamples
-from wire.errors import ConfigError
-from wire.messages import Assignment, CodecChoice, TrainingPlan
+from nightjar.edge_agent.assembly import trainer_for
+from nightjar.edge_agent.commands.conditions import looks
+from nightjar.edge_agent.commands.opened import held_model, opened_database
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.driver_ports import SESSION_LIMIT_S
+from nightjar.edge_agent.session import Desk, Produced, run_session
+from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ import os
 import time
 from dataclasses import dataclass
 
-from edge_agent.assembly import WIPE_S, WIPE_SIGNAL
-from edge_agent.commands.opened import model_files, opened_database
-from edge_agent.config import AgentConfig
-from edge_agent.shell.folder import running_agent
-from wire.errors import ConfigError, UnavailableError
+from nightjar.edge_agent.assembly import WIPE_S, WIPE_SIGNAL
+from nightjar.edge_agent.commands.opened import model_files, opened_database
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.shell.folder import running_agent
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ It answers two separate questions:
 - *For long enough*: :func:`settle` requires an unbroken run of eligible verdicts (hysteresis). On real traces, a phone
   selected at the moment it becomes eligible finishes a 3-minute job with probability 0.50; after two minutes, 0.80.
 
-Adapters take the readings. :mod:`edge_agent.core.lifecycle` decides what to do about the standing.
+Adapters take the readings. :mod:`nightjar.edge_agent.core.lifecycle` decides what to do about the standing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wire.messages import DropoutCause
+from nightjar.wire.messages import DropoutCause
 
 
 class Condition(enum.Enum):

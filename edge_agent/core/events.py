@@ -1,4 +1,4 @@
-"""Events and effects of the state machine in :mod:`edge_agent.core.lifecycle`.
+"""Events and effects of the state machine in :mod:`nightjar.edge_agent.core.lifecycle`.
 
 Events are named in the past tense and carry the moment at which they happened. Effects are named in the imperative, and
 each may be run twice.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import EligibilityRun
-from wire.messages import Assignment, DropoutCause, Receipt, Rejection
+from nightjar.edge_agent.core.eligibility import EligibilityRun
+from nightjar.wire.messages import Assignment, DropoutCause, Receipt, Rejection
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ The usual cycle is::
 - Messages may come at any time, so :class:`Assigned` and :class:`Rejected` have a row in every state. Results of our
   own work (:class:`Prepared`, :class:`Trained`, :class:`WorkFailed`, :class:`ReportSettled`) are illegal if no such
   work is in progress: the driver drops the results of stopped work before they get here.
-- :mod:`edge_agent.core.outbox` handles the report itself, its resends and its receipt.
+- :mod:`nightjar.edge_agent.core.outbox` handles the report itself, its resends and its receipt.
 
 After a process restart the driver loads the last state and sends :class:`Restarted`: a round in progress is abandoned
 with cause RESTARTED, and a report in the outbox is kept. If a session is cut off like this several times in a row, the
@@ -38,8 +38,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from edge_agent.core.eligibility import EligibilityRun
-from edge_agent.core.events import (
+from nightjar.edge_agent.core.eligibility import EligibilityRun
+from nightjar.edge_agent.core.events import (
     Announced,
     Assigned,
     ConditionsJudged,
@@ -60,10 +60,10 @@ from edge_agent.core.events import (
     Trained,
     WorkFailed,
 )
-from wire.backoff import BackOff
-from wire.crash_loop import CRASHES_ALLOWED
-from wire.machine import Row, find_row, row, table
-from wire.messages import Assignment, DropoutCause, RejectionReason
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.crash_loop import CRASHES_ALLOWED
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.messages import Assignment, DropoutCause, RejectionReason
 
 
 def _rows() -> Iterable[Row[Result]]:
@@ -282,10 +282,10 @@ Result = tuple[State, tuple[Effect, ...]]
 def step(state: State, event: Event) -> Result:
     """Make one transition.
 
-    >>> from edge_agent.core.events import Moment
+    >>> from nightjar.edge_agent.core.events import Moment
     >>> step(STARTING, Prepared(Moment(0.0, 0.0)))
     Traceback (most recent call last):
-    wire.errors.IllegalEvent: lifecycle, ineligible: Prepared cannot happen here
+    nightjar.wire.errors.IllegalEvent: lifecycle, ineligible: Prepared cannot happen here
 
     Returns:
         The next state and the effects, in the order in which they must run.

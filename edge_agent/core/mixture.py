@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from edge_agent.ports import Floats, Predictor
-from models.compact_ngram import CompactNgram
-from models.vocabulary import BOS, FIRST_WORD, words
-from wire.errors import NightjarError
+from nightjar.edge_agent.ports import Floats, Predictor
+from nightjar.models.compact_ngram import CompactNgram
+from nightjar.models.vocabulary import BOS, FIRST_WORD, words
+from nightjar.wire.errors import NightjarError
 
 PRIOR_WORDS = 20.0
 """Words that the first weight of one half counts for."""
@@ -26,7 +26,7 @@ FIRST_WORDS = 200
 
 
 class Mixture:
-    """Implements :class:`edge_agent.ports.Predictor` and :class:`edge_agent.ports.Learner`.
+    """Implements :class:`nightjar.edge_agent.ports.Predictor` and :class:`nightjar.edge_agent.ports.Learner`.
 
     ``ngram`` is over the vocabulary of the model; ``texts`` are the user's messages, oldest first.
 

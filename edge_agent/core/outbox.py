@@ -15,8 +15,8 @@ are missing, and only those are sent.
 With error feedback a late update is not lost: what the report carried is added back to the residual, and so goes into
 the next report. An INVALID report is discarded, and the residual is what it was before.
 
-``step`` works like the one in :mod:`edge_agent.core.lifecycle`. Times are on a clock that may restart with each
-process; after a restart the report is PENDING again and is sent at once.
+``step`` works like the one in :mod:`nightjar.edge_agent.core.lifecycle`. Times are on a clock that may restart with
+each process; after a restart the report is PENDING again and is sent at once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edge_agent.core.events import Moment
-from wire.backoff import BackOff
-from wire.machine import Row, find_row, row, table
-from wire.messages import Missing, Receipt, Verdict
+from nightjar.edge_agent.core.events import Moment
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.messages import Missing, Receipt, Verdict
 
 
 def _rows() -> Iterable[Row[Result]]:

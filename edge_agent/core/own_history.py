@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.ports import Floats, Learner, Predictor
-from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from nightjar.edge_agent.ports import Floats, Learner, Predictor
+from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 
 Probabilities = npt.NDArray[np.float64]
 
@@ -67,7 +67,7 @@ class OwnHistory:
 
 
 class Blended:
-    """A predictor that also uses what the user wrote. Implements :class:`edge_agent.ports.Predictor`.
+    """A predictor that also uses what the user wrote. Implements :class:`nightjar.edge_agent.ports.Predictor`.
 
     ``texts`` are the user's messages, oldest first.
     """

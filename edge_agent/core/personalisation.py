@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from edge_agent.core.results import Evaluation
+from nightjar.edge_agent.core.results import Evaluation
 
 ENOUGH_WORDS = 50
 """Fewest held-out words for a decision or a report: with 50 words, a single word makes two percentage points."""

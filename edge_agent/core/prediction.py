@@ -5,7 +5,7 @@ belong to the page cache, and the resident part of the agent needs no TFLite run
 product with the embedding. A 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
 variables at every call (docs/adr/0014-numpy-inference.md). Training is done by the TFLite program.
 
-The cells are those of :mod:`models.cells`; the tests compare the two, and the sources are cited there.
+The cells are those of :mod:`nightjar.models.cells`; the tests compare the two, and the sources are cited there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_agent.core.results import Evaluation
-from edge_agent.ports import Floats, Ids
-from models.configurations import cell_of
-from models.vocabulary import BOS, FIRST_WORD, PAD
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.edge_agent.ports import Floats, Ids
+from nightjar.models.configurations import cell_of
+from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 NEVER = np.float32(-1e9)
 """Score of tokens that must not be suggested."""
@@ -35,7 +35,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
-    """The tensors of a model from :func:`models.configurations.lstm_layout`, whose weights are (n,) float32.
+    """The tensors of a model from :func:`nightjar.models.configurations.lstm_layout`, whose weights are (n,) float32.
 
     Raises:
         LocalProtocolError: the vector does not have the length of the layout.
@@ -60,7 +60,7 @@ def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats,
 
 
 def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
-    """Loss and recall of one batch, counted as in :func:`models.lstm.score`.
+    """Loss and recall of one batch, counted as in :func:`nightjar.models.lstm.score`.
 
     Processes one position of all rows at a time: for a 10,000-word model, the scores of a whole batch take 13 MB, those
     of one position 0.6 MB.

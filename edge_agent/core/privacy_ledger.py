@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from wire.limits import Limits
-from wire.messages import Assignment, PrivacyTerms, Work
-from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, rounded_norm
-from wire.secure_sum.terms import honest_devices
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Assignment, PrivacyTerms, Work
+from nightjar.wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, rounded_norm
+from nightjar.wire.secure_sum.terms import honest_devices
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
@@ -45,8 +45,8 @@ def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limit
 
     >>> terms = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
     >>> again = msgspec.structs.replace(terms, step=13)
-    >>> from wire.identifiers import Sha256
-    >>> from wire.messages import CodecChoice, TrainingPlan
+    >>> from nightjar.wire.identifiers import Sha256
+    >>> from nightjar.wire.messages import CodecChoice, TrainingPlan
     >>> plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0)
     >>> order = Assignment(task="a", round=9, attempt=1, version=1, manifest=Sha256("0" * 64), codec=CodecChoice(),
     ...     plan=plan, report_deadline_s=60.0, privacy=again)
@@ -81,8 +81,8 @@ def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limit
 def noise_faults(assignment: Assignment, values: int) -> list[str]:
     """Why the noise that a device is to add in a secure sum would not keep the promise.
 
-    With D as the sensitivity, n as the honest devices of a sum and s^2 as the variance, P reports are
-    ``P D^2 / (2 n s^2)``-zCDP (:mod:`coordinator.learning.privacy.distributed`). From that epsilon follows as in
+    With D as the sensitivity, n as the honest devices of a sum and s^2 as the variance, P reports are ``P D^2 / (2 n
+    s^2)``-zCDP (:mod:`nightjar.coordinator.learning.privacy.distributed`). From that epsilon follows as in
     dp-accounting, which is too heavy for a device.
 
     ``values`` is the length of the update in the sum.

@@ -4,7 +4,7 @@ Theory of operation
 ===================
 
 The device joins a session (:func:`join`) and then answers the coordinator's messages, as the table in
-:mod:`wire.secure_sum` says::
+:mod:`nightjar.wire.secure_sum` says::
 
     JOINED --(roster)--> SHARING --(deliveries)--> READY --(update encoded)--> MASKED
            --(survivors)--> CONFIRMED --(confirmations)--> DISCLOSED
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from wire.errors import RemoteProtocolError
-from wire.machine import Row, find_row, row, table
-from wire.secure_sum import masks, messages, shamir
-from wire.secure_sum.graph import in_order, neighbours
-from wire.secure_sum.messages import (
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.machine import Row, find_row, row, table
+from nightjar.wire.secure_sum import masks, messages, shamir
+from nightjar.wire.secure_sum.graph import in_order, neighbours
+from nightjar.wire.secure_sum.messages import (
     Confirmation,
     Confirmations,
     Deliveries,
@@ -45,8 +45,8 @@ from wire.secure_sum.messages import (
     Survivors,
     Up,
 )
-from wire.secure_sum.primitives import ENROLLED_BYTES, KEY_BYTES, SEED_BYTES, SIGNATURE_BYTES, Primitives
-from wire.secure_sum.terms import Terms
+from nightjar.wire.secure_sum.primitives import ENROLLED_BYTES, KEY_BYTES, SEED_BYTES, SIGNATURE_BYTES, Primitives
+from nightjar.wire.secure_sum.terms import Terms
 
 
 def _rows() -> Iterable[Row[Result]]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from edge_agent.core.events import SendDropout
-from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Parcel, Settlement
-from edge_agent.core.privacy_ledger import LedgerEntry
-from wire.codec import Sparse
-from wire.parameters import Vector
+from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.lifecycle import State
+from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.wire.codec import Sparse
+from nightjar.wire.parameters import Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class SumState(msgspec.Struct, frozen=True):
 
     Attributes:
         round: its round; with the number, what a device joins only once.
-        phase: name of the machine's state (:mod:`edge_agent.core.summing`).
+        phase: name of the machine's state (:mod:`nightjar.edge_agent.core.summing`).
         state: the machine's state; empty if the device answers no more.
     """
 

@@ -1,6 +1,6 @@
 """The steps of a device's secure sum as requests and answers in bytes, so that another process can make them.
 
-The driver keeps the state without reading it. :mod:`edge_agent.core.secure_sum` is the machine.
+The driver keeps the state without reading it. :mod:`nightjar.edge_agent.core.secure_sum` is the machine.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from edge_agent.core import secure_sum
-from edge_agent.core.secure_sum import Aborted, State, Tools, UpdateEncoded
-from wire.secure_sum.messages import decode_down, encode
-from wire.secure_sum.terms import Terms
+from nightjar.edge_agent.core import secure_sum
+from nightjar.edge_agent.core.secure_sum import Aborted, State, Tools, UpdateEncoded
+from nightjar.wire.secure_sum.messages import decode_down, encode
+from nightjar.wire.secure_sum.terms import Terms
 
 READY, ABORTED = "ready", "aborted"
 BEFORE_REPORT = frozenset({"joined", "sharing", READY})

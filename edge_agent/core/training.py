@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.ports import FurtherProgram, Program
-from models.batches import Batches, Ids
-from wire.messages import DropoutCause, TrainingPlan
-from wire.parameters import Vector
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.ports import FurtherProgram, Program
+from nightjar.models.batches import Batches, Ids
+from nightjar.wire.messages import DropoutCause, TrainingPlan
+from nightjar.wire.parameters import Vector
 
 WINDOW = 8
 """Number of batches whose mean loss is compared: single batches differ by a third and more."""

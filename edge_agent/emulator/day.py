@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Condition, Readings, battery_reading, yes_or_no
-from edge_agent.emulator.day import DAY_S, HOUR_S, PhoneState
-from wire.errors import ConfigError
+from nightjar.edge_agent.core.eligibility import Condition, Readings, battery_reading, yes_or_no
+from nightjar.edge_agent.emulator.day import DAY_S, HOUR_S, PhoneState
+from nightjar.wire.errors import ConfigError
 
 SOURCE = "emulated day"
 

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from host.files import overwrite_file, sync_folder
-from wire.errors import ConfigError
+from nightjar.host.files import overwrite_file, sync_folder
+from nightjar.wire.errors import ConfigError
 
 MOST_BYTES = 16 * 1024
 

@@ -19,10 +19,10 @@ import msgspec
 import urllib3
 from msgspec.structs import replace
 
-from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
-from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep, tls_context, trusting
-from wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
+from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep, tls_context, trusting
+from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 64 * 1024
@@ -105,7 +105,7 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     """Connect with our certificate, and store the coordinator's answer: authorities to trust, and when to renew.
 
     The keys that sign orders stay those from the enrolment: only their owner can name a new one
-    (:mod:`edge_agent.shell.trust`).
+    (:mod:`nightjar.edge_agent.shell.trust`).
 
     Raises:
         EnrolmentRefused: the certificate was revoked.
@@ -141,7 +141,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
         EnrolmentRefused: the certificate was revoked.
         UnavailableError: the coordinator cannot be reached.
     """
-    from edge_agent.enrolment.keys import forget_next_key, next_key
+    from nightjar.edge_agent.enrolment.keys import forget_next_key, next_key
 
     before = _enrolled(data_dir)
     held = refreshed(data_dir, before)
@@ -161,7 +161,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
 
 
 def _claimed(data_dir: Path, claim: ClaimFile) -> EnrolledIdentity:
-    from edge_agent.enrolment.keys import forget_next_key, next_key
+    from nightjar.edge_agent.enrolment.keys import forget_next_key, next_key
 
     key, csr = next_key(data_dir)
     try:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from host.files import private_folder, replace_file
-from wire.errors import ConfigError, RemoteProtocolError
-from wire.identifiers import device_id, population
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.wire.identifiers import device_id, population
 
 FOLDER = "identity"
 """Name of the identity folder in ``data_dir``."""
@@ -77,7 +77,7 @@ def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
 
     The host name is not checked because a household's addresses change, and because a coordinator's authority certifies
     only its own servers, and devices as clients only. HTTP clients of the coordinator check for
-    :data:`wire.enrolment.COORDINATOR_NAME` in its certificate instead.
+    :data:`nightjar.wire.enrolment.COORDINATOR_NAME` in its certificate instead.
 
     Raises:
         ConfigError: the key or the certificate cannot be used.

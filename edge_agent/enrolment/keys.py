@@ -8,9 +8,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edge_agent.enrolment.identity import FOLDER, NEXT_KEY
-from host.files import private_folder, replace_file
-from wire.errors import ConfigError
+from nightjar.edge_agent.enrolment.identity import FOLDER, NEXT_KEY
+from nightjar.host.files import private_folder, replace_file
+from nightjar.wire.errors import ConfigError
 
 
 def next_key(data_dir: Path) -> tuple[bytes, str]:

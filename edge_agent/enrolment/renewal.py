@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
-from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, held_identity
-from wire.errors import NightjarError
+from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, held_identity
+from nightjar.host.children import python_command
+from nightjar.wire.errors import NightjarError
 
 FIRST_S = 300.0
 """The first wait is one to two times this: a device may be on for only an hour a day."""
@@ -54,7 +54,7 @@ class Renewal:
 
     def _ask(self) -> None:
         before = self._state()
-        command = [sys.executable, "-m", "edge_agent", "renew", "--data-dir", str(self._data_dir)]
+        command = python_command("-m", "nightjar.edge_agent", "renew", "--data-dir", str(self._data_dir))
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as self._child:  # noqa: S603 - our own module
             try:
                 _, stderr = self._child.communicate(timeout=TIMEOUT_S)

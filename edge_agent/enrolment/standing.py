@@ -12,9 +12,9 @@ from pathlib import Path
 
 import structlog
 
-from edge_agent.enrolment.enrolling import refusal
-from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, IDENTITY, EnrolledIdentity, held_identity
-from wire.errors import NightjarError
+from nightjar.edge_agent.enrolment.enrolling import refusal
+from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, IDENTITY, EnrolledIdentity, held_identity
+from nightjar.wire.errors import NightjarError
 
 LOOK_S = 2.0
 """Interval between looks for a new certificate; only while not connected."""

@@ -15,10 +15,10 @@
 
 A refusal is ``{"error", "code"}``. Views validate input and call other code; they decide nothing. Every user of this
 machine can reach the port, so each request that reveals or changes something needs the key
-(:mod:`edge_agent.keyboard.key`); the page itself and its scripts reveal nothing. Four checks keep other web sites from
-using the user's browser to get in: the ``Host`` must be this device's own (DNS rebinding), the ``Origin`` must be ours,
-``Sec-Fetch-Site`` must agree, and bodies must be JSON (a form or a simple request of another site cannot send it).
-Typed text is never logged or put into a URL.
+(:mod:`nightjar.edge_agent.keyboard.key`); the page itself and its scripts reveal nothing. Four checks keep other web
+sites from using the user's browser to get in: the ``Host`` must be this device's own (DNS rebinding), the ``Origin``
+must be ours, ``Sec-Fetch-Site`` must agree, and bodies must be JSON (a form or a simple request of another site cannot
+send it). Typed text is never logged or put into a URL.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
-from edge_agent.core.stored import AgentTally
-from edge_agent.keyboard.comparison import Comparison
-from edge_agent.keyboard.emoji import emoji_names
-from edge_agent.keyboard.key import shows
-from edge_agent.keyboard.learning import OwnWord, own_words_in
-from edge_agent.keyboard.recall import RecallCount, drawing, latest
-from edge_agent.keyboard.suggestions import Suggester
-from wire.addresses import is_loopback
-from wire.errors import NightjarError, UnavailableError
+from nightjar.edge_agent.core.stored import AgentTally
+from nightjar.edge_agent.keyboard.comparison import Comparison
+from nightjar.edge_agent.keyboard.emoji import emoji_names
+from nightjar.edge_agent.keyboard.key import shows
+from nightjar.edge_agent.keyboard.learning import OwnWord, own_words_in
+from nightjar.edge_agent.keyboard.recall import RecallCount, drawing, latest
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.wire.addresses import is_loopback
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_GLIDE_POINTS = 400

@@ -13,13 +13,13 @@ from importlib import resources
 
 import numpy as np
 
-from edge_agent.ports import Floats
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.edge_agent.ports import Floats
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Unigram:
-    """Implements :class:`edge_agent.ports.Predictor` from an ordered list of words alone.
+    """Implements :class:`nightjar.edge_agent.ports.Predictor` from an ordered list of words alone.
 
     The most common words come first; ``version`` is that of the model whose vocabulary this is, None for our own list.
     """

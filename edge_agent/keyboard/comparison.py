@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from edge_agent.ports import Predictor
-from models.places import places
-from models.vocabulary import FIRST_WORD, words
+from nightjar.edge_agent.ports import Predictor
+from nightjar.models.places import places
+from nightjar.models.vocabulary import FIRST_WORD, words
 
 SUGGESTIONS = 3
 

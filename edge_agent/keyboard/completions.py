@@ -2,9 +2,9 @@
 
 *Autocorrection.* A finished word must not be replaced without reason. So space takes a word only if the device has a
 lexicon of the language, the typed text is in no list (lexicon, vocabulary, own words), and a slip is more probable than
-an unlisted word (:mod:`edge_agent.keyboard.correction`). Names (a capital inside a sentence), numbers, abbreviations
-and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and backspace undoes
-it.
+an unlisted word (:mod:`nightjar.edge_agent.keyboard.correction`). Names (a capital inside a sentence), numbers,
+abbreviations and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and
+backspace undoes it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edge_agent.keyboard import correction
-from edge_agent.keyboard.glide import Keys
-from edge_agent.keyboard.scored_words import Indexed, OwnWords, ScoredWord, Sources, each_once
-from edge_agent.keyboard.typed import Typed, in_case_of
-from edge_agent.ports import Floats
-from models.lexicon import fold
-from models.vocabulary import OOV
+from nightjar.edge_agent.keyboard import correction
+from nightjar.edge_agent.keyboard.glide import Keys
+from nightjar.edge_agent.keyboard.scored_words import Indexed, OwnWords, ScoredWord, Sources, each_once
+from nightjar.edge_agent.keyboard.typed import Typed, in_case_of
+from nightjar.edge_agent.ports import Floats
+from nightjar.models.lexicon import fold
+from nightjar.models.vocabulary import OOV
 
 GLIDED = 4
 """Words that a glide over the keys is offered as."""
@@ -40,7 +40,7 @@ def next_words(sources: Sources, count: int) -> tuple[str, ...]:
 def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) -> tuple[str, ...]:
     """The words that a line over the keys may mean, the most probable first, as they are written.
 
-    The line and the keys are as in :meth:`edge_agent.keyboard.suggestions.Suggester.glide`.
+    The line and the keys are as in :meth:`nightjar.edge_agent.keyboard.suggestions.Suggester.glide`.
     """
     line = np.array(points, np.float32)
     ranked = sorted(

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from edge_agent.keyboard.lexicon import Numbers
-from edge_agent.ports import Floats
-from models.lexicon import fold
+from nightjar.edge_agent.keyboard.lexicon import Numbers
+from nightjar.edge_agent.ports import Floats
+from nightjar.models.lexicon import fold
 
 Keys = Mapping[str, tuple[float, float]]
 """The centre of each letter's key, (right, down), in key widths."""

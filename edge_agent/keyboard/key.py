@@ -12,8 +12,8 @@ import hmac
 import secrets
 from pathlib import Path
 
-from host.files import replace_file
-from wire.errors import ConfigError
+from nightjar.host.files import replace_file
+from nightjar.wire.errors import ConfigError
 
 FILE = "keyboard.key"
 """Name of the key file in the agent's folder."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.vocabulary import WORD_PATTERN, words
+from nightjar.models.vocabulary import WORD_PATTERN, words
 
 LONGEST = 30
 """Most characters of a word: about the length of the longest German words in use."""

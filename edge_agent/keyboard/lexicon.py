@@ -1,6 +1,6 @@
 """An index that finds words by a typed prefix, or within one typing slip (edit distance 1).
 
-Typed text and words are compared *folded* (:func:`models.lexicon.fold`): in lower case, without accents and
+Typed text and words are compared *folded* (:func:`nightjar.models.lexicon.fold`): in lower case, without accents and
 apostrophes. The index does not rank the words. A hundred thousand packed words take less than 3 MB: the text of the
 words, the offsets of their ends, and the hashes of the folded words.
 """
@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from models.lexicon import fold
+from nightjar.models.lexicon import fold
 
 Numbers = npt.NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from edge_agent.ports import Floats
-from models.vocabulary import BOS, Vocabulary
-from wire.errors import LocalProtocolError
+from nightjar.edge_agent.ports import Floats
+from nightjar.models.vocabulary import BOS, Vocabulary
+from nightjar.wire.errors import LocalProtocolError
 
 State = TypeVar("State")
 
@@ -48,7 +48,7 @@ class StepModel(Protocol[State]):
 
 
 class Reader(Generic[State]):
-    """Implements :class:`edge_agent.ports.Predictor`.
+    """Implements :class:`nightjar.edge_agent.ports.Predictor`.
 
     Attributes:
         vocabulary: the words that the model knows.

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import structlog
 
-from edge_agent.keyboard.common_words import Unigram
-from edge_agent.keyboard.glide import Keys, Paths
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
-from edge_agent.ports import Floats, Learner, Predictor
-from models.lexicon import WordList
-from models.vocabulary import FIRST_WORD, Vocabulary
-from wire.errors import NightjarError
+from nightjar.edge_agent.keyboard.common_words import Unigram
+from nightjar.edge_agent.keyboard.glide import Keys, Paths
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
+from nightjar.edge_agent.ports import Floats, Learner, Predictor
+from nightjar.models.lexicon import WordList
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.wire.errors import NightjarError
 
 OWN_SHARE = 0.06
 """Share of typed words outside a vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""

@@ -13,9 +13,9 @@ from typing import Any
 from flask import Flask
 from waitress.server import create_server  # type: ignore[import-untyped]  # it ships no types
 
-from edge_agent.config import KEYBOARD_HOST
-from host.http_server import HttpServer
-from wire.errors import ConfigError
+from nightjar.edge_agent.config import KEYBOARD_HOST
+from nightjar.host.http_server import HttpServer
+from nightjar.wire.errors import ConfigError
 
 # One thread for the person who types; the others for a second browser tab, and for slow clients.
 THREADS = 4

@@ -1,11 +1,11 @@
 """The suggestion engine: proposes three words for the text being typed.
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed
-(:mod:`edge_agent.keyboard.typed`). A predictor scores every word of its vocabulary, given the finished words. The
-user's own words, which are outside the vocabulary, are ranked among them with the share that unknown words have
-(:mod:`edge_agent.keyboard.scored_words`). Without a prefix, the best next words are suggested. With a prefix, the
-candidates are the words that begin with it or are one slip away; the lexicon of the language adds the words that the
-model lacks (:mod:`edge_agent.keyboard.completions`).
+(:mod:`nightjar.edge_agent.keyboard.typed`). A predictor scores every word of its vocabulary, given the finished words.
+The user's own words, which are outside the vocabulary, are ranked among them with the share that unknown words have
+(:mod:`nightjar.edge_agent.keyboard.scored_words`). Without a prefix, the best next words are suggested. With a prefix,
+the candidates are the words that begin with it or are one slip away; the lexicon of the language adds the words that
+the model lacks (:mod:`nightjar.edge_agent.keyboard.completions`).
 
 An answer to typed text is never empty: without a model, or if the model fails, common words are suggested. This module
 does not store typed text and does not depend on the page.
@@ -17,16 +17,16 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.keyboard.common_words import common_words
-from edge_agent.keyboard.completions import completions, glided, next_words
-from edge_agent.keyboard.glide import Keys
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.recall import Foreseen
-from edge_agent.keyboard.scored_words import Lexicons, ModelWords, OwnWords, Sources
-from edge_agent.keyboard.typed import read_typed, sentences
-from edge_agent.ports import Predictor
-from models.lexicon import WordList
-from models.vocabulary import OOV, words
+from nightjar.edge_agent.keyboard.common_words import common_words
+from nightjar.edge_agent.keyboard.completions import completions, glided, next_words
+from nightjar.edge_agent.keyboard.glide import Keys
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.recall import Foreseen
+from nightjar.edge_agent.keyboard.scored_words import Lexicons, ModelWords, OwnWords, Sources
+from nightjar.edge_agent.keyboard.typed import read_typed, sentences
+from nightjar.edge_agent.ports import Predictor
+from nightjar.models.lexicon import WordList
+from nightjar.models.vocabulary import OOV, words
 
 OTHER_LANGUAGE = "The model was trained in another language than this keyboard's: common words of yours instead."
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."

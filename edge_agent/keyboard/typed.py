@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from models.vocabulary import WORD_PATTERN, words
+from nightjar.models.vocabulary import WORD_PATTERN, words
 
 # A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
 _SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")

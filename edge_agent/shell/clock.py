@@ -10,7 +10,7 @@ SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 
 
 class SystemClock:
-    """Implements :class:`edge_agent.ports.Clock`."""
+    """Implements :class:`nightjar.edge_agent.ports.Clock`."""
 
     def monotonic_s(self) -> float:
         """Seconds on a clock that never jumps."""

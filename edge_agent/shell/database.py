@@ -2,8 +2,8 @@
 
 Readable by its owner only. It uses a write-ahead log and one transaction per change, so that a power cut leaves either
 the state before or the state after. One connection behind one lock serves the keyboard's threads, the worker and the
-driver; none holds it for long. Implements :class:`edge_agent.ports.ExampleStore` and
-:class:`edge_agent.ports.Journal`.
+driver; none holds it for long. Implements :class:`nightjar.edge_agent.ports.ExampleStore` and
+:class:`nightjar.edge_agent.ports.Journal`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.events import SendDropout
-from edge_agent.core.exclusion import storable
-from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Parcel
-from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import AgentTally, Change, PendingDropout, Remembered, SumState
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.recall import RecallCount
-from edge_agent.ports import Clock
-from edge_agent.summing import over
-from host.files import private_file
-from models.manifest import KEYBOARD
-from models.source import Source
-from wire.codec import Sparse
-from wire.errors import ConfigError, LocalProtocolError, UnavailableError
-from wire.messages import DropoutCause
-from wire.parameters import Vector
+from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.exclusion import storable
+from nightjar.edge_agent.core.lifecycle import State
+from nightjar.edge_agent.core.outbox import Parcel
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.edge_agent.core.stored import AgentTally, Change, PendingDropout, Remembered, SumState
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.recall import RecallCount
+from nightjar.edge_agent.ports import Clock
+from nightjar.edge_agent.summing import over
+from nightjar.host.files import private_file
+from nightjar.models.manifest import KEYBOARD
+from nightjar.models.source import Source
+from nightjar.wire.codec import Sparse
+from nightjar.wire.errors import ConfigError, LocalProtocolError, UnavailableError
+from nightjar.wire.messages import DropoutCause
+from nightjar.wire.parameters import Vector
 
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -130,7 +130,7 @@ class Database:
     # --- typed messages ---
 
     def add(self, text: str) -> str:
-        """Store the permitted part of a message (:mod:`edge_agent.core.exclusion`); the oldest go above the limits.
+        """Store the permitted part of a message (``core.exclusion``); the oldest go above the limits.
 
         Returns:
             The text that was stored; empty if there was none.
@@ -171,7 +171,7 @@ class Database:
         return [text for (text,) in reversed(rows)]
 
     def source(self) -> Source:
-        """The messages, as a session takes them; see :class:`edge_agent.shell.examples.DeviceExamples`."""
+        """The messages, as a session takes them; see :class:`nightjar.edge_agent.shell.examples.DeviceExamples`."""
         return Source(self.texts())
 
     def task_types(self) -> tuple[str, ...]:

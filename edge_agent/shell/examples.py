@@ -8,12 +8,12 @@ from typing import Protocol
 
 import structlog
 
-from edge_agent.core.eligibility import ConditionReading, yes_or_no
-from edge_agent.ports import ExampleStore
-from models.manifest import KEYBOARD
-from models.source import Source
-from models.task_types import NO_EXAMPLES, usable
-from wire.errors import ExamplesError
+from nightjar.edge_agent.core.eligibility import ConditionReading, yes_or_no
+from nightjar.edge_agent.ports import ExampleStore
+from nightjar.models.manifest import KEYBOARD
+from nightjar.models.source import Source
+from nightjar.models.task_types import NO_EXAMPLES, usable
+from nightjar.wire.errors import ExamplesError
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ class Messages(Protocol):
 
 
 class DeviceExamples:
-    """Implements :class:`edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes.
+    """Implements :class:`nightjar.edge_agent.ports.ExampleStore`. Reads the folder again when something in it changes.
 
     ``messages`` is None on a device that has never stored any.
     """

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from host.locks import holder_of, take_lock
-from wire.errors import ConfigError
+from nightjar.host.locks import holder_of, take_lock
+from nightjar.wire.errors import ConfigError
 
 LOCK = "lock"
 DATABASE = "agent.db"

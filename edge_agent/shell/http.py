@@ -20,10 +20,10 @@ from pathlib import Path
 
 import urllib3
 
-from wire.backoff import BackOff
-from wire.enrolment import COORDINATOR_NAME
-from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
-from wire.identifiers import Sha256
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.enrolment import COORDINATOR_NAME
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.wire.identifiers import Sha256
 
 PIECE_BYTES = 64 * 1024
 
@@ -71,7 +71,7 @@ class Downloader:
             timeout=timeout,
             retries=False,
             ssl_context=tls,
-            # An enrolled device trusts its own certificate authority (:mod:`edge_agent.enrolment.identity`).
+            # An enrolled device trusts its own certificate authority (:mod:`nightjar.edge_agent.enrolment.identity`).
             assert_hostname=None if tls is None else COORDINATOR_NAME,
         )
 

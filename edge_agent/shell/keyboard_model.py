@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from edge_agent.core.mixture import Mixture
-from edge_agent.core.prediction import Weights, advance, weights_of
-from edge_agent.keyboard.comparison import Comparison, compare
-from edge_agent.keyboard.reader import Reader
-from edge_agent.model import Model
-from edge_agent.ports import Floats, Predictor
-from edge_agent.session import personal_weights
-from edge_agent.shell.weights import mapped_weights
-from models.compact_ngram import read_ngram
-from models.keyboard import held_out
-from models.lexicon import WordList, read_lexicon
-from models.vocabulary import Vocabulary
-from wire.errors import NightjarError, UnavailableError
+from nightjar.edge_agent.core.mixture import Mixture
+from nightjar.edge_agent.core.prediction import Weights, advance, weights_of
+from nightjar.edge_agent.keyboard.comparison import Comparison, compare
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Floats, Predictor
+from nightjar.edge_agent.session import personal_weights
+from nightjar.edge_agent.shell.weights import mapped_weights
+from nightjar.models.compact_ngram import read_ngram
+from nightjar.models.keyboard import held_out
+from nightjar.models.lexicon import WordList, read_lexicon
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 log = structlog.get_logger()
 

@@ -18,18 +18,18 @@ from pathlib import Path
 
 import structlog
 
-from edge_agent import __version__
-from edge_agent.model import Model
-from edge_agent.shell.http import Downloader
-from host.files import put_in_place, replace_file
-from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
-from models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
-from models.task_types import task_type
-from wire.codec.transfers import apply_transfer
-from wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
-from wire.identifiers import Sha256, sha256
-from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
-from wire.release_version import numbers
+from nightjar.edge_agent import __version__
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.http import Downloader
+from nightjar.host.files import put_in_place, replace_file
+from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
+from nightjar.models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
+from nightjar.models.task_types import task_type
+from nightjar.wire.codec.transfers import apply_transfer
+from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.wire.identifiers import Sha256, sha256
+from nightjar.wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+from nightjar.wire.release_version import numbers
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ PERSONAL = ".personal"
 
 
 class ModelFiles:
-    """Implements :class:`edge_agent.ports.Artifacts`. Call :meth:`fetch` from one thread only.
+    """Implements :class:`nightjar.edge_agent.ports.Artifacts`. Call :meth:`fetch` from one thread only.
 
     Only a keyboard needs lexicons, the n-gram model, and the first version that this device had, for comparison.
     """
@@ -206,7 +206,7 @@ def shortest_transfers(wanted: Manifest, has: Callable[[str], bool]) -> tuple[Tr
 
 
 def exported_model(folder: Path) -> Model:
-    """The model in a folder that the machine's owner exported (:mod:`models.folder`). Its hashes are not checked.
+    """The model in a folder that the machine's owner exported (:mod:`nightjar.models.folder`), without hashes.
 
     Raises:
         RemoteProtocolError: its manifest is not valid.

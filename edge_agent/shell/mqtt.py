@@ -24,9 +24,9 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge_agent.inbox import Arrived, LinkDown, LinkUp
-from wire.errors import LocalProtocolError
-from wire.frame import MAX_PUBLISH_BYTES
+from nightjar.edge_agent.inbox import Arrived, LinkDown, LinkUp
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.frame import MAX_PUBLISH_BYTES
 
 KEEP_ALIVE_S = 30
 """The broker publishes our last will after 1.5 times this silence."""
@@ -53,7 +53,7 @@ class BrokerAddress:
 
 
 class MqttTransport:
-    """Implements :class:`edge_agent.ports.Transport`.
+    """Implements :class:`nightjar.edge_agent.ports.Transport`.
 
     ``client_id`` is the same for every process of this device; ``will`` is the topic and retained payload of the last
     will; ``post`` receives the events, on paho's thread.

@@ -4,9 +4,9 @@ The Update Framework's client verifies the metadata. Its first trusted root come
 the owner signed; later roots, and the versions below which no metadata is accepted, are kept in ``data_dir``. The
 bundle is an artifact, so it is fetched as a model is: resumed, and checked against the hash and size in the metadata.
 What is complete is left in ``data_dir/release`` for ``nightjar-device ordered``, which checks the bundle's own
-signature and tries the release (:mod:`firmware_scripts.device.handing_over`). A bundle that came to nothing there
-is not fetched again: the last one is remembered by its hash, and the reason that was left is told. Another replaces one
-that still waits to be unpacked.
+signature and tries the release (:mod:`nightjar.firmware_scripts.device.handing_over`). A bundle that came to nothing
+there is not fetched again: the last one is remembered by its hash, and the reason that was left is told. Another
+replaces one that still waits to be unpacked.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import msgspec
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
-from edge_agent.enrolment.identity import enrolled_tls
-from edge_agent.inbox import Looked
-from edge_agent.shell.http import Downloader, Patience
-from edge_agent.shell.releases import Looking, read_record
-from host.children import die_with_parent
-from host.files import put_in_place, replace_file
-from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
-from wire.identifiers import device_id, sha256
-from wire.release_version import numbers
-from wire.releases import (
+from nightjar.edge_agent.enrolment.identity import enrolled_tls
+from nightjar.edge_agent.inbox import Looked
+from nightjar.edge_agent.shell.http import Downloader, Patience
+from nightjar.edge_agent.shell.releases import Looking, read_record
+from nightjar.host.children import die_with_parent
+from nightjar.host.files import put_in_place, replace_file
+from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.wire.identifiers import device_id, sha256
+from nightjar.wire.release_version import numbers
+from nightjar.wire.releases import (
     METADATA_PATH,
     MOST_METADATA_BYTES,
     ORDER,

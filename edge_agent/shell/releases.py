@@ -2,21 +2,21 @@
 
 ``nightjar-device`` records the latter outside of every release; environment variables of the systemd unit give the
 record's path and the present release. The agent passes it on to the coordinator: nobody inspects the card of a device
-that seems to be fine. Verifying and fetching take a separate process (:mod:`edge_agent.shell.release_fetch`), because
-The Update Framework's client takes memory that the agent would keep all day.
+that seems to be fine. Verifying and fetching take a separate process (:mod:`nightjar.edge_agent.shell.release_fetch`),
+because The Update Framework's client takes memory that the agent would keep all day.
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from edge_agent.inbox import Looked
-from wire.errors import UnavailableError
+from nightjar.edge_agent.inbox import Looked
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
 
 VARIABLE = "NIGHTJAR_RELEASES"
 PRESENT = "NIGHTJAR_RELEASE"
@@ -55,7 +55,7 @@ class Looking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseProcess:
-    """Implements :class:`edge_agent.ports.Releases` with a process for each look.
+    """Implements :class:`nightjar.edge_agent.ports.Releases` with a process for each look.
 
     ``hurry`` is how much faster than a device an emulated phone lives; it also skips the first pause.
     """
@@ -82,7 +82,7 @@ class ReleaseProcess:
 
     def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
         """Look for a release, fetch what may be fetched now, and hand it over to ``nightjar-device``."""
-        command = [sys.executable, "-m", "edge_agent.shell.release_fetch"]
+        command = python_command("-m", "nightjar.edge_agent.shell.release_fetch")
         asked = msgspec.json.encode(msgspec.structs.replace(self._looking, free=free))
         try:
             with subprocess.Popen(  # noqa: S603 - our own module

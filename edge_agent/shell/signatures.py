@@ -8,7 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from wire.errors import UnavailableError
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
 
 TIMEOUT_S = 120.0
 """A busy board takes some seconds to load the library from its SD card."""
@@ -34,7 +35,7 @@ def holds_in_a_process(key: str, signature: str, signed: bytes) -> bool:
     Raises:
         UnavailableError: the process failed or timed out.
     """
-    command = [sys.executable, "-m", "edge_agent.shell.signatures", key, signature]
+    command = python_command("-m", "nightjar.edge_agent.shell.signatures", key, signature)
     try:
         done = subprocess.run(command, input=signed, capture_output=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - our own module
     except (OSError, subprocess.SubprocessError) as error:

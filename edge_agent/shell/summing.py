@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from edge_agent.core.secure_sum import Tools
-from edge_agent.core.summing import SumRequest, SumStep, advance
-from edge_agent.enrolment.identity import CREDENTIAL, FOLDER
-from wire.errors import UnavailableError
+from nightjar.edge_agent.core.secure_sum import Tools
+from nightjar.edge_agent.core.summing import SumRequest, SumStep, advance
+from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
 
 TIMEOUT_S = 120.0
 """A busy board takes some seconds to load the library from its SD card."""
@@ -27,7 +28,7 @@ _REQUEST: msgspec.msgpack.Decoder[SumRequest] = msgspec.msgpack.Decoder(SumReque
 
 @dataclass(frozen=True, slots=True)
 class SumInProcess:
-    """Implements :data:`edge_agent.ports.SumMachine` in this process, for emulated phones."""
+    """Implements :data:`nightjar.edge_agent.ports.SumMachine` in this process, for emulated phones."""
 
     data_dir: Path
 
@@ -36,7 +37,7 @@ class SumInProcess:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        from host.primitives import EnrolledKey, LibraryPrimitives
+        from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
 
         path = self.data_dir / FOLDER / CREDENTIAL
         try:
@@ -54,13 +55,13 @@ class SumInProcess:
 
 @dataclass(frozen=True, slots=True)
 class SumProcess:
-    """Implements :data:`edge_agent.ports.SumMachine` with a process for each step."""
+    """Implements :data:`nightjar.edge_agent.ports.SumMachine` with a process for each step."""
 
     data_dir: Path
 
     def __call__(self, request: SumRequest) -> SumStep:
         """Make a step; a process that fails or takes too long is an UnavailableError."""
-        command = [sys.executable, "-m", "edge_agent.shell.summing", str(self.data_dir)]
+        command = python_command("-m", "nightjar.edge_agent.shell.summing", str(self.data_dir))
         asked = msgspec.msgpack.encode(request)
         try:
             done = subprocess.run(command, input=asked, capture_output=True, timeout=TIMEOUT_S, check=True)  # noqa: S603 - our own module

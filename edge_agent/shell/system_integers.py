@@ -6,11 +6,11 @@ import os
 
 import numpy as np
 
-from wire.secure_sum.discrete_gaussian import Integers
+from nightjar.wire.secure_sum.discrete_gaussian import Integers
 
 
 class SystemIntegers:
-    """Implements :class:`wire.secure_sum.discrete_gaussian.UniformIntegers`."""
+    """Implements :class:`nightjar.wire.secure_sum.discrete_gaussian.UniformIntegers`."""
 
     def integers(self, low: int, high: int, size: int, /) -> Integers:
         """Integers from ``low`` to below ``high``, at most 2**62 apart: (size,) int64.

@@ -1,6 +1,6 @@
 """Adapter for the TFLite runtime: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
 
-Of a keyboard's program only the training signatures are called; :mod:`edge_agent.core.prediction` predicts and
+Of a keyboard's program only the training signatures are called; :mod:`nightjar.edge_agent.core.prediction` predicts and
 evaluates. The reason is that a runtime keeps the tensors of each signature it has prepared. For the same reason the
 interpreter is not asked to allocate the tensors of all signatures at once, which costs 60 MB in 2.14 and makes no
 training step faster. Finite weights are restored before anything else: reading a variable that was never set raises in
@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.prediction import score, weights_of
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.model import Model
-from edge_agent.ports import Ids
-from edge_agent.shell.weights import mapped_weights
-from models.manifest import KEYBOARD
-from wire.errors import ConfigError, RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.prediction import score, weights_of
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Ids
+from nightjar.edge_agent.shell.weights import mapped_weights
+from nightjar.models.manifest import KEYBOARD
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
 """(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
@@ -61,7 +61,7 @@ def load_program(model: Model) -> TfliteProgram:
 
 
 class TfliteProgram:
-    """A program in an interpreter of its own. Implements :class:`edge_agent.ports.FurtherProgram`.
+    """A program in an interpreter of its own. Implements :class:`nightjar.edge_agent.ports.FurtherProgram`.
 
     The weights, (n,) float32, are restored at once. ``in_numpy`` evaluates a keyboard's weights in numpy, which needs
     less memory than ``evaluate`` of the program.

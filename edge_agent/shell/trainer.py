@@ -10,21 +10,19 @@ import contextlib
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
-import edge_agent
-from edge_agent.core.training import TrainingStopped
-from edge_agent.session import AdoptedResidual, Produced, SessionTask
-from edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
-from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
-from wire.errors import UnavailableError
-from wire.messages import DropoutCause
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.session import AdoptedResidual, Produced, SessionTask
+from nightjar.edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
+from nightjar.edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
+from nightjar.host.children import python_command
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import DropoutCause
 
 POLL_S = 0.01
 """Longest delay before a stop is passed on: a fraction of a batch's time on any device."""
@@ -43,7 +41,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class TrainerProcess:
-    """Implements :data:`edge_agent.session.Trainer`; one session at a time.
+    """Implements :data:`nightjar.edge_agent.session.Trainer`; one session at a time.
 
     Attributes:
         memory_bytes: limit of the process's private memory; a session that needs more fails.
@@ -87,16 +85,14 @@ class TrainerProcess:
         return done
 
     def _process(self) -> subprocess.Popen[bytes]:
-        root = str(Path(edge_agent.__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         limits = [str(self.memory_bytes), IDLE if self.idle_priority else NORMAL]
         try:
             return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "edge_agent.shell.trainer_process", *limits],
+                python_command("-m", "nightjar.edge_agent.shell.trainer_process", *limits),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # the text of a traceback may quote what was typed
-                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": path},
+                env=os.environ | _ENVIRONMENT,
                 bufsize=0,
             )
         except OSError as error:

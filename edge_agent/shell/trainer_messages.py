@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from edge_agent.core.training import TrainingStopped
-from edge_agent.session import Produced, SessionTask
-from wire import errors
-from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.session import Produced, SessionTask
+from nightjar.wire import errors
+from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
 
 
 class TrainerFault(msgspec.Struct, frozen=True):
-    """An error of :mod:`wire.errors`; of any other error only the type, because its text may quote typed text."""
+    """An error of :mod:`nightjar.wire.errors`; of any other only the type, because its text may quote typed text."""
 
     kind: str
     text: str

@@ -1,8 +1,8 @@
-"""The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY``.
+"""The process that trains and exits: ``python -m nightjar.edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY``.
 
-Started only by :mod:`edge_agent.shell.trainer`, with a task on standard input; see
-:mod:`edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the agent, so it
-exits within one batch of either.
+Started only by :mod:`nightjar.edge_agent.shell.trainer`, with a task on standard input; see
+:mod:`nightjar.edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the
+agent, so it exits within one batch of either.
 
 Before it loads anything large it lowers its own priority: last in line for the processor, first to be killed when
 memory runs out, and limited to the memory that it was granted.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wire.parameters import Vector
+    from nightjar.wire.parameters import Vector
 
 LENGTH = struct.Struct("<Q")
 IDLE, NORMAL = "idle", "normal"
@@ -43,9 +43,9 @@ def main() -> None:
     _be_modest(memory_bytes, priority)
     data = _receive()
 
-    from edge_agent.session import Produced, train_and_encode
-    from edge_agent.shell.tflite import load_program
-    from edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
+    from nightjar.edge_agent.session import Produced, train_and_encode
+    from nightjar.edge_agent.shell.tflite import load_program
+    from nightjar.edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
 
     fault: TrainerFault | None = None
     done = None

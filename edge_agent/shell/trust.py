@@ -17,12 +17,12 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from edge_agent.shell.signatures import holds_in_a_process
-from wire import messages, topics
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.identifiers import DeviceId, Population
-from wire.messages import Announcement, Assignment, Succession
-from wire.signatures import signed_bytes, succession_bytes
+from nightjar.edge_agent.shell.signatures import holds_in_a_process
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Announcement, Assignment, Succession
+from nightjar.wire.signatures import signed_bytes, succession_bytes
 
 TRUSTED, REFUSED, WHY = "trusted", "orders_refused", "order_refused_because"
 """Names of the facts in the database."""
@@ -71,7 +71,7 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownKey:
-    """Implements :class:`edge_agent.ports.Trust`. Thread-safe.
+    """Implements :class:`nightjar.edge_agent.ports.Trust`. Thread-safe.
 
     ``given`` is the configured key and ``recovery`` the recovery key received at enrolment, both in hex, empty if there
     is none. ``now_s`` returns the time if the clock is synchronised, else None.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.model import Model
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.parameters import Vector
+from nightjar.edge_agent.model import Model
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.parameters import Vector
 
 
 def mapped_weights(model: Model, personal: Path | None = None) -> Vector:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from edge_agent.inbox import Job, WorkDone
+from nightjar.edge_agent.inbox import Job, WorkDone
 
 
 class JobThread:
@@ -40,7 +40,7 @@ class JobThread:
 
 
 class ThreadWorker:
-    """Implements :class:`edge_agent.ports.Worker`; several may share a thread, on which ``post`` takes the outcomes."""
+    """Implements :class:`nightjar.edge_agent.ports.Worker`; some may share a thread, where ``post`` takes outcomes."""
 
     def __init__(self, post: Callable[[WorkDone], None], thread: JobThread) -> None:
         self._post = post

@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.comparing import Study, study
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, averaging, paces, play
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 DELAY_S = 10.0
 FIRST = 40

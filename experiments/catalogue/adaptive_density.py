@@ -19,11 +19,11 @@ import math
 
 import numpy as np
 
-from experiments.catalogue.compressing import VALUE_BYTES, largest, seconds
-from experiments.comparing import Study, study
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.compressing import VALUE_BYTES, largest, seconds
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 
 def next_count(

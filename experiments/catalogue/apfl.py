@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, batches, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from experiments.personal import Personal, accuracies, personal_study
-from wire.parameters import Vector
+from nightjar.experiments.engine import Chosen, Federation, Plan, batches, sizes, weighted_mean
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.personal import Personal, accuracies, personal_study
+from nightjar.wire.parameters import Vector
 
 FIRST_ALPHA = 0.5
 

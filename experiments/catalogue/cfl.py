@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.engine import Chosen, Federation, Plan, descend
-from experiments.frame import Request, Row, page_command
-from experiments.personal import Personal, accuracies, personal_study
-from wire.parameters import Vector
+from nightjar.experiments.engine import Chosen, Federation, Plan, descend
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.personal import Personal, accuracies, personal_study
+from nightjar.wire.parameters import Vector
 
 EPS_1 = 0.4
 EPS_2 = 0.1

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.catalogue.compressing import DENSE_BYTES
-from experiments.comparing import Study, playing, study
-from experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.compressing import DENSE_BYTES
+from nightjar.experiments.comparing import Study, playing, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 
 def relevance(update: Vector, shared: Vector) -> float:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import Vector
+from nightjar.wire.parameters import Vector
 
 VALUE_BYTES = 8
 """A kept value: float32 and its index as uint32. The product's codecs need less (docs/wire-format.md)."""

@@ -19,12 +19,12 @@ import math
 
 import numpy as np
 
-from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
-from experiments.comparing import Study, playing, study
-from experiments.data_sets import Examples
-from experiments.engine import Advance, Chosen, Federation, Plan, gradient_each
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
+from nightjar.experiments.comparing import Study, playing, study
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, gradient_each
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 MOMENTUM = 0.9
 DENSITY = 0.01

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.data_sets import Examples, Floats
-from experiments.engine import Chosen, Federation, Plan, batches, descend, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from experiments.networks import Network, dense, softmax
-from experiments.personal import Personal, personal_study
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples, Floats
+from nightjar.experiments.engine import Chosen, Federation, Plan, batches, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.networks import Network, dense, softmax
+from nightjar.experiments.personal import Personal, personal_study
+from nightjar.wire.parameters import Vector
 
 OWN_SHARE = 0.5
 """a and b."""

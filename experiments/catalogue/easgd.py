@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.catalogue.overlap import DELAY_S, round_seconds
-from experiments.comparing import playing, study
-from experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, paces, priced
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.overlap import DELAY_S, round_seconds
+from nightjar.experiments.comparing import playing, study
+from nightjar.experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, paces, priced
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 
 def exchange(models: Sequence[Vector], anchor: Vector, alpha: float) -> tuple[list[Vector], Vector]:

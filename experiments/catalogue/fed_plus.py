@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.learning.robust import robust_mean
-from experiments.engine import Adjust, Chosen, Federation, Plan, descend, sizes
-from experiments.frame import Request, Row, page_command
-from experiments.personal import Personal, accuracies, personal_study
-from wire.parameters import Vector
+from nightjar.coordinator.learning.robust import robust_mean
+from nightjar.experiments.engine import Adjust, Chosen, Federation, Plan, descend, sizes
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.personal import Personal, accuracies, personal_study
+from nightjar.wire.parameters import Vector
 
 KAPPA = 0.1
 """Alpha of the book's formula."""

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.comparing import study
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.comparing import study
+from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 SEND_S = 0.5
 """Median; lognormal like the speed of training."""

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.comparing import Study, playing, study
-from experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.comparing import Study, playing, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 
 def normalised_step(deltas: Sequence[Vector], steps: Sequence[int], weights: Sequence[float]) -> Vector:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.data_sets import Examples
-from experiments.engine import Chosen, Federation, Plan, descend
-from experiments.frame import Request, Row, page_command
-from experiments.networks import Network
-from experiments.personal import Personal, accuracies, personal_study
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import Chosen, Federation, Plan, descend
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.networks import Network
+from nightjar.experiments.personal import Personal, accuracies, personal_study
+from nightjar.wire.parameters import Vector
 
 CLUSTERS = 3
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.comparing import study
-from experiments.engine import (
+from nightjar.experiments.comparing import study
+from nightjar.experiments.engine import (
     WORLDS,
     Advance,
     Chosen,
@@ -31,8 +31,8 @@ from experiments.engine import (
     play,
     priced,
 )
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 DELAY_S = 10.0
 MOMENTUM = 0.5

@@ -18,12 +18,12 @@ import itertools
 
 import numpy as np
 
-from experiments.data_sets import Examples
-from experiments.engine import Chosen, Federation, Plan, batches, descend
-from experiments.frame import Request, Row, page_command
-from experiments.networks import Network
-from experiments.personal import Personal, accuracies, personal_study, tuned
-from wire.parameters import Vector
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import Chosen, Federation, Plan, batches, descend
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.networks import Network
+from nightjar.experiments.personal import Personal, accuracies, personal_study, tuned
+from nightjar.wire.parameters import Vector
 
 STEPS = 20
 EPSILON = 0.5

@@ -21,9 +21,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.catalogue.compressing import COMPUTE_S, DENSE_BYTES, Kept, largest, seconds
-from experiments.comparing import playing, study
-from experiments.engine import (
+from nightjar.experiments.catalogue.compressing import COMPUTE_S, DENSE_BYTES, Kept, largest, seconds
+from nightjar.experiments.comparing import playing, study
+from nightjar.experiments.engine import (
     Advance,
     Chosen,
     Federation,
@@ -35,9 +35,9 @@ from experiments.engine import (
     synthetic_federation,
     weighted_mean,
 )
-from experiments.frame import Request, Row, page_command
-from experiments.networks import dense
-from wire.parameters import Vector
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.networks import dense
+from nightjar.wire.parameters import Vector
 
 HIDDEN = 64
 FIXED_S = 1.0

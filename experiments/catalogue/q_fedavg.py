@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.comparing import Study, study
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend_each, play
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend_each, play
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 LEAST_LOSS = 1e-10
 

@@ -14,11 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
-from experiments.comparing import Study, playing, study
-from experiments.engine import Advance, Chosen, Federation, Plan, averaging, descend, priced, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
+from nightjar.experiments.comparing import Study, playing, study
+from nightjar.experiments.engine import (
+    Advance,
+    Chosen,
+    Federation,
+    Plan,
+    averaging,
+    descend,
+    priced,
+    sizes,
+    weighted_mean,
+)
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 DENSITY = 0.1
 

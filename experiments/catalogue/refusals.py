@@ -1,4 +1,4 @@
-"""Which combinations of a strategy and a fleet make no sense, and why; ``python -m experiments.catalogue.refusals``.
+"""Strategies and fleets that do not go together, and why; ``python -m nightjar.experiments.catalogue.refusals``.
 
 Three facts of a fleet decide: whether its devices come back, whether masks hide each update from the server, and
 whether different devices may send different coordinates.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.frame import Request, Row, page_command, row
-from wire.errors import ConfigError
+from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.wire.errors import ConfigError
 
 KEEPS_STATE = {
     "scaffold": "its control variate",

@@ -6,8 +6,8 @@
     c_i+ = c_i - c + (x - y) / (K eta)          option II
     x + mean(y - x);  c + |S| / N mean(c_i+ - c_i)
 
-A client must come back with its c_i: refused where devices appear once (:mod:`experiments.catalogue.refusals`). It
-sends twice as much as in FedAvg.
+A client must come back with its c_i: refused where devices appear once
+(:mod:`nightjar.experiments.catalogue.refusals`). It sends twice as much as in FedAvg.
 
 Source: Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", algorithm 1.
 """
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.comparing import playing, study
-from experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.comparing import playing, study
+from nightjar.experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 
 def next_variate(own: Vector, shared: Vector, start: Vector, trained: Vector, steps: int, rate: float) -> Vector:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.comparing import study
-from experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
-from experiments.frame import Request, Row
-from wire.parameters import Vector
+from nightjar.experiments.comparing import study
+from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, Row
+from nightjar.wire.parameters import Vector
 
 SENDING_S = 2.0
 Select = Callable[[int, np.random.Generator], Chosen]

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.catalogue.selecting import Learned, beside_uniform, round_times
-from experiments.engine import Chosen, Federation, Plan
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.selecting import Learned, beside_uniform, round_times
+from nightjar.experiments.engine import Chosen, Federation, Plan
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 TIERS = 5
 INTERVAL = 10

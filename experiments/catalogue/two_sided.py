@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
-from experiments.comparing import Study, study
-from experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play, sizes, weighted_mean
-from experiments.frame import Request, Row, page_command
-from wire.parameters import Vector
+from nightjar.experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
+from nightjar.experiments.comparing import Study, study
+from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play, sizes, weighted_mean
+from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.wire.parameters import Vector
 
 DENSITY = 0.1
 

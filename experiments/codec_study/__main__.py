@@ -1,4 +1,4 @@
-"""``python -m experiments.codec_study``: runs the missing trainings, then prints the results."""
+"""``python -m nightjar.experiments.codec_study``: runs the missing trainings, then prints the results."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from experiments.codec_study.federation import run
-from experiments.codec_study.population import POPULATIONS, Population, prepare
-from experiments.codec_study.results import FinishedTraining, append, outcomes, read, table
-from experiments.codec_study.variants import VARIANTS
-from models import corpora
-from models.corpora import Corpus
-from simulation.progress import say
-from wire.errors import NightjarError
+from nightjar.experiments.codec_study.federation import run
+from nightjar.experiments.codec_study.population import POPULATIONS, Population, prepare
+from nightjar.experiments.codec_study.results import FinishedTraining, append, outcomes, read, table
+from nightjar.experiments.codec_study.variants import VARIANTS
+from nightjar.models import corpora
+from nightjar.models.corpora import Corpus
+from nightjar.simulation.progress import say
+from nightjar.wire.errors import NightjarError
 
 
 @click.command()
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: command line; None uses that of the process.
     """
     try:
-        command(arguments, prog_name="experiments.codec_study")
+        command(arguments, prog_name="nightjar.experiments.codec_study")
     except NightjarError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_status)

@@ -11,14 +11,14 @@ import struct
 
 import numpy as np
 
-from wire.codec import Codec, Sparse, modelled
-from wire.codec.contract import Encoded, Received
-from wire.codec.quantize import dequantize, logarithmic_grid, quantize
-from wire.codec.sparsify import count_for, top_k
-from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes
-from wire.errors import LocalProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec import Codec, Sparse, modelled
+from nightjar.wire.codec.contract import Encoded, Received
+from nightjar.wire.codec.quantize import dequantize, logarithmic_grid, quantize
+from nightjar.wire.codec.sparsify import count_for, top_k
+from nightjar.wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 WIRE_ID = 255
 """An unassigned wire id: these frames never leave the process."""

@@ -11,23 +11,23 @@ import dataclasses
 import functools
 import statistics
 
-from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
-from coordinator.learning.strategies.server_optimizer import fed_avg_m
-from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
-from experiments.codec_study.coarse import coarse_codec
-from experiments.codec_study.masks import MASKED, choose_mask, masked_codec
-from experiments.codec_study.population import PopulationSetting
-from experiments.codec_study.results import CurvePoint
-from experiments.codec_study.variants import AfterLate, CodecVariant
-from models.warm_start import CLIP_NORM
-from simulation.warm_start import evaluate, seeded
-from wire.codec import NAMES, Codec, FeedbackCodec, codec_for
-from wire.codec.sparsify import count_for
-from wire.errors import UnavailableError
-from wire.frame import Report, encode_report
-from wire.identifiers import DeviceId
-from wire.messages import TrainingPlan
-from wire.parameters import Vector
+from nightjar.coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
+from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg_m
+from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, train
+from nightjar.experiments.codec_study.coarse import coarse_codec
+from nightjar.experiments.codec_study.masks import MASKED, choose_mask, masked_codec
+from nightjar.experiments.codec_study.population import PopulationSetting
+from nightjar.experiments.codec_study.results import CurvePoint
+from nightjar.experiments.codec_study.variants import AfterLate, CodecVariant
+from nightjar.models.warm_start import CLIP_NORM
+from nightjar.simulation.warm_start import evaluate, seeded
+from nightjar.wire.codec import NAMES, Codec, FeedbackCodec, codec_for
+from nightjar.wire.codec.sparsify import count_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.frame import Report, encode_report
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import TrainingPlan
+from nightjar.wire.parameters import Vector
 
 SERVER_LEARNING_RATE = 1.0
 MOMENTUM = 0.9

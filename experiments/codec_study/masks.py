@@ -11,14 +11,14 @@ import math
 
 import numpy as np
 
-from wire.codec import modelled
-from wire.codec.contract import Codec, Encoded, Received
-from wire.codec.quantize import Grid, Ints, dequantize, norm
-from wire.codec.sparsify import Sparse, top_k
-from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes, levels_of, pack_levels, unpack_levels
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec import modelled
+from nightjar.wire.codec.contract import Codec, Encoded, Received
+from nightjar.wire.codec.quantize import Grid, Ints, dequantize, norm
+from nightjar.wire.codec.sparsify import Sparse, top_k
+from nightjar.wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes, levels_of, pack_levels, unpack_levels
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 MASKED = {"mask-8": 8, "mask-4": 4}
 """Bits of the codecs that need a mask."""
@@ -54,7 +54,7 @@ def choose_mask(
 def mask_bytes(indices: Ints, layout: ParameterLayout) -> int:
     """Bytes of a mask that devices are sent: its entropy-coded positions, and 16 for what and how many they are.
 
-    >>> from wire.parameters import ParameterSpec
+    >>> from nightjar.wire.parameters import ParameterSpec
     >>> mask_bytes(np.arange(0, 90, 9), ParameterLayout((ParameterSpec("kernel", (10, 9)),)))
     19
     """

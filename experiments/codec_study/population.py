@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge_agent.ports import Program
-from models.batches import Batches
-from models.configurations import configuration
-from models.corpora import Corpus
-from models.keyboard import batches_of
-from simulation.collect_updates import choose_clients
-from simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.ports import Program
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import configuration
+from nightjar.models.corpora import Corpus
+from nightjar.models.keyboard import batches_of
+from nightjar.simulation.collect_updates import choose_clients
+from nightjar.simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 MODEL = "tiny"
 WARM_UP_STEPS = 100

@@ -17,8 +17,8 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from experiments.codec_study.variants import DENSE
-from wire.errors import ConfigError, UnavailableError
+from nightjar.experiments.codec_study.variants import DENSE
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from wire.messages import CodecChoice
+from nightjar.wire.messages import CodecChoice
 
 LATE_SHARE = 0.2
 

@@ -1,4 +1,4 @@
-"""``python -m experiments.linear``: runs the missing trainings, records them and draws them."""
+"""``python -m nightjar.experiments.linear``: runs the missing trainings, records them and draws them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from experiments.linear.picture import IMAGE, draw
-from experiments.linear.results import TrainedRun, record, results
-from experiments.linear.screening import keep, rounds_of, screen
-from experiments.linear.training import trained
-from experiments.linear.variants import DENSE, VARIANTS, CompressorVariant
-from models import corpora
-from models.corpora import Corpus
-from simulation.laboratory.experiment import read_experiment
-from simulation.laboratory.training import PreparedTraining, prepare
-from simulation.progress import say
-from simulation.warm_start import PROGRAMS
+from nightjar.experiments.linear.picture import IMAGE, draw
+from nightjar.experiments.linear.results import TrainedRun, record, results
+from nightjar.experiments.linear.screening import keep, rounds_of, screen
+from nightjar.experiments.linear.training import trained
+from nightjar.experiments.linear.variants import DENSE, VARIANTS, CompressorVariant
+from nightjar.models import corpora
+from nightjar.models.corpora import Corpus
+from nightjar.simulation.laboratory.experiment import read_experiment
+from nightjar.simulation.laboratory.training import PreparedTraining, prepare
+from nightjar.simulation.progress import say
+from nightjar.simulation.warm_start import PROGRAMS
 
 CHAT = Path("experiments") / "chat.toml"
 SEED = 1

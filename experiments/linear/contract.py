@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 State = Mapping[str, npt.NDArray[np.float32]]
 """What the coordinator keeps from round to round, by name."""

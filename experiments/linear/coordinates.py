@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.codec_study.masks import choose_mask, mask_bytes
-from experiments.linear.contract import State, SummedRound
-from wire.codec.sparsify import count_for
-from wire.parameters import ParameterLayout, Vector
+from nightjar.experiments.codec_study.masks import choose_mask, mask_bytes
+from nightjar.experiments.linear.contract import State, SummedRound
+from nightjar.wire.codec.sparsify import count_for
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 RANDOM_SHARE = 0.2
 """Share of the coordinates drawn at random."""
@@ -32,7 +32,7 @@ class Choice(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """Implements :class:`~experiments.linear.contract.Compressor`.
+    """Implements :class:`~nightjar.experiments.linear.contract.Compressor`.
 
     Attributes:
         share: k / n.

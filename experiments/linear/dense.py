@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.linear.contract import State, SummedRound
-from wire.parameters import ParameterLayout, Vector
+from nightjar.experiments.linear.contract import State, SummedRound
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Implements :class:`~experiments.linear.contract.Compressor`: the identity, with one spread for each tensor."""
+    """Implements :class:`~nightjar.experiments.linear.contract.Compressor`: identity, one spread for each tensor."""
 
     def begin(self, layout: ParameterLayout) -> State:
         """Nothing is kept."""

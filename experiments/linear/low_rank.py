@@ -1,4 +1,4 @@
-"""The product's compressor: two projections of each matrix (:mod:`wire.secure_sum.low_rank`)."""
+"""The product's compressor: two projections of each matrix (:mod:`nightjar.wire.secure_sum.low_rank`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from experiments.linear.contract import State, SummedRound
-from wire.parameters import ParameterLayout, Vector
-from wire.secure_sum.low_rank import Rank, bases_of, decode, encode, group_sizes, next_average, to_bytes
+from nightjar.experiments.linear.contract import State, SummedRound
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.secure_sum.low_rank import Rank, bases_of, decode, encode, group_sizes, next_average, to_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """Implements :class:`~experiments.linear.contract.Compressor`."""
+    """Implements :class:`~nightjar.experiments.linear.contract.Compressor`."""
 
     rank: Rank
 

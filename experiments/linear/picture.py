@@ -8,9 +8,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.linear.results import EARLY, compared, results
-from experiments.linear.screening import screened
-from experiments.linear.variants import DENSE
+from nightjar.experiments.linear.results import EARLY, compared, results
+from nightjar.experiments.linear.screening import screened
+from nightjar.experiments.linear.variants import DENSE
 
 IMAGE = Path("docs") / "images" / "linear.svg"
 Mark = tuple[str, int, float]

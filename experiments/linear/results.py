@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.linear.variants import DENSE
-from host.files import replace_file
+from nightjar.experiments.linear.variants import DENSE
+from nightjar.host.files import replace_file
 
 RESULTS = Path(__file__).parent / "results.json"
 EARLY = 10

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.linear.contract import State, SummedRound
-from wire.codec.sparsify import count_for
-from wire.parameters import ParameterLayout, Vector
+from nightjar.experiments.linear.contract import State, SummedRound
+from nightjar.wire.codec.sparsify import count_for
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """Implements :class:`~experiments.linear.contract.Compressor`; ``share`` is k / n."""
+    """Implements :class:`~nightjar.experiments.linear.contract.Compressor`; ``share`` is k / n."""
 
     share: float
 

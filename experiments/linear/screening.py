@@ -16,13 +16,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_mean
-from experiments.linear.training import Sums, executor_of
-from experiments.linear.variants import CompressorVariant
-from host.files import replace_file
-from simulation.laboratory.checkpoint import CURVE, STATE, Point
-from simulation.laboratory.training import PreparedTraining, run
-from wire.parameters import Vector
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_mean
+from nightjar.experiments.linear.training import Sums, executor_of
+from nightjar.experiments.linear.variants import CompressorVariant
+from nightjar.host.files import replace_file
+from nightjar.simulation.laboratory.checkpoint import CURVE, STATE, Point
+from nightjar.simulation.laboratory.training import PreparedTraining, run
+from nightjar.wire.parameters import Vector
 
 SCREENED = Path(__file__).parent / "screened.json"
 

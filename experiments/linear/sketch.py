@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from experiments.linear.contract import State, SummedRound
-from wire.codec.sparsify import top_k
-from wire.parameters import ParameterLayout, Vector
+from nightjar.experiments.linear.contract import State, SummedRound
+from nightjar.wire.codec.sparsify import top_k
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 TABLES = 5
 _SEED = 1
@@ -20,7 +20,7 @@ _SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class CountSketch:
-    """Implements :class:`~experiments.linear.contract.Compressor`.
+    """Implements :class:`~nightjar.experiments.linear.contract.Compressor`.
 
     Attributes:
         columns: counters in each of the tables.

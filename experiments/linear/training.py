@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.learning.fedavg import Aggregate, Combined, Contribution
-from experiments.linear.contract import Compressor, State
-from experiments.linear.variants import COHORT, CompressorVariant
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.executor import InProcess
-from simulation.laboratory.training import PreparedTraining, run
-from simulation.warm_start import seeded
-from wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
-from wire.secure_sum.masks import Words
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution
+from nightjar.experiments.linear.contract import Compressor, State
+from nightjar.experiments.linear.variants import COHORT, CompressorVariant
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.executor import InProcess
+from nightjar.simulation.laboratory.training import PreparedTraining, run
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
+from nightjar.wire.secure_sum.masks import Words
 
 SPREAD = "spread"
 

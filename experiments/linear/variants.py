@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.linear.contract import Compressor
-from experiments.linear.coordinates import Choice, Coordinates
-from experiments.linear.dense import Whole
-from experiments.linear.low_rank import LowRank
-from experiments.linear.rotation import Rotated
-from experiments.linear.sketch import TABLES, CountSketch
-from wire.secure_sum.low_rank import Rank
+from nightjar.experiments.linear.contract import Compressor
+from nightjar.experiments.linear.coordinates import Choice, Coordinates
+from nightjar.experiments.linear.dense import Whole
+from nightjar.experiments.linear.low_rank import LowRank
+from nightjar.experiments.linear.rotation import Rotated
+from nightjar.experiments.linear.sketch import TABLES, CountSketch
+from nightjar.wire.secure_sum.low_rank import Rank
 
 COHORT = 100
 """Devices whose sum must fit a number; fewer are trained."""

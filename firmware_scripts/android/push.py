@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.programs import run_program
-from wire.errors import ConfigError, IntegrityError, UnavailableError
+from nightjar.host.programs import run_program
+from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 FOLDER = "/sdcard/Download/nightjar"
 ARCHIVE = "nightjar.tar"

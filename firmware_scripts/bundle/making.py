@@ -2,7 +2,7 @@
 
 The files are wheels, a lock that accepts exactly these wheels, an SBOM, and what the caller adds. The tar is not
 compressed because wheels already are, and a device must open it with standard tools. Equal files give identical bytes:
-order, times, owners and modes are fixed. :mod:`firmware_scripts.bundle.reading` reads it.
+order, times, owners and modes are fixed. :mod:`nightjar.firmware_scripts.bundle.reading` reads it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_scripts.bundle.platforms import Platform
-from firmware_scripts.bundle.reading import FORMAT, MANIFEST, SIGNATURE
-from firmware_scripts.bundle.signing import sign
-from firmware_scripts.bundle.wheelhouse import AGENT, SOURCE_DATE_EPOCH, read_wheel
-from firmware_scripts.sbom import bundle_sbom
-from host.files import put_in_place
-from wire.errors import ConfigError
-from wire.releases import bundle_name
+from nightjar.firmware_scripts.bundle.platforms import Platform
+from nightjar.firmware_scripts.bundle.reading import FORMAT, MANIFEST, SIGNATURE
+from nightjar.firmware_scripts.bundle.signing import sign
+from nightjar.firmware_scripts.bundle.wheelhouse import AGENT, SOURCE_DATE_EPOCH, read_wheel
+from nightjar.firmware_scripts.sbom import bundle_sbom
+from nightjar.host.files import put_in_place
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.releases import bundle_name
 
 
 def make_bundle(

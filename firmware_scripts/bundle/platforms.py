@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

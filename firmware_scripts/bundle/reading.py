@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
-from wire.errors import IntegrityError, RemoteProtocolError
+from nightjar.firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"

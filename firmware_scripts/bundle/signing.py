@@ -9,8 +9,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from firmware_scripts.bundle.reading import SIGNED_CONTEXT
-from wire.errors import ConfigError, IntegrityError
+from nightjar.firmware_scripts.bundle.reading import SIGNED_CONTEXT
+from nightjar.wire.errors import ConfigError, IntegrityError
 
 
 def make_key(private: Path, public: Path) -> None:

@@ -11,27 +11,34 @@ import email.parser
 import os
 import re
 import shutil
-import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from firmware_scripts.bundle.platforms import Platform
-from firmware_scripts.shell.hashing import sha256_of
-from host.programs import run_program
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+import nightjar
+from nightjar.firmware_scripts.bundle.platforms import Platform
+from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.host.children import python_command
+from nightjar.host.programs import run_program
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AGENT = "nightjar-federated"
 """The name of the distribution: on the index, "nightjar" belongs to another project."""
 AGENT_WHEELS = "nightjar_federated-*.whl"
-LOCKS = Path("requirements") / "locks"
+PACKAGE = Path(nightjar.__file__).parent
+"""The sources of everything; in a checkout they are links, in an installed package real files."""
+LOCKS = PACKAGE / "requirements" / "locks"
 # 1980-01-01 UTC, the earliest time that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800
-_SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md", "LICENSE")
-# Commands whose package is not on the device are left out.
-_OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
+_PACKAGES = ("__init__.py", "commands.py", "wire", "host", "models", "edge_agent")
+_PROJECT = ("requirements", "pyproject.toml", "LICENSE")
+# Commands whose package is not on the device are left out, and the page for readers of the repository.
+_NOT_ON_DEVICES = re.compile(r'nightjar-[a-z]+ = "(?!nightjar\.commands:agent)|readme = ')
+# Devices of before 0.1.0 was out start the agent by this name, and their next release must start, too.
+_FORMER_NAME = "edge_agent"
+_FORMER_MAIN = "from nightjar.edge_agent.__main__ import start\n\nstart()\n"
 _TIMEOUT_S = 900.0
 _LONGEST_LICENSE = 100  # some packages put the whole license text there
 
@@ -67,16 +74,16 @@ def read_wheel(path: Path) -> Wheel:
     return Wheel(path, canonicalize_name(name), str(version), sha256_of(path), license_text)
 
 
-def locked(platform: Platform, project: Path, lock: Path | None) -> str:
-    """The lock of a platform's packages: the checkout's, or an earlier bundle's.
+def locked(platform: Platform, lock: Path | None) -> str:
+    """The lock of a platform's packages: ours, or an earlier bundle's.
 
     Raises:
         OSError: a lock file cannot be read.
     """
     # Includes pip, so that a device needs no pip of its own to install the others.
-    ours = [project / LOCKS / name for name in (platform.requirements, "pip.txt")]
+    ours = [LOCKS / name for name in (platform.requirements, "pip.txt")]
     text = "".join(path.read_text(encoding="utf-8") for path in ([lock] if lock else ours))
-    # The agent comes from this checkout, never from an index: another project's package may have its name there.
+    # The agent comes from our sources, never from an index: another project's package may have its name there.
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{AGENT}=="))
 
 
@@ -99,32 +106,39 @@ def not_locked(folder: Path, lock: str) -> tuple[str, ...]:
     return tuple(path.name for path in wheels if sha256_of(path) not in hashes)
 
 
-def build_agent_wheel(project: Path, folder: Path) -> None:
+def build_agent_wheel(folder: Path, sources: Path = PACKAGE) -> None:
     """Build the agent's own wheel into ``folder``.
 
     Raises:
-        ConfigError: ``project`` is not a checkout.
+        ConfigError: ``sources`` lacks a part of the package.
         UnavailableError: the wheel cannot be built.
     """
-    missing = [name for name in _SOURCES if not (project / name).exists()]
+    missing = [name for name in (*_PACKAGES, *_PROJECT) if not (sources / name).exists()]
     if missing:
-        msg = f"{project} is no checkout of Nightjar ({', '.join(missing)} missing): give --agent-wheel"
+        msg = f"{sources} is no whole Nightjar ({', '.join(missing)} missing): install it again, or give --agent-wheel"
         raise ConfigError(msg)
     copy = folder / "sources"
-    for name in _SOURCES:
-        source = project / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        else:
-            shutil.copy(source, copy / name)
+    former = copy / _FORMER_NAME
+    former.mkdir(parents=True)
+    (former / "__init__.py").touch()
+    (former / "__main__.py").write_text(_FORMER_MAIN, encoding="utf-8")
+    for below, names in ((copy / "nightjar", _PACKAGES), (copy, _PROJECT)):
+        below.mkdir(exist_ok=True)
+        for name in names:
+            if (sources / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(sources / name, below / name, ignore=ignored)
+            else:
+                shutil.copy(sources / name, below / name)
     settings = copy / "pyproject.toml"
     lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
-    settings.write_text("".join(line for line in lines if not _OTHERS_COMMAND.match(line)), encoding="utf-8")
+    text = "".join(line for line in lines if not _NOT_ON_DEVICES.match(line))
+    settings.write_text(text.replace('include = ["nightjar*"', f'include = ["nightjar*", "{_FORMER_NAME}"'), "utf-8")
     for path in copy.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     # Otherwise pip would fetch the index's newest setuptools.
     tools = folder / "tools"
-    lock = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(project / LOCKS / "build.txt")]
+    lock = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(LOCKS / "build.txt")]
     _pip("install", "--quiet", "--target", str(tools), *lock)
     _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools)
     shutil.rmtree(copy)
@@ -132,7 +146,7 @@ def build_agent_wheel(project: Path, folder: Path) -> None:
 
 
 def _pip(*arguments: str, tools: Path | None = None) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    command = python_command("-m", "pip", "--disable-pip-version-check", "--no-input", *arguments)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH)}
     environment |= {"PYTHONPATH": str(tools)} if tools else {}
     done = run_program(command, _TIMEOUT_S, environment)

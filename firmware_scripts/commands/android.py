@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from firmware_scripts.android.push import ARCHIVE, FOLDER, choose, machine_of, packed, phones, push, run_adb
-from firmware_scripts.commands.ending import CommandEnded
-from firmware_scripts.core.agent_settings import agent_settings, check_claim
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
-from firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
-from firmware_scripts.shell.settings_check import check_agent_settings
-from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.android.push import ARCHIVE, FOLDER, choose, machine_of, packed, phones, push, run_adb
+from nightjar.firmware_scripts.commands.ending import CommandEnded
+from nightjar.firmware_scripts.core.agent_settings import agent_settings, check_claim
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
+from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
+from nightjar.firmware_scripts.shell.settings_check import check_agent_settings
+from nightjar.wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
 INSTALLER = Path(__file__).parents[1] / "android" / "termux-install.sh"
 THERE = f"~/storage/downloads/{Path(FOLDER).name}/{ARCHIVE}"

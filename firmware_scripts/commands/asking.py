@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from firmware_scripts.commands.ending import CommandEnded
-from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
-from firmware_scripts.core.devices import BlockDevice
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
-from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+from nightjar.firmware_scripts.commands.ending import CommandEnded
+from nightjar.firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
+from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
+from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 
 allow_option = click.option(
     "--allow",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.core.bmap import format_bmap
-from firmware_scripts.core.printable import size_text
-from firmware_scripts.shell.images import Packing, packing_of
-from firmware_scripts.shell.progress import display
-from firmware_scripts.shell.sparse import map_of
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.core.bmap import format_bmap
+from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.shell.images import Packing, packing_of
+from nightjar.firmware_scripts.shell.progress import display
+from nightjar.firmware_scripts.shell.sparse import map_of
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 @click.command()

@@ -8,16 +8,20 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
-from firmware_scripts.bundle.signing import load_private_key, make_key
-from firmware_scripts.bundle.wheelhouse import AGENT_WHEELS, build_agent_wheel, download_wheels, locked, not_locked
-from firmware_scripts.core.printable import size_text
-from firmware_scripts.device_program import device_files
-from firmware_scripts.shell.hashing import sha256_of
-from wire.errors import ConfigError, UnavailableError
-
-PROJECT = Path(__file__).parents[2]
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import PLATFORMS, platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.firmware_scripts.bundle.wheelhouse import (
+    AGENT_WHEELS,
+    build_agent_wheel,
+    download_wheels,
+    locked,
+    not_locked,
+)
+from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.device_program import device_files
+from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 @click.command()
@@ -27,7 +31,9 @@ PROJECT = Path(__file__).parents[2]
 @click.option("--key", "key_path", required=True, type=click.Path(path_type=Path), help="Signs it; see bundle-key.")
 @click.option("--output", "-o", default=Path(), type=click.Path(path_type=Path), help="Folder. Default: this one.")
 @click.option("--wheels", type=click.Path(path_type=Path), help="Folder of wheels to use; nothing is fetched then.")
-@click.option("--agent-wheel", type=click.Path(path_type=Path), help="The agent's wheel. Default: built from here.")
+@click.option(
+    "--agent-wheel", type=click.Path(path_type=Path), help="The agent's wheel. Default: built from these sources."
+)
 @click.option("--lock", type=click.Path(path_type=Path), help="requirements.lock of a bundle: the very same packages.")
 @click.option("--unlocked", is_flag=True, help="Sign packages of --wheels whatever their hashes are.")
 @click.option("--include", multiple=True, help="NAME=FILE: one more file, under that name. Again for more.")
@@ -53,7 +59,7 @@ def bundle(
     try:
         with tempfile.TemporaryDirectory(prefix="nightjar-bundle-") as folder:
             house = Path(folder)
-            packages = locked(platform, PROJECT, lock)
+            packages = locked(platform, lock)
             if wheels:
                 for path in wheels.glob("*.whl"):
                     shutil.copy(path, house)
@@ -69,8 +75,8 @@ def bundle(
             if agent_wheel:
                 shutil.copy(agent_wheel, house)
             elif not any(house.glob(AGENT_WHEELS)):
-                build_agent_wheel(PROJECT, house)
-            others = device_files(PROJECT) | {name: path.read_bytes() for name, path in included.items()}
+                build_agent_wheel(house)
+            others = device_files() | {name: path.read_bytes() for name, path in included.items()}
             made = make_bundle(platform, house, others, key, output)
     except OSError as error:
         msg = f"the bundle could not be made: {error}"

@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
-from firmware_scripts.commands.asking import allow_option, confirm
-from firmware_scripts.commands.ending import CommandEnded, refuse
-from firmware_scripts.commands.host_options import host_options, read_host_options
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.printable import printable
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.customising import Customisation, Order, carry_out, plan, size_of
-from firmware_scripts.fleet import changed_or_refused, open_target, refusals
-from firmware_scripts.shell.fat import boot_partition
-from firmware_scripts.shell.images import Packing, packing_of
-from firmware_scripts.shell.look import look
-from firmware_scripts.shell.naming import DiskTarget, Target, find_target
-from firmware_scripts.shell.settings_check import cloud_init_schema
-from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.commands.asking import allow_option, confirm
+from nightjar.firmware_scripts.commands.ending import CommandEnded, refuse
+from nightjar.firmware_scripts.commands.host_options import host_options, read_host_options
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.printable import printable
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.customising import Customisation, Order, carry_out, plan, size_of
+from nightjar.firmware_scripts.fleet import changed_or_refused, open_target, refusals
+from nightjar.firmware_scripts.shell.fat import boot_partition
+from nightjar.firmware_scripts.shell.images import Packing, packing_of
+from nightjar.firmware_scripts.shell.look import look
+from nightjar.firmware_scripts.shell.naming import DiskTarget, Target, find_target
+from nightjar.firmware_scripts.shell.settings_check import cloud_init_schema
+from nightjar.wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
 
 @click.command()

@@ -7,9 +7,9 @@ import json
 
 import click
 
-from firmware_scripts.core.checks import Level, findings, install_line
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.shell.host import ThisHost
+from nightjar.firmware_scripts.core.checks import Level, findings, install_line
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.shell.host import ThisHost
 
 COMMANDS = ("flash", "customise", "image", "twin", "android")
 

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import click
 
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.printable import printable
-from firmware_scripts.core.rules import Reason
-from wire.errors import NightjarError
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.printable import printable
+from nightjar.firmware_scripts.core.rules import Reason
+from nightjar.wire.errors import NightjarError
 
 
 class CommandEnded(NightjarError):  # noqa: N818 - an end with a status, most often no fault of ours

@@ -11,21 +11,21 @@ from typing import Any
 
 import click
 
-from firmware_scripts.commands.asking import allow_option, confirm
-from firmware_scripts.commands.ending import CommandEnded, refuse
-from firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
-from firmware_scripts.commands.targets import verdict_json
-from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.cards import Card, parse_cards
-from firmware_scripts.core.confirm import phrase
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.image_format import has_partition_table
-from firmware_scripts.core.plan import STEPS, Survey
-from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import MachineState, TargetVerdict
-from firmware_scripts.customising import Order, customise
-from firmware_scripts.fleet import (
+from nightjar.firmware_scripts.commands.asking import allow_option, confirm
+from nightjar.firmware_scripts.commands.ending import CommandEnded, refuse
+from nightjar.firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
+from nightjar.firmware_scripts.commands.targets import verdict_json
+from nightjar.firmware_scripts.core.bmap import Bmap
+from nightjar.firmware_scripts.core.cards import Card, parse_cards
+from nightjar.firmware_scripts.core.confirm import phrase
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.image_format import has_partition_table
+from nightjar.firmware_scripts.core.plan import STEPS, Survey
+from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import MachineState, TargetVerdict
+from nightjar.firmware_scripts.customising import Order, customise
+from nightjar.firmware_scripts.fleet import (
     CardOutcome,
     Confirmed,
     CustomiseFailed,
@@ -34,17 +34,17 @@ from firmware_scripts.fleet import (
     refusals,
     write_cards,
 )
-from firmware_scripts.shell.given_files import read_given_text
-from firmware_scripts.shell.images import find_bmap, open_image, packing_of, read_bmap
-from firmware_scripts.shell.look import look
-from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
-from firmware_scripts.shell.progress import display
-from firmware_scripts.shell.settings_check import cloud_init_schema
-from firmware_scripts.surveying import exactly, survey
-from firmware_scripts.verifying import VerifyFailed
-from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
-from host.signals import noticed_signals
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.shell.given_files import read_given_text
+from nightjar.firmware_scripts.shell.images import find_bmap, open_image, packing_of, read_bmap
+from nightjar.firmware_scripts.shell.look import look
+from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
+from nightjar.firmware_scripts.shell.progress import display
+from nightjar.firmware_scripts.shell.settings_check import cloud_init_schema
+from nightjar.firmware_scripts.surveying import exactly, survey
+from nightjar.firmware_scripts.verifying import VerifyFailed
+from nightjar.firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
+from nightjar.host.signals import noticed_signals
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AT_ONCE = 8  # more than a USB hub has ports; each card also reads the image separately
 

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import click
 
-from firmware_scripts.core.agent_settings import agent_settings
-from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
-from firmware_scripts.customising import BundleFiles, Order, check_order
-from firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
-from firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
-from firmware_scripts.shell.settings_check import check_agent_settings
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.agent_settings import agent_settings
+from nightjar.firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
+from nightjar.firmware_scripts.customising import BundleFiles, Order, check_order
+from nightjar.firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
+from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
+from nightjar.firmware_scripts.shell.settings_check import check_agent_settings
+from nightjar.wire.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"

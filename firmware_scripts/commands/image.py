@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.core.printable import size_text
-from firmware_scripts.image.debian import parse_packages
-from firmware_scripts.image.making import boards, make_image, recipe_of
-from firmware_scripts.image.tools import cache_folder
-from firmware_scripts.shell.given_files import load_parcel, read_given_text
-from firmware_scripts.shell.progress import display
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.image.debian import parse_packages
+from nightjar.firmware_scripts.image.making import boards, make_image, recipe_of
+from nightjar.firmware_scripts.image.tools import cache_folder
+from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given_text
+from nightjar.firmware_scripts.shell.progress import display
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 DEFAULT_BOARD = "virt-arm64"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts import release_keys
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts import release_keys
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 _MOST_KEYS = 20

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.core.fleet_plan import BOARDS, FleetPlan, check_plan, next_steps
-from firmware_scripts.fleet_folder import held_plan, make_fleet
-from firmware_scripts.shell.given_files import read_given_text
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.fleet_plan import BOARDS, FleetPlan, check_plan, next_steps
+from nightjar.firmware_scripts.fleet_folder import held_plan, make_fleet
+from nightjar.firmware_scripts.shell.given_files import read_given_text
+from nightjar.wire.errors import ConfigError
 
 _KEYS = ("~/.ssh/id_ed25519.pub", "~/.ssh/id_ecdsa.pub", "~/.ssh/id_rsa.pub")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.targets import TargetVerdict, judge_all
-from firmware_scripts.shell.look import look, record, recorded
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.targets import TargetVerdict, judge_all
+from nightjar.firmware_scripts.shell.look import look, record, recorded
+from nightjar.wire.errors import ConfigError
 
 
 @click.command()

@@ -12,17 +12,17 @@ from typing import Any
 
 import click
 
-from firmware_scripts.commands.host_options import host_options, read_host_options
-from firmware_scripts.image.tools import cache_folder
-from firmware_scripts.twin.belonging import belonging
-from firmware_scripts.twin.coordinator import Coordinator
-from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.joining import Milestones, join
-from firmware_scripts.twin.person import sentences, set_charging
-from firmware_scripts.twin.process import BOOTED
-from firmware_scripts.twin.running import SOCKET, boot_file, exists, powered, prepare
-from host.signals import noticed_signals
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.commands.host_options import host_options, read_host_options
+from nightjar.firmware_scripts.image.tools import cache_folder
+from nightjar.firmware_scripts.twin.belonging import belonging
+from nightjar.firmware_scripts.twin.coordinator import Coordinator
+from nightjar.firmware_scripts.twin.guest import Guest
+from nightjar.firmware_scripts.twin.joining import Milestones, join
+from nightjar.firmware_scripts.twin.person import sentences, set_charging
+from nightjar.firmware_scripts.twin.process import BOOTED
+from nightjar.firmware_scripts.twin.running import SOCKET, boot_file, exists, powered, prepare
+from nightjar.host.signals import noticed_signals
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 # MQTT's registered ports, plain and with TLS: a broker's defaults.
 _BROKER_PORTS = (1883, 8883)

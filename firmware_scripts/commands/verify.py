@@ -9,21 +9,21 @@ from pathlib import Path
 
 import click
 
-from firmware_scripts.bundle.reading import read_archive
-from firmware_scripts.bundle.signing import check_signature, load_public_key
-from firmware_scripts.commands.ending import CommandEnded
-from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
-from firmware_scripts.core.printable import printable
-from firmware_scripts.ports import ProgressReport
-from firmware_scripts.shell.block_file import open_to_read
-from firmware_scripts.shell.hashing import sha256_of
-from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of, read_bmap
-from firmware_scripts.shell.progress import display
-from firmware_scripts.surveying import survey
-from firmware_scripts.verifying import check_ranges, read_back
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.bundle.reading import read_archive
+from nightjar.firmware_scripts.bundle.signing import check_signature, load_public_key
+from nightjar.firmware_scripts.commands.ending import CommandEnded
+from nightjar.firmware_scripts.core.bmap import Bmap
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
+from nightjar.firmware_scripts.core.printable import printable
+from nightjar.firmware_scripts.ports import ProgressReport
+from nightjar.firmware_scripts.shell.block_file import open_to_read
+from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of, read_bmap
+from nightjar.firmware_scripts.shell.progress import display
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.verifying import check_ranges, read_back
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 
 @click.command()

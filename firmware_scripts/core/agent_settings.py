@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 _DEVICE = re.compile(r"^[ \t]*device[ \t]*=[^\n]*\n", re.MULTILINE)
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from xml.etree import ElementTree as Xml
 
-from wire.errors import IntegrityError, RemoteProtocolError
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError
 
 MAX_BMAP_BYTES = 64 * 2**20
 _NO_CHECKSUM = "0" * 64

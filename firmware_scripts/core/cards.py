@@ -17,8 +17,8 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from firmware_scripts.core.host_settings import HOSTNAME
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.host_settings import HOSTNAME
+from nightjar.wire.errors import ConfigError
 
 MAX_CARDS = 1_000
 

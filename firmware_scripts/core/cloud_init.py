@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from firmware_scripts.core.host_settings import HostSettings
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.host_settings import HostSettings
+from nightjar.wire.errors import ConfigError
 
 HEADER = "#cloud-config"
 USER_DATA, META_DATA, NETWORK_CONFIG = "user-data", "meta-data", "network-config"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firmware_scripts.core.devices import BlockDevice
-from firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.printable import printable, size_text
 
 # The facts that must not change for a disk to count as the same disk when it is checked again.
 _IDENTITY = ("number", "path", "model", "vendor", "serial", "wwn", "size_bytes", "sequence")

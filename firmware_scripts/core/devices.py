@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 MAX_DEVICES = 20_000
 _PARTITION = re.compile(r"/dev/(?:((?:sd|vd|xvd|hd)[a-z]+)\d*|((?:mmcblk\d+|nvme\d+n\d+|nbd\d+|loop\d+))(?:p\d+)?)")

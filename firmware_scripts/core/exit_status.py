@@ -1,4 +1,4 @@
-"""Exit statuses of the commands, listed in docs/flashing.md. 2 and 3 match :mod:`wire.errors`."""
+"""Exit statuses of the commands, listed in docs/flashing.md. 2 and 3 match :mod:`nightjar.wire.errors`."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shlex
 
-from firmware_scripts.core.cloud_init import GROUPS, with_country
-from firmware_scripts.core.host_settings import HostSettings, Wifi
+from nightjar.firmware_scripts.core.cloud_init import GROUPS, with_country
+from nightjar.firmware_scripts.core.host_settings import HostSettings, Wifi
 
 SCRIPT = "firstrun.sh"
 _RUN = (

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 STRANGERS = 10
 """From so many devices on a fleet keeps the usual ``[limits]``; a smaller one is a household (docs/privacy.md)."""

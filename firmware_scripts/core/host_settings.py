@@ -12,7 +12,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """A host name of one label, as in RFC 1123."""
@@ -66,7 +66,7 @@ def check_settings(settings: HostSettings) -> None:
     >>> check_settings(HostSettings("porch-01", "ann"))
     Traceback (most recent call last):
     ...
-    wire.errors.ConfigError: the card cannot be customised:
+    nightjar.wire.errors.ConfigError: the card cannot be customised:
       nobody could log in as ann: give an SSH key or a password hash
     """
     faults = []

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 IMAGE_FILE, OWN_FORMAT = "nightjar/image.json", "nightjar-1"
 """The file that marks an image of ours, and its format."""

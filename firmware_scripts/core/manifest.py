@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 MAX_MANIFEST_BYTES = 16 * 2**20
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _NUMBER = re.compile(r"\d{1,7}:\d{1,7}")

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firmware_scripts.core.devices import BlockDevice, BlockDevices, parse_lsblk, partition_of
-from firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinfo, parse_swaps
-from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.devices import BlockDevice, BlockDevices, parse_lsblk, partition_of
+from nightjar.firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinfo, parse_swaps
+from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.rules import Reason, Rule
 
 # The most that a disk sold as 256 GB holds (the IDEMA formula): the largest cards in common use. Disks with people's
 # files are usually larger.

@@ -12,27 +12,27 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from firmware_scripts.device.boot import boot
-from firmware_scripts.device.checkup import checkup
-from firmware_scripts.device.handing_over import (
+from nightjar.firmware_scripts.device.boot import boot
+from nightjar.firmware_scripts.device.checkup import checkup
+from nightjar.firmware_scripts.device.handing_over import (
     done_with_bundle,
     done_with_withdrawal,
     is_news,
     take_bundle,
     withdrawal,
 )
-from firmware_scripts.device.health import Time
-from firmware_scripts.device.installing import remove
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.record_file import RecordFile, encode
-from firmware_scripts.device.releases import Decline, Offered, Record, Settled, State, running
-from firmware_scripts.device.status_log import StatusLog
-from firmware_scripts.device.switch import Switch
-from firmware_scripts.device.system_actions import Agent, DeviceActions
-from firmware_scripts.device.systemd import Systemd, is_live
-from firmware_scripts.device.unpacking import open_bundle, unpack
-from host.locks import take_lock
-from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.device.health import Time
+from nightjar.firmware_scripts.device.installing import remove
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.record_file import RecordFile, encode
+from nightjar.firmware_scripts.device.releases import Decline, Offered, Record, Settled, State, running
+from nightjar.firmware_scripts.device.status_log import StatusLog
+from nightjar.firmware_scripts.device.switch import Switch
+from nightjar.firmware_scripts.device.system_actions import Agent, DeviceActions
+from nightjar.firmware_scripts.device.systemd import Systemd, is_live
+from nightjar.firmware_scripts.device.unpacking import open_bundle, unpack
+from nightjar.host.locks import take_lock
+from nightjar.wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TRIAL_S = 180.0
 """How long a release may take to be up and connected; most of it allows for a slow card and a slow network."""

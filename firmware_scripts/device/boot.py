@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firmware_scripts.device.enrolling import take_off_card
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import DeviceStarted, Empty, Offered, Trying
-from firmware_scripts.device.switch import Switch
+from nightjar.firmware_scripts.device.enrolling import take_off_card
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.releases import DeviceStarted, Empty, Offered, Trying
+from nightjar.firmware_scripts.device.switch import Switch
 
 AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
 """Pauses in seconds before the first release is tried again; the last one repeats until the network is up."""

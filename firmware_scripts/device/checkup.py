@@ -6,10 +6,10 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 
-from firmware_scripts.core.checks import Finding, Level
-from firmware_scripts.device.health import Look
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
+from nightjar.firmware_scripts.core.checks import Finding, Level
+from nightjar.firmware_scripts.device.health import Look
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
 
 LEAST_FREE_BYTES = 400_000_000
 """Space for a second release, including temporary files while it is unpacked."""

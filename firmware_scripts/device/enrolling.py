@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.systemd import Systemd
-from host.files import overwrite_file, replace_file, sync_folder
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.systemd import Systemd
+from nightjar.host.files import overwrite_file, replace_file, sync_folder
 
 ENROL = "nightjar-enrol.service"
 _REFUSED = 2

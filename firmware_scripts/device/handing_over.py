@@ -1,9 +1,9 @@
 """Takes over what the agent fetched: a bundle to install, or the news that the present release was withdrawn.
 
-The agent verifies both with The Update Framework (:mod:`edge_agent.shell.release_fetch`), but it faces the network, so
-nothing that it leaves is trusted here: a bundle counts by its own signature and its version, and a withdrawal can only
-lead back to the release before. A bundle is moved, not copied; it may be changed while it is read, which
-:func:`firmware_scripts.device.unpacking.unpack` notices.
+The agent verifies both with The Update Framework (:mod:`nightjar.edge_agent.shell.release_fetch`), but it faces the
+network, so nothing that it leaves is trusted here: a bundle counts by its own signature and its version, and a
+withdrawal can only lead back to the release before. A bundle is moved, not copied; it may be changed while it is read,
+which :func:`nightjar.firmware_scripts.device.unpacking.unpack` notices.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import os
 import stat
 from pathlib import Path
 
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Withdrawn
-from host.files import READABLE, replace_file, sync_folder
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.releases import Withdrawn
+from nightjar.host.files import READABLE, replace_file, sync_folder
 
 BUNDLE, WITHDRAWN = "bundle.tar", "withdrawn.json"
 _MOST_BYTES = 4096

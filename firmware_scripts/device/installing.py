@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-from firmware_scripts.device.health import AGENT
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.unpacking import OWN
-from host.files import READABLE, replace_file, replace_link
+from nightjar.firmware_scripts.device.health import AGENT
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.unpacking import OWN
+from nightjar.host.files import READABLE, replace_file, replace_link
 
 PROGRAM = "nightjar-device.pyz"
 TRIES = "nightjar-firstboot.service"
@@ -17,7 +17,7 @@ FETCHED = ("nightjar-release.path", "nightjar-release.service")
 _WANTS = "multi-user.target.wants"
 # The system's Python, whatever is first on the shell's path. -P keeps the current folder off the module path.
 _COMMANDS = {
-    "nightjar-agent": "env PYTHONPATH=/opt/nightjar/current/lib /usr/bin/python3 -s -P -m edge_agent",
+    "nightjar-agent": "env PYTHONPATH=/opt/nightjar/current/lib /usr/bin/python3 -s -P -m nightjar.edge_agent",
     "nightjar-device": "/usr/bin/python3 -s /opt/nightjar/nightjar-device.pyz",
 }
 

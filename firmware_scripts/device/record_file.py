@@ -6,11 +6,11 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
-from host.files import READABLE, replace_file
-from wire.errors import RemoteProtocolError
-from wire.release_version import numbers
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
+from nightjar.host.files import READABLE, replace_file
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.release_version import numbers
 
 FORMAT = 1
 

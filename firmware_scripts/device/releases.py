@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from wire.crash_loop import CRASHES_ALLOWED
-from wire.machine import Row, find_row, table
-from wire.release_version import numbers
+from nightjar.wire.crash_loop import CRASHES_ALLOWED
+from nightjar.wire.machine import Row, find_row, table
+from nightjar.wire.release_version import numbers
 
 
 def _rows() -> Iterable[Row[Step]]:

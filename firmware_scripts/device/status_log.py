@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from host.files import READABLE, replace_file
+from nightjar.host.files import READABLE, replace_file
 
 MOST_LINES = 200
 _HEAD = "# What this device did, newest last. docs/bundles.md says what to do about each line.\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from firmware_scripts.device.releases import Decline, Effect, Event, Record, State, step
+from nightjar.firmware_scripts.device.releases import Decline, Effect, Event, Record, State, step
 
 
 class Records(Protocol):

@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firmware_scripts.device import health
-from firmware_scripts.device.enrolling import enrol
-from firmware_scripts.device.health import Look, Time
-from firmware_scripts.device.installing import FETCHED, adopt
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import (
+from nightjar.firmware_scripts.device import health
+from nightjar.firmware_scripts.device.enrolling import enrol
+from nightjar.firmware_scripts.device.health import Look, Time
+from nightjar.firmware_scripts.device.installing import FETCHED, adopt
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.releases import (
     Adopt,
     CheckHealth,
     Decline,
@@ -28,13 +28,13 @@ from firmware_scripts.device.releases import (
     Unpacked,
     UnpackFailed,
 )
-from firmware_scripts.device.systemd import Systemd
-from host.files import replace_link, sync_folder
-from wire.errors import NightjarError, RemoteProtocolError
+from nightjar.firmware_scripts.device.systemd import Systemd
+from nightjar.host.files import replace_link, sync_folder
+from nightjar.wire.errors import NightjarError, RemoteProtocolError
 
 
 class Agent:
-    """This device's agent as systemd sees it: a :class:`firmware_scripts.device.health.Patient`."""
+    """This device's agent as systemd sees it: a :class:`nightjar.firmware_scripts.device.health.Patient`."""
 
     def __init__(self, systemd: Systemd) -> None:
         self._systemd = systemd
@@ -56,7 +56,7 @@ class Agent:
 
 @dataclass(slots=True)
 class DeviceActions:
-    """Implements :class:`firmware_scripts.device.switch.SystemActions`."""
+    """Implements :class:`nightjar.firmware_scripts.device.switch.SystemActions`."""
 
     places: Places
     systemd: Systemd

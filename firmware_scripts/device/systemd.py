@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from host.programs import run_program
-from wire.errors import UnavailableError
+from nightjar.host.programs import run_program
+from nightjar.wire.errors import UnavailableError
 
 _ANSWER_S = 60.0
 _WORK_S = 900.0  # an enrolment or a training step on a slow board

@@ -16,13 +16,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT, Checked, read_archive, read_manifest
-from firmware_scripts.core.manifest import ListedFile
-from firmware_scripts.device.places import Places
-from host.files import put_folder_in_place
-from host.programs import run_program
-from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
-from wire.release_version import numbers
+from nightjar.firmware_scripts.bundle.reading import (
+    MANIFEST,
+    SIGNATURE,
+    SIGNED_CONTEXT,
+    Checked,
+    read_archive,
+    read_manifest,
+)
+from nightjar.firmware_scripts.core.manifest import ListedFile
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.host.files import put_folder_in_place
+from nightjar.host.programs import run_program
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.wire.release_version import numbers
 
 LOCK = "requirements.lock"
 LIBRARY = "lib"

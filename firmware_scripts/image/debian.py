@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from firmware_scripts.core.image_format import MACHINES
-from firmware_scripts.image.recipe import Recipe
-from firmware_scripts.image.tools import require, run
-from host.files import put_in_place
-from host.locks import take_lock
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.core.image_format import MACHINES
+from nightjar.firmware_scripts.image.recipe import Recipe
+from nightjar.firmware_scripts.image.tools import require, run
+from nightjar.host.files import put_in_place
+from nightjar.host.locks import take_lock
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
@@ -176,7 +176,7 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
 
 
 def _hook() -> str:
-    return (resources.files("firmware_scripts.image") / "kernel_hook.sh").read_text(encoding="utf-8")
+    return (resources.files("nightjar.firmware_scripts.image") / "kernel_hook.sh").read_text(encoding="utf-8")
 
 
 def _installed(tar: Path) -> tuple[Package, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.image.tools import EPOCH_S, require, run
+from nightjar.firmware_scripts.image.tools import EPOCH_S, require, run
 
 MIB = 2**20
 SECTOR_BYTES = 512

@@ -10,7 +10,7 @@ import gzip
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 INIT = """\
 #!/bin/sh

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.core.bmap import format_bmap
-from firmware_scripts.core.image_format import IMAGE_FILE, MACHINES, OWN_FORMAT
-from firmware_scripts.customising import BundleFiles
-from firmware_scripts.device_program import PROGRAM
-from firmware_scripts.image.debian import Package, RootFileSystem, format_packages, root_file_system
-from firmware_scripts.image.disk import Parts, make_disk
-from firmware_scripts.image.early import early_archive, modules_in_order
-from firmware_scripts.image.recipe import Recipe, read_recipe
-from firmware_scripts.ports import ProgressReport
-from firmware_scripts.sbom import image_sbom
-from firmware_scripts.shell.hashing import sha256_of
-from firmware_scripts.shell.sparse import map_of
-from host.files import put_in_place
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.core.bmap import format_bmap
+from nightjar.firmware_scripts.core.image_format import IMAGE_FILE, MACHINES, OWN_FORMAT
+from nightjar.firmware_scripts.customising import BundleFiles
+from nightjar.firmware_scripts.device_program import PROGRAM
+from nightjar.firmware_scripts.image.debian import Package, RootFileSystem, format_packages, root_file_system
+from nightjar.firmware_scripts.image.disk import Parts, make_disk
+from nightjar.firmware_scripts.image.early import early_archive, modules_in_order
+from nightjar.firmware_scripts.image.recipe import Recipe, read_recipe
+from nightjar.firmware_scripts.ports import ProgressReport
+from nightjar.firmware_scripts.sbom import image_sbom
+from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.firmware_scripts.shell.sparse import map_of
+from nightjar.host.files import put_in_place
+from nightjar.wire.errors import ConfigError
 
 KERNEL, EARLY, COMMAND_LINE, DEVICE_TREE = "vmlinuz", "initrd.gz", "cmdline.txt", "device-tree.dtb"
 _KERNEL_NAME = re.compile(r"\./boot/vmlinuz-(.+)")
@@ -69,8 +69,8 @@ def make_image(
 ) -> Made:
     """Write ``image``, with ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json`` beside it.
 
-    ``mirror``, ``lock`` and ``cache`` are as in :func:`~firmware_scripts.image.debian.root_file_system`; ``parcel`` is
-    the bundle to preinstall. ``report`` receives the progress of the final survey.
+    ``mirror``, ``lock`` and ``cache`` are as in :func:`~nightjar.firmware_scripts.image.debian.root_file_system`;
+    ``parcel`` is the bundle to preinstall. ``report`` receives the progress of the final survey.
 
     Raises:
         UnavailableError: a program is missing or fails, or the mirror does not answer.
@@ -81,7 +81,8 @@ def make_image(
     image.parent.mkdir(parents=True, exist_ok=True)
     files = {path: text.encode() for path, text in recipe.files.items()}
     files |= {
-        path: (resources.files("firmware_scripts") / source).read_bytes() for path, source in recipe.copies.items()
+        path: (resources.files("nightjar.firmware_scripts") / source).read_bytes()
+        for path, source in recipe.copies.items()
     }
     partial = image.with_name(f"{image.name}.part")
     with tempfile.TemporaryDirectory(prefix="nightjar-image-", dir=cache) as folder:
@@ -134,7 +135,7 @@ def _preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> st
     if platform.python == sys.version_info[:2]:
         # The agent may not write there, so without bytecode it would compile everything again at each start.
         lines.append(
-            f"{shlex.quote(sys.executable)} -m compileall -q --invalidation-mode unchecked-hash -s root "
+            f"{shlex.quote(sys.executable)} -P -m compileall -q --invalidation-mode unchecked-hash -s root "
             "root/opt/nightjar/releases || true"
         )
     return "\n".join(lines)
@@ -186,7 +187,7 @@ def _reader(archive: tarfile.TarFile) -> Callable[[str], bytes]:
 
 
 def _folder(kind: str) -> resources.abc.Traversable:
-    return resources.files("firmware_scripts") / kind
+    return resources.files("nightjar.firmware_scripts") / kind
 
 
 def _read(kind: str, name: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 Architecture = Literal["amd64", "arm64"]
 

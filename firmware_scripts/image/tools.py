@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from host.programs import find_program, search_path
-from wire.errors import UnavailableError
+from nightjar.host.programs import find_program, search_path
+from nightjar.wire.errors import UnavailableError
 
 # The time of files in images: the day of the first image. Files of packages have their own times.
 EPOCH_S = 1_767_225_600  # 2026-01-01

@@ -1,4 +1,4 @@
-"""Disks and files as :class:`firmware_scripts.ports.BlockFile`: opened exclusively, flushed, and read past the cache.
+"""Disks and files as :class:`nightjar.firmware_scripts.ports.BlockFile`: opened exclusively, flushed, read uncached.
 
 On Linux, ``O_EXCL`` without ``O_CREAT`` claims a block device exclusively: it fails if the disk or one of its
 partitions is mounted or held, whatever earlier checks found (open(2)).
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.rules import Reason, Rule
 
 # linux/fs.h
 _BLKGETSIZE64 = 0x80081272

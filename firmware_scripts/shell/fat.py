@@ -1,7 +1,7 @@
 """Reads and writes the FAT boot partition of an image or a card in place with mtools, without mounting it.
 
 Mounting would need root, let desktops look in, and change unrelated bytes. mtools' own lock is off, because the writer
-of a card already holds the lock (:mod:`firmware_scripts.shell.block_file`).
+of a card already holds the lock (:mod:`nightjar.firmware_scripts.shell.block_file`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firmware_scripts.shell.block_file import open_to_read
-from host.programs import find_program, run_program
-from wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.shell.block_file import open_to_read
+from nightjar.host.programs import find_program, run_program
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
 # MBR: FAT16 and FAT32 (CHS and LBA) and EFI. GPT: basic data and EFI.
 _FAT_TYPES = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from firmware_scripts.bundle.reading import read_archive
-from firmware_scripts.bundle.signing import check_signature, load_public_key
-from firmware_scripts.core.manifest import ListedFile
-from firmware_scripts.customising import BundleFiles
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.bundle.reading import read_archive
+from nightjar.firmware_scripts.bundle.signing import check_signature, load_public_key
+from nightjar.firmware_scripts.core.manifest import ListedFile
+from nightjar.firmware_scripts.customising import BundleFiles
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _OWN = "device/"
 

@@ -1,4 +1,4 @@
-"""This machine as an implementation of :class:`firmware_scripts.core.checks.Host`."""
+"""This machine as an implementation of :class:`nightjar.firmware_scripts.core.checks.Host`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import grp
 import importlib.util
 import os
 
-from host.programs import find_program, run_program
-from wire.errors import UnavailableError
+from nightjar.host.programs import find_program, run_program
+from nightjar.wire.errors import UnavailableError
 
 _TIMEOUT_S = 10.0
 

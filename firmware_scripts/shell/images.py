@@ -15,9 +15,9 @@ from pathlib import Path
 
 from backports import zstd
 
-from firmware_scripts.core.bmap import MAX_BMAP_BYTES, Bmap, parse_bmap
-from firmware_scripts.ports import ByteStream
-from wire.errors import ConfigError, RemoteProtocolError
+from nightjar.firmware_scripts.core.bmap import MAX_BMAP_BYTES, Bmap, parse_bmap
+from nightjar.firmware_scripts.ports import ByteStream
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 
 
 class Packing(StrEnum):

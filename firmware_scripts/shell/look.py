@@ -10,8 +10,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from firmware_scripts.core.targets import BOOT_POINTS, MachineState, parse_machine
-from wire.errors import ConfigError, NightjarError, UnavailableError
+from nightjar.firmware_scripts.core.targets import BOOT_POINTS, MachineState, parse_machine
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
 _FILES = ("lsblk.json", "mountinfo", "swaps")

@@ -7,9 +7,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.core.devices import BlockDevice
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import MachineState
+from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import MachineState
 
 
 @dataclass(frozen=True, slots=True)

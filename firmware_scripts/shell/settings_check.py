@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from host.programs import run_program
-from wire.errors import ConfigError, UnavailableError
+from nightjar.host.children import python_command
+from nightjar.host.programs import run_program
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _TIMEOUT_S = 60.0
 _REFUSED = 2
@@ -22,9 +22,9 @@ def check_agent_settings(text: str, *, has_claim: bool) -> None:
     Raises:
         ConfigError: the agent rejects the settings; the message lists every fault.
     """
-    if find_spec("edge_agent") is None:
+    if find_spec("nightjar.edge_agent") is None:
         return
-    command = [sys.executable, "-m", "edge_agent", "check", *(["--enrols"] if has_claim else [])]
+    command = python_command("-m", "nightjar.edge_agent", "check", *(["--enrols"] if has_claim else []))
     try:
         status, output = _read_by(command, text, "agent.toml")
     except UnavailableError:

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from firmware_scripts.core.bmap import Bmap, Range
-from firmware_scripts.core.plan import CHUNK_BYTES
-from firmware_scripts.ports import ProgressReport, WorkPhase
+from nightjar.firmware_scripts.core.bmap import Bmap, Range
+from nightjar.firmware_scripts.core.plan import CHUNK_BYTES
+from nightjar.firmware_scripts.ports import ProgressReport, WorkPhase
 
 BLOCK_BYTES = 4096
 

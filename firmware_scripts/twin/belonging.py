@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 

@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from wire.errors import ConfigError, UnavailableError
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 _TIMEOUT_S = 10.0
 _MAX_ANSWER_BYTES = 16 * 2**20

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
 _MAX_LINE_BYTES = 32 * 2**20
 _MAX_FILE_BYTES = 48 * 2**10

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firmware_scripts.twin.coordinator import Coordinator
-from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.person import has_battery, set_charging, type_sentences
-from firmware_scripts.twin.process import BOOTED, Qemu
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.twin.coordinator import Coordinator
+from nightjar.firmware_scripts.twin.guest import Guest
+from nightjar.firmware_scripts.twin.person import has_battery, set_charging, type_sentences
+from nightjar.firmware_scripts.twin.process import BOOTED, Qemu
+from nightjar.wire.errors import UnavailableError
 
 # States that the agent reaches only after a check-in.
 CHECKED_IN = frozenset({"checked-in", "preparing", "training", "reporting", "resting"})

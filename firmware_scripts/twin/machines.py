@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 # For the kernel: mitigations for flaws that an emulated processor does not have cost a third of the speed.
 _EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_expedited=1"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from firmware_scripts.twin.guest import Guest
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.twin.guest import Guest
+from nightjar.wire.errors import UnavailableError
 
 _PARAMETERS = "/sys/module/test_power/parameters"
 # The keyboard's page answers only requests from the device itself that hold its key, so root sends them from inside.
@@ -30,7 +30,7 @@ print("kept", kept)
 
 def sentences() -> tuple[str, ...]:
     """The default text that the simulated user types."""
-    text = (resources.files("firmware_scripts.twin") / "sentences.txt").read_text(encoding="utf-8")
+    text = (resources.files("nightjar.firmware_scripts.twin") / "sentences.txt").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from firmware_scripts.image.tools import require
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.image.tools import require
+from nightjar.wire.errors import UnavailableError
 
 # Everything that a terminal would act on: escape sequences and other control characters.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0-9A-Za-z]?|[\x00-\x08\x0b-\x1f]")

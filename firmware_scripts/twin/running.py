@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.core.image_format import IMAGE_FILE
-from firmware_scripts.customising import Order, customise
-from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, KERNEL
-from firmware_scripts.image.tools import run
-from firmware_scripts.shell.fat import boot_partition
-from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.machines import machine_of, qemu_command
-from firmware_scripts.twin.process import Qemu
-from host.files import put_in_place
-from wire.errors import ConfigError, RemoteProtocolError
+from nightjar.firmware_scripts.core.image_format import IMAGE_FILE
+from nightjar.firmware_scripts.customising import Order, customise
+from nightjar.firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, KERNEL
+from nightjar.firmware_scripts.image.tools import run
+from nightjar.firmware_scripts.shell.fat import boot_partition
+from nightjar.firmware_scripts.twin.guest import Guest
+from nightjar.firmware_scripts.twin.machines import machine_of, qemu_command
+from nightjar.firmware_scripts.twin.process import Qemu
+from nightjar.host.files import put_in_place
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 
 DISK, LOG, SOCKET = "disk.img", "console.log", "guest"
 _LONGEST_SOCKET_BYTES = 107  # unix(7)

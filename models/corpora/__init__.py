@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from models.corpora.corpus import Corpus
-from models.corpora.personas import MESSAGES, PEOPLE, personas
-from models.corpora.pydoc import pydoc
-from models.corpora.split import Participant, Split, split
-from models.corpora.tsv import tsv
+from nightjar.models.corpora.corpus import Corpus
+from nightjar.models.corpora.personas import MESSAGES, PEOPLE, personas
+from nightjar.models.corpora.pydoc import pydoc
+from nightjar.models.corpora.split import Participant, Split, split
+from nightjar.models.corpora.tsv import tsv
 
 __all__ = ["Corpus", "Participant", "Split", "load", "split", "write_messages"]
 
@@ -17,7 +17,7 @@ __all__ = ["Corpus", "Participant", "Split", "load", "split", "write_messages"]
 def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
     """Load a corpus: ``personas``, ``pydoc``, or the path of a tab-separated file.
 
-    Only ``personas`` uses the other arguments (:func:`models.corpora.personas.personas`).
+    Only ``personas`` uses the other arguments (:func:`nightjar.models.corpora.personas.personas`).
 
     Raises:
         CorpusError: the corpus cannot be read, or holds no text.

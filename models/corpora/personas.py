@@ -15,9 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from models.corpora.corpus import Corpus
-from models.corpora.phrasebook import CLOSINGS, DAYS, HABITS, NAMES, PLACES, RULES, SHORTENINGS, TOPICS
-from wire.errors import CorpusError
+from nightjar.models.corpora.corpus import Corpus
+from nightjar.models.corpora.phrasebook import CLOSINGS, DAYS, HABITS, NAMES, PLACES, RULES, SHORTENINGS, TOPICS
+from nightjar.wire.errors import CorpusError
 
 PEOPLE = 48
 MESSAGES = 400

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from models.corpora.corpus import Corpus
-from models.vocabulary import words
-from wire.errors import CorpusError
+from nightjar.models.corpora.corpus import Corpus
+from nightjar.models.vocabulary import words
+from nightjar.wire.errors import CorpusError
 
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+")
 _FEWEST_WORDS = 3

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.corpora.corpus import Corpus
-from wire.errors import CorpusError
+from nightjar.models.corpora.corpus import Corpus
+from nightjar.wire.errors import CorpusError
 
 HELD_OUT_SHARE = 0.2
 BUSIEST = 2

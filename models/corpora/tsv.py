@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from models.corpora.corpus import Corpus
-from wire.errors import CorpusError
+from nightjar.models.corpora.corpus import Corpus
+from nightjar.wire.errors import CorpusError
 
 
 def tsv(path: Path) -> Corpus:

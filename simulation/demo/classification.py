@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from models.classification import Classification
-from models.folder import CLASSIFIERS
-from models.ngram import NgramRecall
-from simulation.demo.configuration import (
+from nightjar.models.classification import Classification
+from nightjar.models.folder import CLASSIFIERS
+from nightjar.models.ngram import NgramRecall
+from nightjar.simulation.demo.configuration import (
     DEFAULTS,
     DemoSettings,
     coordinator_table,
@@ -22,9 +22,9 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.preparation import PreparedRun, configured, run_folder
-from simulation.demo.processes import outcome, quiet_child
-from wire.errors import ConfigError
+from nightjar.simulation.demo.preparation import PreparedRun, configured, run_folder
+from nightjar.simulation.demo.processes import outcome, quiet_child
+from nightjar.wire.errors import ConfigError
 
 TASK = "classification"
 HELD_OUT, EXAMPLES = "held_out.npz", "examples.npz"
@@ -88,6 +88,6 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
 
 def export(model: str, examples: Path, out: Path, seed: int) -> None:
     """Write the folder of a model for some examples; to be called in a child process."""
-    from models.classifiers import export_classifier  # loads TensorFlow
+    from nightjar.models.classifiers import export_classifier  # loads TensorFlow
 
     export_classifier(model, examples, out, seed)

@@ -1,4 +1,4 @@
-"""``python -m simulation demo``: the options and steps of the demo."""
+"""``python -m nightjar.simulation demo``: the options and steps of the demo."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import click
 import msgspec
 from rich.console import Console
 
-from coordinator.config import BrokerKind
-from coordinator.mqtt.broker import choose
-from edge_agent.keyboard.key import address
-from models.configurations import CONFIGURATIONS
-from models.folder import CLASSIFIERS
-from models.manifest import KEYBOARD
-from simulation.demo.classification import TASK, prepare_classification
-from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import DemoFleet
-from simulation.demo.keyboards import KeyboardRecall, recall_by_phone, recall_by_version, spread
-from simulation.demo.pictures import PICTURE, draw, recall_picture
-from simulation.demo.preparation import PreparedRun, prepare
-from simulation.demo.processes import outcome, quiet_child, stopping
-from simulation.demo.reading import State
-from simulation.demo.replay import LongRun, best_run
-from simulation.demo.summary import REFUSED, Result, result_of, summary_table
-from simulation.demo.watching import watch
-from wire.codec import NAMES
-from wire.errors import UnavailableError
+from nightjar.coordinator.config import BrokerKind
+from nightjar.coordinator.mqtt.broker import choose
+from nightjar.edge_agent.keyboard.key import address
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.models.folder import CLASSIFIERS
+from nightjar.models.manifest import KEYBOARD
+from nightjar.simulation.demo.classification import TASK, prepare_classification
+from nightjar.simulation.demo.configuration import DemoSettings
+from nightjar.simulation.demo.fleet import DemoFleet
+from nightjar.simulation.demo.keyboards import KeyboardRecall, recall_by_phone, recall_by_version, spread
+from nightjar.simulation.demo.pictures import PICTURE, draw, recall_picture
+from nightjar.simulation.demo.preparation import PreparedRun, prepare
+from nightjar.simulation.demo.processes import outcome, quiet_child, stopping
+from nightjar.simulation.demo.reading import State
+from nightjar.simulation.demo.replay import LongRun, best_run
+from nightjar.simulation.demo.summary import REFUSED, Result, result_of, summary_table
+from nightjar.simulation.demo.watching import watch
+from nightjar.wire.codec import NAMES
+from nightjar.wire.errors import UnavailableError
 
 
 @click.command()

@@ -7,13 +7,14 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from coordinator.config import BrokerKind
-from coordinator.mqtt.broker import SERVICE_USER, choose
-from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
-from simulation.demo.configuration import LOOPBACK
-from simulation.demo.preparation import PreparedRun
-from simulation.demo.processes import Service, python_module, wait_until
-from simulation.demo.reading import read_state
+from nightjar.coordinator.config import BrokerKind
+from nightjar.coordinator.mqtt.broker import SERVICE_USER, choose
+from nightjar.coordinator.mqtt.broker_child import PASSWORD_VARIABLE
+from nightjar.host.children import python_command
+from nightjar.simulation.demo.configuration import LOOPBACK
+from nightjar.simulation.demo.preparation import PreparedRun
+from nightjar.simulation.demo.processes import Service, wait_until
+from nightjar.simulation.demo.reading import read_state
 
 START_S = 60.0
 MOST_ALONE = 12
@@ -47,13 +48,13 @@ class DemoFleet:
             secret = {PASSWORD_VARIABLE: secrets.token_urlsafe(32)}
         self.broker = Service(
             "broker",
-            python_module("coordinator", "broker", *listen, "--data", data, "--kind", broker),
+            python_command("-m", "nightjar.coordinator", "broker", *listen, "--data", data, "--kind", broker),
             logs / "broker.log",
             secret,
         )
         self.coordinator = Service(
             "coordinator",
-            python_module("coordinator", "serve", "--config", str(prepared.coordinator_config)),
+            python_command("-m", "nightjar.coordinator", "serve", "--config", str(prepared.coordinator_config)),
             logs / "coordinator.log",
             secret,
         )
@@ -95,7 +96,7 @@ def _phones(prepared: PreparedRun, logs: Path) -> list[Service]:
     services = [
         Service(
             config.parent.name,
-            python_module("edge_agent", "run", "--config", str(config)),
+            python_command("-m", "nightjar.edge_agent", "run", "--config", str(config)),
             logs / f"{config.parent.name}.log",
         )
         for config in alone
@@ -103,6 +104,6 @@ def _phones(prepared: PreparedRun, logs: Path) -> list[Service]:
     for number, configs in enumerate(together, 1):
         name = f"phones-{number}"
         artifacts = str(prepared.folder / name)
-        command = python_module("edge_agent", "emulate", "--artifacts", artifacts, *map(str, configs))
+        command = python_command("-m", "nightjar.edge_agent", "emulate", "--artifacts", artifacts, *map(str, configs))
         services.append(Service(name, command, logs / f"{name}.log"))
     return services

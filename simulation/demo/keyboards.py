@@ -15,24 +15,24 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from edge_agent.core.mixture import Mixture
-from edge_agent.core.own_history import Blended
-from edge_agent.core.prediction import weights_of
-from edge_agent.keyboard.reader import Reader
-from edge_agent.ports import Floats, Learner, Predictor
-from edge_agent.shell.keyboard_model import KeyboardModel
-from edge_agent.shell.model_files import exported_model
-from edge_agent.shell.tflite import TfliteProgram, load_program
-from models import corpora
-from models.batches import Batches, pack
-from models.compact_ngram import CompactNgram, read_ngram
-from models.folder import NGRAM, VOCABULARY
-from models.manifest import Manifest
-from models.ngram import Trigram
-from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
-from simulation.demo.configuration import HELD_OUT
-from simulation.demo.reading import artifact
-from wire.parameters import Vector, weights_from_bytes
+from nightjar.edge_agent.core.mixture import Mixture
+from nightjar.edge_agent.core.own_history import Blended
+from nightjar.edge_agent.core.prediction import weights_of
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.ports import Floats, Learner, Predictor
+from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program
+from nightjar.models import corpora
+from nightjar.models.batches import Batches, pack
+from nightjar.models.compact_ngram import CompactNgram, read_ngram
+from nightjar.models.folder import NGRAM, VOCABULARY
+from nightjar.models.manifest import Manifest
+from nightjar.models.ngram import Trigram
+from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from nightjar.simulation.demo.configuration import HELD_OUT
+from nightjar.simulation.demo.reading import artifact
+from nightjar.wire.parameters import Vector, weights_from_bytes
 
 MOST_VERSIONS, MOST_PHONES, MOST_WORDS = 11, 8, 150
 """At most so many versions (the first, the last, and others between), phones, and words of a phone are measured: a few
@@ -57,7 +57,7 @@ class KeyboardRecall(msgspec.Struct, frozen=True):
 
 
 class NgramPredictor:
-    """An n-gram model alone. Implements :class:`edge_agent.ports.Predictor`."""
+    """An n-gram model alone. Implements :class:`nightjar.edge_agent.ports.Predictor`."""
 
     version = None
 

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from simulation.demo.keyboards import KeyboardRecall
-from simulation.demo.replay import LongRun
+from nightjar.simulation.demo.keyboards import KeyboardRecall
+from nightjar.simulation.demo.replay import LongRun
 
 MODEL, KEYBOARD, WITHOUT = "the fleet's model", "the keyboard as its user has it", "trigram + history, without it"
 EXPLAINED = (

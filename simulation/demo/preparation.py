@@ -16,18 +16,18 @@ from typing import Any
 
 from rich.console import Console
 
-from coordinator.enrolment.service_client import FOLDER
-from models import corpora
-from models.compact_ngram import compile_ngram
-from models.configurations import configuration
-from models.corpora import Participant, Split
-from models.export import export_program
-from models.folder import write_model_folder
-from models.ngram import NgramRecall, train_trigram
-from models.vocabulary import Vocabulary, words
-from models.warm_start import PASSES, warm_start
-from models.word_lists import compiled
-from simulation.demo.configuration import (
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.models import corpora
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import configuration
+from nightjar.models.corpora import Participant, Split
+from nightjar.models.export import export_program
+from nightjar.models.folder import write_model_folder
+from nightjar.models.ngram import NgramRecall, train_trigram
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.models.warm_start import PASSES, warm_start
+from nightjar.models.word_lists import compiled
+from nightjar.simulation.demo.configuration import (
     DEFAULTS,
     HELD_OUT,
     LOOPBACK,
@@ -40,9 +40,9 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.processes import outcome, quiet_child
-from simulation.demo.trust import enrol_phones
-from wire.errors import ConfigError
+from nightjar.simulation.demo.processes import outcome, quiet_child
+from nightjar.simulation.demo.trust import enrol_phones
+from nightjar.wire.errors import ConfigError
 
 BUILD = Path("build")
 KEPT_RUNS = 5

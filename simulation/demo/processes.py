@@ -13,7 +13,6 @@ import itertools
 import multiprocessing
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from host.children import die_with_parent
-from wire.errors import UnavailableError
+from nightjar.host.children import die_with_parent
+from nightjar.wire.errors import UnavailableError
 
 T = TypeVar("T")
 MOST_RESTARTS = 5
@@ -113,11 +112,6 @@ class Service:
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
-
-
-def python_module(*arguments: str) -> list[str]:
-    """The command that runs a module of this project with this interpreter."""
-    return [sys.executable, "-m", *arguments]
 
 
 def wait_until(ready: Callable[[], bool], services: Sequence[Service], timeout_s: float) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import urllib3
 
-from models.manifest import Manifest
-from models.task_types import task_type
-from wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.models.manifest import Manifest
+from nightjar.models.task_types import task_type
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
 State = dict[str, Any]
 """Keys: task, round (None if none is open), devices, rounds and versions (both ascending), counters."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results.json"
 
@@ -55,6 +55,6 @@ def best_run(results: Path = RESULTS) -> LongRun:
         raise ConfigError(msg) from error
     known = [run for run in runs if run.curve]
     if not known:
-        msg = f"--replay: no run in {results} has a curve; record one with python -m experiments.record"
+        msg = f"--replay: no run in {results} has a curve; record one with python -m nightjar.experiments.record"
         raise ConfigError(msg)
     return max(known, key=lambda run: run.curve[-1].top1)

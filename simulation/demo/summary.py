@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from coordinator.web.words import in_words
-from simulation.demo.keyboards import KeyboardRecall
-from simulation.demo.pictures import PICTURE, honest
-from simulation.demo.preparation import PreparedRun
-from simulation.demo.reading import State
-from simulation.demo.replay import LongRun
-from simulation.demo.watching import REFERENCE, percent
+from nightjar.coordinator.web.words import in_words
+from nightjar.simulation.demo.keyboards import KeyboardRecall
+from nightjar.simulation.demo.pictures import PICTURE, honest
+from nightjar.simulation.demo.preparation import PreparedRun
+from nightjar.simulation.demo.reading import State
+from nightjar.simulation.demo.replay import LongRun
+from nightjar.simulation.demo.watching import REFERENCE, percent
 
 Result = dict[str, Any]
 REFUSED = "refused"

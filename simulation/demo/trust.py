@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from coordinator.config import CoordinatorConfig
-from coordinator.config_file import load_config
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, new_claim
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import refresh, signer_of
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_url
-from coordinator.storage.signing_key import load_signer
-from edge_agent.enrolment.identity import EnrolledIdentity, keep
-from edge_agent.enrolment.keys import next_key
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, new_claim
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.tls_files import refresh, signer_of
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.signing_key import load_signer
+from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, keep
+from nightjar.edge_agent.enrolment.keys import next_key
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
 
 CLAIM_LIFE_S = 3600.0
 

@@ -1,6 +1,6 @@
 """Shows the demo while it runs: a live display on a terminal, otherwise one line per event.
 
-It reads only the coordinator's API (:mod:`simulation.demo.reading`).
+It reads only the coordinator's API (:mod:`nightjar.simulation.demo.reading`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from coordinator.web.words import in_words
-from simulation.demo.keyboards import spread
-from simulation.demo.reading import State, read_state
-from simulation.demo.replay import LongRun, Reached
-from wire.errors import UnavailableError
+from nightjar.coordinator.web.words import in_words
+from nightjar.simulation.demo.keyboards import spread
+from nightjar.simulation.demo.reading import State, read_state
+from nightjar.simulation.demo.replay import LongRun, Reached
+from nightjar.wire.errors import UnavailableError
 
 POLL_S = 0.4
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from coordinator.learning.strategies import State as OptimizerState
-from coordinator.learning.strategies import Wide
-from host.files import replace_file
-from simulation.laboratory.experiment import Experiment
-from wire.errors import ConfigError, UnavailableError
-from wire.parameters import Vector
+from nightjar.coordinator.learning.strategies import State as OptimizerState
+from nightjar.coordinator.learning.strategies import Wide
+from nightjar.host.files import replace_file
+from nightjar.simulation.laboratory.experiment import Experiment
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.parameters import Vector
 
 ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _OLDER = "version-"

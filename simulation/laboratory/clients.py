@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
-from edge_agent.ports import Program
-from models.batches import Batches
-from simulation.laboratory.experiment import PRIVATE, PersonalSettings
-from simulation.warm_start import seeded
-from wire.codec import Codec, FeedbackCodec, Sparse, codec_for
-from wire.codec.contract import Received
-from wire.errors import UnavailableError
-from wire.messages import CodecChoice, TrainingPlan
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, train
+from nightjar.edge_agent.ports import Program
+from nightjar.models.batches import Batches
+from nightjar.simulation.laboratory.experiment import PRIVATE, PersonalSettings
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.codec import Codec, FeedbackCodec, Sparse, codec_for
+from nightjar.wire.codec.contract import Received
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import CodecChoice, TrainingPlan
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)

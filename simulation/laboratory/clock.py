@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.strategies import Wide
-from simulation.laboratory.experiment import Experiment, TimeSettings
-from simulation.warm_start import seeded
+from nightjar.coordinator.learning.strategies import Wide
+from nightjar.simulation.laboratory.experiment import Experiment, TimeSettings
+from nightjar.simulation.warm_start import seeded
 
 
 @dataclass(frozen=True, slots=True)

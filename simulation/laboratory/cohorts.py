@@ -8,14 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.learning.strategies import Wide, highest_losses
-from coordinator.rounds.selection import sample
-from simulation.laboratory.clock import PlannedVersion, PlannedWork, buffered_versions, first_to_report, seconds_of_work
-from simulation.laboratory.experiment import CohortSettings, Experiment
-from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
-from simulation.warm_start import seeded
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.learning.strategies import Wide, highest_losses
+from nightjar.coordinator.rounds.selection import sample
+from nightjar.simulation.laboratory.clock import (
+    PlannedVersion,
+    PlannedWork,
+    buffered_versions,
+    first_to_report,
+    seconds_of_work,
+)
+from nightjar.simulation.laboratory.experiment import CohortSettings, Experiment
+from nightjar.simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
 
 _PERSON = "person-"
 _MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0

@@ -1,4 +1,4 @@
-"""``python -m simulation learn``: runs an experiment with several seeds, or a grid of them, and compares them."""
+"""``python -m nightjar.simulation learn``: runs an experiment with several seeds, or a grid, and compares them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from host.files import replace_file
-from models import corpora
-from models.configurations import configuration
-from simulation.laboratory import references
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.event_files import event_files
-from simulation.laboratory.executor import Executor, InProcess, Processes
-from simulation.laboratory.experiment import Experiment, read_experiment
-from simulation.laboratory.optional_jax import needing_jax
-from simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
-from simulation.laboratory.personalisation import personalise
-from simulation.laboratory.plot import plot
-from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import PreparedTraining, Trainer, prepare, run
-from simulation.progress import say
-from simulation.warm_start import PROGRAMS
-from wire.errors import ConfigError
+from nightjar.host.files import replace_file
+from nightjar.models import corpora
+from nightjar.models.configurations import configuration
+from nightjar.simulation.laboratory import references
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.event_files import event_files
+from nightjar.simulation.laboratory.executor import Executor, InProcess, Processes
+from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
+from nightjar.simulation.laboratory.optional_jax import needing_jax
+from nightjar.simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
+from nightjar.simulation.laboratory.personalisation import personalise
+from nightjar.simulation.laboratory.plot import plot
+from nightjar.simulation.laboratory.ray_executor import RayWorkers
+from nightjar.simulation.laboratory.training import PreparedTraining, Trainer, prepare, run
+from nightjar.simulation.progress import say
+from nightjar.simulation.warm_start import PROGRAMS
+from nightjar.wire.errors import ConfigError
 
-IN_JAX = "simulation.laboratory.jax_executor"
+IN_JAX = "nightjar.simulation.laboratory.jax_executor"
 
 
 @dataclass(frozen=True, slots=True)

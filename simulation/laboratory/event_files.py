@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from models.child_environment import child_environment
-from simulation.laboratory.checkpoint import Point
+from nightjar.models.child_environment import child_environment
+from nightjar.simulation.laboratory.checkpoint import Point
 
 FILES = "events.out.tfevents.*"
 

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import numpy as np
 
-import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
-from edge_agent.shell.tflite import TfliteProgram
-from models.batches import Batches
-from simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
-from simulation.laboratory.experiment import PersonalSettings
-from wire.messages import CodecChoice, TrainingPlan
-from wire.parameters import ParameterLayout, Vector
+import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+from nightjar.edge_agent.shell.tflite import TfliteProgram
+from nightjar.models.batches import Batches
+from nightjar.simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
+from nightjar.simulation.laboratory.experiment import PersonalSettings
+from nightjar.wire.messages import CodecChoice, TrainingPlan
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 HELD_BYTES = 1 << 28
 """Of what devices keep, so much stays in memory until the next measured round."""

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.staleness import parse_staleness
-from coordinator.learning.strategies import MEDIAN, Aggregation
-from coordinator.tasks.dp import DpConfig, clipping_faults
-from coordinator.tasks.settings import (
+from nightjar.coordinator.learning.downlink import F32, FORMS
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.staleness import parse_staleness
+from nightjar.coordinator.learning.strategies import MEDIAN, Aggregation
+from nightjar.coordinator.tasks.dp import DpConfig, clipping_faults
+from nightjar.coordinator.tasks.settings import (
     CodecConfig,
     PlanConfig,
     StrategyConfig,
@@ -23,12 +23,12 @@ from coordinator.tasks.settings import (
     privacy_faults,
     strategy_faults,
 )
-from host.configuration import ConfigurationReader, accepted, read_toml
-from models.configurations import CONFIGURATIONS
-from models.warm_start import RATE
-from wire.codec import NAMES
-from wire.errors import NightjarError
-from wire.messages import CodecChoice, TrainingPlan
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.models.warm_start import RATE
+from nightjar.wire.codec import NAMES
+from nightjar.wire.errors import NightjarError
+from nightjar.wire.messages import CodecChoice, TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]

@@ -1,8 +1,9 @@
 """Trains the devices of a cohort at once with JAX, on a GPU if there is one.
 
 The batches, their order, the check for divergence and the encoding are those of the other executors. The training steps
-are not (:mod:`simulation.laboratory.jax_steps`): a report differs from theirs in the last bits, and rounds amplify such
-differences. So a seed gives the same curve on machines of one kind, but another curve than the other executors give.
+are not (:mod:`nightjar.simulation.laboratory.jax_steps`): a report differs from theirs in the last bits, and rounds
+amplify such differences. So a seed gives the same curve on machines of one kind, but another curve than the other
+executors give.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from edge_agent.core.results import TrainStep
-from edge_agent.core.training import TrainedUpdate, Watch, batches_in_order
-from models.batches import Ids
-from models.configurations import ModelConfiguration
-from models.vocabulary import PAD
-from simulation.laboratory import jax_steps
-from simulation.laboratory.clients import Device, Reported, could_not_train, keep, kept, report
-from simulation.warm_start import seeded
-from wire.errors import ConfigError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.edge_agent.core.results import TrainStep
+from nightjar.edge_agent.core.training import TrainedUpdate, Watch, batches_in_order
+from nightjar.models.batches import Ids
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.vocabulary import PAD
+from nightjar.simulation.laboratory import jax_steps
+from nightjar.simulation.laboratory.clients import Device, Reported, could_not_train, keep, kept, report
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 AT_ONCE = 32
 """Most devices that are trained at once: of the large model, each takes some 50 MB of the GPU's memory."""
 
 
 class JaxCohort:
-    """Implements :class:`simulation.laboratory.executor.Executor` with all devices side by side on one GPU or CPU.
+    """Implements :class:`nightjar.simulation.laboratory.executor.Executor` with all devices at once on one GPU or CPU.
 
     The device's program is not used. The folder of the run has what devices keep.
 
@@ -94,7 +95,7 @@ class JaxCohort:
         return {person: self._update(person, round_number, steps, row) for row, person in enumerate(people)}
 
     def _update(self, person: int, round_number: int, steps: jax_steps.Steps, row: int) -> TrainedUpdate:
-        """What :func:`edge_agent.core.training.train` returns for one of the devices."""
+        """What :func:`nightjar.edge_agent.core.training.train` returns for one of the devices."""
         own, planned, watch = self._device.batches[person], self._steps(person), Watch()
         loss, targets = steps.loss[row, :planned], steps.targets[row, :planned]
         for step in range(planned):
@@ -109,7 +110,7 @@ class JaxCohort:
 
 
 class JaxTrainer:
-    """Implements :class:`simulation.laboratory.training.Trainer`; the weights stay on the GPU between steps."""
+    """Implements :class:`nightjar.simulation.laboratory.training.Trainer`; weights stay on the GPU between steps."""
 
     def __init__(self, layout: ParameterLayout, shape: ModelConfiguration) -> None:
         self._train = jax_steps.compiled(layout, shape.cell)

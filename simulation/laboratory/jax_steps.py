@@ -1,7 +1,7 @@
 """Training steps of the keyboard model in JAX, for a whole cohort at once: on a GPU, the laboratory's fastest way.
 
-The model and the rule are those of the device program (:mod:`models.lstm`, ``train_momentum`` of
-:mod:`models.program`)::
+The model and the rule are those of the device program (:mod:`nightjar.models.lstm`, ``train_momentum`` of
+:mod:`nightjar.models.program`)::
 
     g = gradient of the mean loss, clipped to a norm
     v = momentum v + g + proximal (w - base)        w = w - rate v
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from models.configurations import CellName
-from models.vocabulary import BOS, PAD
-from wire.parameters import ParameterLayout
+from nightjar.models.configurations import CellName
+from nightjar.models.vocabulary import BOS, PAD
+from nightjar.wire.parameters import ParameterLayout
 
 Tensors = dict[str, jax.Array]
 """The parameters by name, in the shapes of the layout."""
@@ -139,7 +139,7 @@ def mean_loss(weights: Tensors, x: jax.Array, y: jax.Array, cell: CellName) -> t
 def _cell(
     cell: CellName, x: jax.Array, r: jax.Array, c: jax.Array, recurrent_bias: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of a cell of :mod:`models.cells`: c and m."""
+    """One step of a cell of :mod:`nightjar.models.cells`: c and m."""
     if cell == "gru":
         of_word, of_state = jnp.split(x, 3, 1), jnp.split(r, 3, 1)
         forget, reset = (jax.nn.sigmoid(of_word[gate] + of_state[gate]) for gate in (0, 1))

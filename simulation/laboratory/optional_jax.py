@@ -6,7 +6,7 @@ import importlib
 import os
 from types import ModuleType
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 
 def needing_jax(name: str) -> ModuleType:

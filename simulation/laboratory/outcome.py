@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.personalisation import Personalised
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.personalisation import Personalised
 
 
 class TimeTaken(msgspec.Struct, frozen=True, kw_only=True):

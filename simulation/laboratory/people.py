@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.corpora import Corpus
-from models.vocabulary import words
-from simulation.laboratory.experiment import EvaluationSettings, SplitSettings
-from simulation.warm_start import seeded
-from wire.errors import CorpusError
+from nightjar.models.corpora import Corpus
+from nightjar.models.vocabulary import words
+from nightjar.simulation.laboratory.experiment import EvaluationSettings, SplitSettings
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.errors import CorpusError
 
 
 @dataclass(frozen=True, slots=True)

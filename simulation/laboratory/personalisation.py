@@ -1,7 +1,7 @@
 """What people gain when each one's device goes on training the fleet's model for its owner alone.
 
 Each method trains from the fleet's weights on a person's own messages. Then the device decides as the product does: of
-no, half and all of the change it keeps what is better on messages that were held back (:func:`edge_agent.core.
+no, half and all of the change it keeps what is better on messages that were held back (:func:`nightjar.edge_agent.core.
 personalisation.better`). The figures are of later messages.
 
 =================== ==================================================================================================
@@ -32,20 +32,20 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from edge_agent.core.personalisation import ENOUGH_WORDS, best_share
-from edge_agent.core.results import Evaluation
-from edge_agent.core.training import TrainingStopped, evaluate, train
-from edge_agent.ports import Program
-from models.batches import Batches
-from models.configurations import configuration
-from models.keyboard import batches_of, held_out
-from simulation.laboratory.checkpoint import restored_weights
-from simulation.laboratory.clients import kept, own_weights, private_part
-from simulation.laboratory.training import PreparedTraining
-from simulation.warm_start import seeded
-from wire.errors import CorpusError
-from wire.messages import TrainingPlan
-from wire.parameters import Vector
+from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, best_share
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.edge_agent.core.training import TrainingStopped, evaluate, train
+from nightjar.edge_agent.ports import Program
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import configuration
+from nightjar.models.keyboard import batches_of, held_out
+from nightjar.simulation.laboratory.checkpoint import restored_weights
+from nightjar.simulation.laboratory.clients import kept, own_weights, private_part
+from nightjar.simulation.laboratory.training import PreparedTraining
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.errors import CorpusError
+from nightjar.wire.messages import TrainingPlan
+from nightjar.wire.parameters import Vector
 
 HELD_BACK = 0.2
 """Share of a person's messages that decide and are not trained on."""

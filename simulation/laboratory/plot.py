@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.checkpoint import Point
 
 
 def plot(path: Path, curves: Mapping[str, Sequence[Sequence[Point]]], references: Mapping[str, float]) -> None:

@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
-from edge_agent.shell.tflite import runtime_name
-from simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
-from wire.errors import ConfigError, UnavailableError
-from wire.parameters import Vector
+from nightjar.coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
+from nightjar.edge_agent.shell.tflite import runtime_name
+from nightjar.simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.parameters import Vector
 
 
 class RayWorkers:
-    """Implements :class:`simulation.laboratory.executor.Executor` with the workers of a Ray cluster.
+    """Implements :class:`nightjar.simulation.laboratory.executor.Executor` with the workers of a Ray cluster.
 
     Each takes a processor. ``make`` makes a worker's device there, from the path of the program. The address is
     ``auto`` for a cluster that this machine belongs to, ``HOST:PORT``, or ``ray://HOST:PORT``.

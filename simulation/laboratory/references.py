@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.ngram import NgramRecall, train_trigram
-from models.vocabulary import words
-from models.warm_start import RATE
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.training import PreparedTraining, Trainer, measure, start_weights, train_in_one_place
+from nightjar.models.ngram import NgramRecall, train_trigram
+from nightjar.models.vocabulary import words
+from nightjar.models.warm_start import RATE
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.training import (
+    PreparedTraining,
+    Trainer,
+    measure,
+    start_weights,
+    train_in_one_place,
+)
 
 
 def trigram(prepared: PreparedTraining) -> tuple[NgramRecall, NgramRecall | None]:

@@ -1,10 +1,10 @@
 """One federated training: the loop over rounds, with a checkpoint after each measurement.
 
 A round is the product's: devices of a uniformly drawn cohort train and encode, and
-:func:`coordinator.learning.fedavg.federated_average` decodes, clips, averages and applies the strategy. With secure
-sums, the device's :func:`wire.secure_sum.order.contribution` and :mod:`coordinator.learning.summed` do, without masks,
-which change nothing in a sum. The same experiment and seed give the same curve, bit for bit, whatever the executor, and
-whether or not the run was interrupted.
+:func:`nightjar.coordinator.learning.fedavg.federated_average` decodes, clips, averages and applies the strategy. With
+secure sums, the device's :func:`nightjar.wire.secure_sum.order.contribution` and
+:mod:`nightjar.coordinator.learning.summed` do, without masks, which change nothing in a sum. The same experiment and
+seed give the same curve, bit for bit, whatever the executor, and whether or not the run was interrupted.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import (
+from nightjar.coordinator.learning.downlink import Base, publish, ways_to
+from nightjar.coordinator.learning.fedavg import (
     Aggregate,
     Averaged,
     ClientUpdate,
     federated_average,
     following_quantile,
 )
-from coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
-from coordinator.learning.robust import aggregate_for
-from coordinator.learning.staleness import Staleness, parse_staleness
-from coordinator.learning.strategies import Weighting, last_average, optimizer_for
-from coordinator.learning.summed import average_of_sum, first_bases, sum_order
-from coordinator.tasks.dp import noise_for
-from edge_agent.ports import Program
-from edge_agent.shell.tflite import TfliteProgram
-from host.files import replace_file
-from models.batches import Batches, Ids, pack
-from models.configurations import configuration
-from models.corpora import Corpus
-from models.export import export_program
-from models.initial import initial_weights
-from models.keyboard import batches_of, held_out
-from models.vocabulary import Vocabulary, words
-from models.warm_start import falling_rate
-from simulation.laboratory.checkpoint import Point, State, opened, restored, store
-from simulation.laboratory.clients import Device, Reported, as_read, remove_old
-from simulation.laboratory.clock import PlannedVersion
-from simulation.laboratory.cohorts import device_of, plan_of
-from simulation.laboratory.executor import Executor, load
-from simulation.laboratory.experiment import Experiment
-from simulation.laboratory.people import People, divide
-from simulation.warm_start import evaluate, seeded
-from wire.codec import Sparse, codec_for
-from wire.errors import UnavailableError
-from wire.frame import MASKED_UPDATE, Report, encode_report
-from wire.parameters import ParameterLayout, Vector
-from wire.secure_sum.low_rank import from_bytes
-from wire.secure_sum.masks import packed_bytes
-from wire.secure_sum.messages import MaskedUpdate, encode
-from wire.secure_sum.order import SumOrder, contribution, terms_of
-from wire.secure_sum.primitives import SIGNATURE_BYTES
-from wire.secure_sum.terms import Terms
+from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
+from nightjar.coordinator.learning.robust import aggregate_for
+from nightjar.coordinator.learning.staleness import Staleness, parse_staleness
+from nightjar.coordinator.learning.strategies import Weighting, last_average, optimizer_for
+from nightjar.coordinator.learning.summed import average_of_sum, first_bases, sum_order
+from nightjar.coordinator.tasks.dp import noise_for
+from nightjar.edge_agent.ports import Program
+from nightjar.edge_agent.shell.tflite import TfliteProgram
+from nightjar.host.files import replace_file
+from nightjar.models.batches import Batches, Ids, pack
+from nightjar.models.configurations import configuration
+from nightjar.models.corpora import Corpus
+from nightjar.models.export import export_program
+from nightjar.models.initial import initial_weights
+from nightjar.models.keyboard import batches_of, held_out
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.models.warm_start import falling_rate
+from nightjar.simulation.laboratory.checkpoint import Point, State, opened, restored, store
+from nightjar.simulation.laboratory.clients import Device, Reported, as_read, remove_old
+from nightjar.simulation.laboratory.clock import PlannedVersion
+from nightjar.simulation.laboratory.cohorts import device_of, plan_of
+from nightjar.simulation.laboratory.executor import Executor, load
+from nightjar.simulation.laboratory.experiment import Experiment
+from nightjar.simulation.laboratory.people import People, divide
+from nightjar.simulation.warm_start import evaluate, seeded
+from nightjar.wire.codec import Sparse, codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.frame import MASKED_UPDATE, Report, encode_report
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.secure_sum.low_rank import from_bytes
+from nightjar.wire.secure_sum.masks import packed_bytes
+from nightjar.wire.secure_sum.messages import MaskedUpdate, encode
+from nightjar.wire.secure_sum.order import SumOrder, contribution, terms_of
+from nightjar.wire.secure_sum.primitives import SIGNATURE_BYTES
+from nightjar.wire.secure_sum.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)

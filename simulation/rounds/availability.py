@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 DAY_S = 86_400.0
 COLUMNS = ("trace_start_s", "trace_end_s", "window_start_s", "window_end_s")

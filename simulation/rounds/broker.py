@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from simulation.rounds.faults import MESSAGE_FAULTS, Dice, Fault
-from simulation.rounds.timeline import Timeline
-from wire import topics
-from wire.identifiers import DeviceId, Population
+from nightjar.simulation.rounds.faults import MESSAGE_FAULTS, Dice, Fault
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.wire import topics
+from nightjar.wire.identifiers import DeviceId, Population
 
 LATENCY_S = 0.05
 """Latency between a client and the broker; 50 ms is a usual mobile round trip."""

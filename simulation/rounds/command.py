@@ -1,4 +1,4 @@
-"""``python -m simulation rounds``: the options and the output.
+"""``python -m nightjar.simulation rounds``: the options and the output.
 
 Standard output has only the result; progress and violations go to standard error.
 """
@@ -13,14 +13,14 @@ import click
 import msgspec
 from rich.console import Console
 
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.tasks.settings import Mode
-from simulation.progress import progress, say
-from simulation.rounds.faults import PLACES, dangers
-from simulation.rounds.hunt import complaints, hunt
-from simulation.rounds.result import bag_of, result_of, table_of
-from simulation.rounds.world import CODECS, OTHER_TASKS, Settings, simulate
-from wire.errors import ConfigError
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.tasks.settings import Mode
+from nightjar.simulation.progress import progress, say
+from nightjar.simulation.rounds.faults import PLACES, dangers
+from nightjar.simulation.rounds.hunt import complaints, hunt
+from nightjar.simulation.rounds.result import bag_of, result_of, table_of
+from nightjar.simulation.rounds.world import CODECS, OTHER_TASKS, Settings, simulate
+from nightjar.wire.errors import ConfigError
 
 WRONG = 1
 """Exit status of a simulation that found a defect."""
@@ -153,7 +153,7 @@ def _simulate(settings: Settings, plot: Path | None, console: Console, *, as_jso
     outcome = simulate(settings, partial(progress, console, what="rounds"))
     result = result_of(outcome)
     if plot is not None:
-        from simulation.rounds.plot import draw  # imports matplotlib, which takes a second
+        from nightjar.simulation.rounds.plot import draw  # imports matplotlib, which takes a second
 
         draw(outcome, plot)
     _print(result, as_json=as_json)

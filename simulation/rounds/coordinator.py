@@ -14,10 +14,10 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.driver import MOST_EVENTS, Driver
-from coordinator.engine.inbox import (
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.driver import MOST_EVENTS, Driver
+from nightjar.coordinator.engine.inbox import (
     ArtifactServed,
     BrokerConnected,
     BrokerDisconnected,
@@ -26,22 +26,22 @@ from coordinator.engine.inbox import (
     MessageArrived,
     Ticked,
 )
-from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, failed
-from coordinator.ports import VersionRecord
-from coordinator.rounds.round import TERMINAL, Phase, Round
-from coordinator.versions.quality_gate import VersionMetrics
-from host.retrying import STORE_AGAIN
-from models.manifest import Manifest
-from simulation.rounds.broker import Broker
-from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
-from simulation.rounds.observer import Observer
-from simulation.rounds.ports import enrolled_key
-from simulation.rounds.storage import MemoryBlobs, MemoryRepository
-from simulation.rounds.timeline import Timeline
-from wire import messages
-from wire.errors import NightjarError, UnavailableError
-from wire.messages import Receipt, Rejection
-from wire.parameters import Vector
+from nightjar.coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, failed
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.host.retrying import STORE_AGAIN
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.rounds.broker import Broker
+from nightjar.simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
+from nightjar.simulation.rounds.observer import Observer
+from nightjar.simulation.rounds.ports import enrolled_key
+from nightjar.simulation.rounds.storage import MemoryBlobs, MemoryRepository
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.wire import messages
+from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.messages import Receipt, Rejection
+from nightjar.wire.parameters import Vector
 
 EPOCH_S = 1.7e9
 """Wall-clock time at the beginning, seconds since 1970."""

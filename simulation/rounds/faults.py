@@ -3,8 +3,8 @@
 Measured rates are used where they exist; other rates are high enough that every fault happens a few times in fifty
 rounds. All draws come from one seeded generator, so the same seed gives the same faults at the same times.
 
-Faults are drawn here and carried out elsewhere: messages in :mod:`~simulation.rounds.broker`, phones in
-:mod:`~simulation.rounds.phone`, the coordinator in :mod:`~simulation.rounds.coordinator`.
+Faults are drawn here and carried out elsewhere: messages in :mod:`~nightjar.simulation.rounds.broker`, phones in
+:mod:`~nightjar.simulation.rounds.phone`, the coordinator in :mod:`~nightjar.simulation.rounds.coordinator`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 
 class Fault(enum.Enum):

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from coordinator.rounds.round import Phase
-from simulation.rounds.world import Settings, SimulationResult, simulate
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.simulation.rounds.world import Settings, SimulationResult, simulate
 
 
 @dataclass(frozen=True, slots=True)

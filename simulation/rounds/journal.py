@@ -1,27 +1,27 @@
 # ruff: noqa: D102 - the port says what its methods do
 """The journal of a simulated phone, which survives power cuts: in memory, and small enough for 100,000 phones.
 
-It does the same as :mod:`edge_agent.shell.database`, and can fail like a disk: it may be full, or lose power before or
-after a change is complete.
+It does the same as :mod:`nightjar.edge_agent.shell.database`, and can fail like a disk: it may be full, or lose power
+before or after a change is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_agent.core.lifecycle import State
-from edge_agent.core.outbox import Settlement
-from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, SumState
-from wire.errors import LocalProtocolError
-from wire.parameters import Vector
+from nightjar.edge_agent.core.lifecycle import State
+from nightjar.edge_agent.core.outbox import Settlement
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, SumState
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import Vector
 
 MOST_PENDING_DROPOUTS = 16
 """The same limit as on a real device."""
 
 
 class MemoryJournal:
-    """Implements :class:`edge_agent.ports.Journal`.
+    """Implements :class:`nightjar.edge_agent.ports.Journal`.
 
     ``touched`` is called before and after each change, and may raise UnavailableError or PowerCut; ``produced`` is
     called with every report that is stored.

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.ports import BlobStore
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.model import Model
-from edge_agent.ports import Ids
-from models.configurations import lstm_layout
-from models.manifest import Artifact, Manifest
-from models.vocabulary import FIRST_WORD, Vocabulary
-from wire.identifiers import Sha256
-from wire.parameters import Vector, weights_from_bytes, weights_to_bytes
+from nightjar.coordinator.ports import BlobStore
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Ids
+from nightjar.models.configurations import lstm_layout
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.wire.identifiers import Sha256
+from nightjar.wire.parameters import Vector, weights_from_bytes, weights_to_bytes
 
 WORDS = tuple(f"word{number}" for number in range(36))
 VOCABULARY = Vocabulary(WORDS)
@@ -99,7 +99,7 @@ def is_bad(version: int, seed: int) -> bool:
 
 
 class LeastSquares:
-    """Implements :class:`edge_agent.ports.Program`: each step moves the weights towards ``optimum``, (n,) float32.
+    """Implements :class:`nightjar.edge_agent.ports.Program`: a step moves weights towards ``optimum``, (n,) float32.
 
     ``right`` is the share of the words that it predicts.
     """

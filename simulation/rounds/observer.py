@@ -17,26 +17,26 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.config import TaskConfig
-from coordinator.engine.jobs import AggregationDone, AggregationJob
-from coordinator.learning.staleness import parse_staleness
-from coordinator.ports import BlobStore, Transaction
-from coordinator.rounds.round import Phase, Round, seat_round
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.settings import Mode
-from coordinator.versions.rollout import Stage
-from edge_agent.core.stored import NewReport
-from models.manifest import Manifest
-from simulation.rounds.model import LAYOUT
-from wire import frame, messages, topics
-from wire.codec import codec_for
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId
-from wire.messages import Assignment, Receipt, Verdict
-from wire.parameters import Vector, weights_from_bytes
-from wire.secure_sum.low_rank import from_bytes
-from wire.secure_sum.masks import Words
-from wire.secure_sum.order import SumOrder, read_sum
+from nightjar.coordinator.config import TaskConfig
+from nightjar.coordinator.engine.jobs import AggregationDone, AggregationJob
+from nightjar.coordinator.learning.staleness import parse_staleness
+from nightjar.coordinator.ports import BlobStore, Transaction
+from nightjar.coordinator.rounds.round import Phase, Round, seat_round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.settings import Mode
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.edge_agent.core.stored import NewReport
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.rounds.model import LAYOUT
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Assignment, Receipt, Verdict
+from nightjar.wire.parameters import Vector, weights_from_bytes
+from nightjar.wire.secure_sum.low_rank import from_bytes
+from nightjar.wire.secure_sum.masks import Words
+from nightjar.wire.secure_sum.order import SumOrder, read_sum
 
 Wide = npt.NDArray[np.float64]
 Key = tuple[int, DeviceId, int]

@@ -18,25 +18,25 @@ from functools import partial
 
 import numpy as np
 
-from edge_agent.core import lifecycle
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
-from edge_agent.core.lifecycle import Ineligible, Training
-from edge_agent.core.training import TrainingStopped
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
-from edge_agent.model import Model
-from edge_agent.session import AdoptedResidual, Desk, Produced, SessionTask, in_this_process
-from edge_agent.shell.http import Patience
-from edge_agent.uplink import AgentIdentity
-from simulation.rounds.availability import Availability
-from simulation.rounds.broker import Broker
-from simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
-from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
-from simulation.rounds.journal import MemoryJournal
-from simulation.rounds.model import LAYOUT, RIGHT, RIGHT_IF_BAD, STEPS, WORDS, LeastSquares, Shelf, is_bad
-from simulation.rounds.observer import Observer
-from simulation.rounds.ports import (
+from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from nightjar.edge_agent.core.lifecycle import Ineligible, Training
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import AdoptedResidual, Desk, Produced, SessionTask, in_this_process
+from nightjar.edge_agent.shell.http import Patience
+from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.simulation.rounds.availability import Availability
+from nightjar.simulation.rounds.broker import Broker
+from nightjar.simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
+from nightjar.simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
+from nightjar.simulation.rounds.journal import MemoryJournal
+from nightjar.simulation.rounds.model import LAYOUT, RIGHT, RIGHT_IF_BAD, STEPS, WORDS, LeastSquares, Shelf, is_bad
+from nightjar.simulation.rounds.observer import Observer
+from nightjar.simulation.rounds.ports import (
     AnyCoordinator,
     FixedExamples,
     SimulatedArtifacts,
@@ -46,12 +46,12 @@ from simulation.rounds.ports import (
     SimulatedTransport,
     SimulatedWorker,
 )
-from simulation.rounds.timeline import Timeline
-from wire import messages, topics
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId, Population, Sha256
-from wire.messages import Status
-from wire.parameters import Vector
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId, Population, Sha256
+from nightjar.wire.messages import Status
+from nightjar.wire.parameters import Vector
 
 PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
 """The agent's defaults."""

@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coordinator.rounds.round import Phase, Round
-from simulation.rounds.faults import Fault
-from simulation.rounds.result import seats
-from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
-from wire.errors import ConfigError
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.simulation.rounds.faults import Fault
+from nightjar.simulation.rounds.result import seats
+from nightjar.simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
+from nightjar.wire.errors import ConfigError
 
 INK, COMMITTED, ABANDONED, FREE, TROUBLE = "#333333", "#2a6f97", "#c1440e", "#7a9e7e", "#e0a030"
 STEPS_H = (1 / 6, 0.5, 1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 168.0)

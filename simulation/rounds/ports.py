@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edge_agent.core.eligibility import Readings
-from edge_agent.core.secure_sum import Tools
-from edge_agent.core.summing import SumRequest, SumStep, advance
-from edge_agent.inbox import Job
-from edge_agent.model import Model
-from host.primitives import EnrolledKey, LibraryPrimitives
-from models.manifest import KEYBOARD
-from models.source import Source
-from wire.identifiers import Sha256
+from nightjar.edge_agent.core.eligibility import Readings
+from nightjar.edge_agent.core.secure_sum import Tools
+from nightjar.edge_agent.core.summing import SumRequest, SumStep, advance
+from nightjar.edge_agent.inbox import Job
+from nightjar.edge_agent.model import Model
+from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.models.manifest import KEYBOARD
+from nightjar.models.source import Source
+from nightjar.wire.identifiers import Sha256
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedClock:
-    """Implements :class:`edge_agent.ports.Clock`."""
+    """Implements :class:`nightjar.edge_agent.ports.Clock`."""
 
     monotonic_s: Callable[[], float]
     wall_s: Callable[[], float]
@@ -29,14 +29,14 @@ class SimulatedClock:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedConditions:
-    """Implements :class:`edge_agent.ports.Conditions`."""
+    """Implements :class:`nightjar.edge_agent.ports.Conditions`."""
 
     read: Callable[[], Readings]
 
 
 @dataclass(frozen=True, slots=True)
 class FixedExamples:
-    """Implements :class:`edge_agent.ports.ExampleStore` with fixed messages."""
+    """Implements :class:`nightjar.edge_agent.ports.ExampleStore` with fixed messages."""
 
     kept: tuple[str, ...]
 
@@ -55,7 +55,7 @@ class FixedExamples:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTransport:
-    """Implements :class:`edge_agent.ports.Transport`."""
+    """Implements :class:`nightjar.edge_agent.ports.Transport`."""
 
     is_connected: Callable[[], bool]
     send: Callable[[str, bytes, bool], bool]
@@ -72,7 +72,7 @@ class SimulatedTransport:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorker:
-    """Implements :class:`edge_agent.ports.Worker`."""
+    """Implements :class:`nightjar.edge_agent.ports.Worker`."""
 
     start: Callable[[Job], None]
     stop: Callable[[int], None]
@@ -80,7 +80,7 @@ class SimulatedWorker:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedArtifacts:
-    """Implements :class:`edge_agent.ports.Artifacts`."""
+    """Implements :class:`nightjar.edge_agent.ports.Artifacts`."""
 
     current: Callable[[], Model | None]
     fetch: Callable[[Sha256, Callable[[], bool]], Model]
@@ -94,7 +94,7 @@ def enrolled_key(number: int) -> EnrolledKey:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSums:
-    """Implements :class:`edge_agent.ports.SumMachine` with the real machine; ``draw_seed`` returns 32 random bytes."""
+    """Implements :class:`nightjar.edge_agent.ports.SumMachine` with the real one; ``draw_seed`` returns 32 bytes."""
 
     number: int
     draw_seed: Callable[[], bytes]
@@ -106,7 +106,7 @@ class SimulatedSums:
 
 
 class AnyCoordinator:
-    """Implements :class:`edge_agent.ports.Trust`: trusts every sender, because simulated orders are not signed."""
+    """Implements :class:`nightjar.edge_agent.ports.Trust`: trusts all, because simulated orders are not signed."""
 
     def announced(self, payload: bytes) -> None:
         """Ignore the key."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from coordinator.rounds.round import Phase, Round, dropouts
-from simulation.rounds.hunt import Bag
-from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
+from nightjar.coordinator.rounds.round import Phase, Round, dropouts
+from nightjar.simulation.rounds.hunt import Bag
+from nightjar.simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)
 MEASURED = ("wall_seconds", "peak_memory_mb")

@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from coordinator.engine.effects import PendingEffect
-from coordinator.learning.device_metrics import Tally
-from coordinator.ports import StoredChunk, StoredReport, StoredSum, VersionRecord
-from coordinator.rounds.labelling import Labelling
-from coordinator.rounds.lease import Lease
-from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import TERMINAL, Round
-from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.record import TaskRecord
-from coordinator.versions.releases import Release, ReleaseHealth, Releases
-from coordinator.versions.rollout import Stage
-from wire.errors import IntegrityError, LocalProtocolError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.engine.effects import PendingEffect
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.ports import StoredChunk, StoredReport, StoredSum, VersionRecord
+from nightjar.coordinator.rounds.labelling import Labelling
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.pace_steering import Rhythm
+from nightjar.coordinator.rounds.round import TERMINAL, Round
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.versions.releases import Release, ReleaseHealth, Releases
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.wire.errors import IntegrityError, LocalProtocolError
+from nightjar.wire.identifiers import DeviceId
 
 Touched = Callable[[], None]
 """Called before a store is accessed; may raise to inject a fault."""
@@ -42,7 +42,7 @@ def nothing_wrong() -> None:
 
 
 class MemoryBlobs:
-    """Implements :class:`coordinator.ports.BlobStore`; ``touched`` is called before each change."""
+    """Implements :class:`nightjar.coordinator.ports.BlobStore`; ``touched`` is called before each change."""
 
     def __init__(self) -> None:
         self.touched: Touched = nothing_wrong
@@ -66,7 +66,7 @@ class MemoryBlobs:
 
 
 class MemoryView:
-    """The tables, with the methods of :class:`coordinator.ports.Transaction` and of ``PrivateStore``.
+    """The tables, with the methods of :class:`nightjar.coordinator.ports.Transaction` and of ``PrivateStore``.
 
     ``touched`` is called before each write.
     """
@@ -366,7 +366,7 @@ def _state_of(lease: Lease) -> tuple[str, str]:
 
 
 class MemoryRepository:
-    """Implements :class:`coordinator.ports.Repository`.
+    """Implements :class:`nightjar.coordinator.ports.Repository`.
 
     ``touched`` is called before each write, and at both ends of a transaction.
     """

@@ -12,28 +12,28 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.engine.aggregation import with_bases
-from coordinator.engine.inbox import Operated
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.rounds.admission import Variant
-from coordinator.tasks.operations import CreateTask, RollBack
-from coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
-from coordinator.versions.rollout import TrialPolicy
-from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
-from simulation.rounds.broker import Broker
-from simulation.rounds.coordinator import CoordinatorHost
-from simulation.rounds.faults import Danger, Dice, Fault
-from simulation.rounds.logs import Errors, errors_counted
-from simulation.rounds.model import STEPS, Shelf, first_manifest
-from simulation.rounds.observer import Observer
-from simulation.rounds.phone import Phone, Surroundings
-from simulation.rounds.storage import MemoryBlobs
-from simulation.rounds.timeline import Timeline
-from simulation.warm_start import seeded
-from wire.identifiers import DeviceId, Population
-from wire.limits import NONE as NO_LIMITS
-from wire.secure_sum.terms import least_minimum
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.engine.aggregation import with_bases
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.tasks.operations import CreateTask, RollBack
+from nightjar.coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
+from nightjar.coordinator.versions.rollout import TrialPolicy
+from nightjar.simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
+from nightjar.simulation.rounds.broker import Broker
+from nightjar.simulation.rounds.coordinator import CoordinatorHost
+from nightjar.simulation.rounds.faults import Danger, Dice, Fault
+from nightjar.simulation.rounds.logs import Errors, errors_counted
+from nightjar.simulation.rounds.model import STEPS, Shelf, first_manifest
+from nightjar.simulation.rounds.observer import Observer
+from nightjar.simulation.rounds.phone import Phone, Surroundings
+from nightjar.simulation.rounds.storage import MemoryBlobs
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.secure_sum.terms import least_minimum
 
 POPULATION = Population("simulation")
 LIMIT_S = 60 * 86_400.0
@@ -70,12 +70,12 @@ ASKED_AGAIN_S = 60.0
 """Time after which the operator repeats a request that failed because the coordinator was down."""
 
 Follow = Callable[[Sequence[int]], Iterable[int]]
-"""Iterates over the numbers; :func:`simulation.progress.progress` also shows the progress."""
+"""Iterates over the numbers; :func:`nightjar.simulation.progress.progress` also shows the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the command line; see ``python -m simulation rounds --help``."""
+    """Settings of the command line; see ``python -m nightjar.simulation rounds --help``."""
 
     devices: int
     rounds: int  # to end, committed or abandoned, over all tasks

@@ -1,4 +1,4 @@
-"""``python -m simulation silos``: what two silos gain from training one model together, on MNIST."""
+"""``python -m nightjar.simulation silos``: what two silos gain from training one model together, on MNIST."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from host.files import replace_file
-from models.idx import TEST, TRAIN, read_part
-from simulation.progress import say
-from simulation.silos.hosts import Loopback, SiloHost, namespaces, plug
-from simulation.silos.study import HALVES, LABELS, MODELS, Images, StudyRun, recipes, run_seed
-from wire.errors import ConfigError
+from nightjar.host.files import replace_file
+from nightjar.models.idx import TEST, TRAIN, read_part
+from nightjar.simulation.progress import say
+from nightjar.simulation.silos.hosts import Loopback, SiloHost, namespaces, plug
+from nightjar.simulation.silos.study import HALVES, LABELS, MODELS, Images, StudyRun, recipes, run_seed
+from nightjar.wire.errors import ConfigError
 
 IMAGES = 60_000
 """All of MNIST."""

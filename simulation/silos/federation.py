@@ -17,16 +17,17 @@ from typing import Any
 
 import urllib3
 
-from coordinator.config_file import load_config
-from coordinator.enrolment.service_client import http_pool
-from coordinator.mqtt.free_ports import free_ports
-from models.manifest import Manifest
-from simulation.demo.configuration import write_toml
-from simulation.demo.processes import Service, python_module, wait_until
-from simulation.demo.reading import State, fetched, state_from
-from simulation.silos.hosts import SiloHost
-from wire.errors import UnavailableError
-from wire.parameters import Vector, weights_from_bytes
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.enrolment.service_client import http_pool
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.host.children import python_command
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.demo.configuration import write_toml
+from nightjar.simulation.demo.processes import Service, wait_until
+from nightjar.simulation.demo.reading import State, fetched, state_from
+from nightjar.simulation.silos.hosts import SiloHost
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.parameters import Vector, weights_from_bytes
 
 COORDINATOR = "coordinator"
 START_S, STALLED_S = 120.0, 900.0
@@ -74,12 +75,12 @@ class Federation:
         self._config = write_toml(folder / "coordinator.toml", _coordinator_table(model, plan, hosts[0], seed))
         self._read = load_config(self._config, os.environ)
         self._pool: urllib3.PoolManager | None = None
-        serve = python_module("coordinator", "serve", "--config", str(self._config))
+        serve = python_command("-m", "nightjar.coordinator", "serve", "--config", str(self._config))
         self.coordinator = Service(COORDINATOR, hosts[0].command(COORDINATOR) + serve, folder / "coordinator.log")
         self.silos: list[Service] = []
         for number, (name, examples) in enumerate(silos.items()):
             path = write_toml(folder / f"{name}.toml", _silo_table(name, examples, 1000 * seed + number))
-            run = python_module("edge_agent", "run", "--config", str(path))
+            run = python_command("-m", "nightjar.edge_agent", "run", "--config", str(path))
             self.silos.append(Service(name, hosts[1 + number].command(name) + run, folder / f"{name}.log"))
 
     @property
@@ -155,7 +156,7 @@ class Federation:
 
 
 def _done(host: SiloHost, hostname: str, *module: str) -> None:
-    command = host.command(hostname) + python_module(*module)
+    command = host.command(hostname) + python_command("-m", *module)
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own commands
     if done.returncode:
         msg = f"{' '.join(module[:3])} failed: {done.stderr.strip()[-2000:]}"

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 
 class SiloHost(Protocol):

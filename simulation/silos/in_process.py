@@ -13,19 +13,19 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from coordinator.learning.fedavg import ClientUpdate, federated_average
-from coordinator.learning.strategies import optimizer_for
-from coordinator.tasks.settings import StrategyConfig
-from edge_agent.core.training import TrainedUpdate, train
-from edge_agent.model import Model
-from edge_agent.shell.tflite import load_program
-from models.batches import Batches
-from simulation.silos.federation import FederatedPlan
-from wire.codec import codec_for
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice, TrainingPlan
-from wire.parameters import Vector
+from nightjar.coordinator.learning.fedavg import ClientUpdate, federated_average
+from nightjar.coordinator.learning.strategies import optimizer_for
+from nightjar.coordinator.tasks.settings import StrategyConfig
+from nightjar.edge_agent.core.training import TrainedUpdate, train
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.models.batches import Batches
+from nightjar.simulation.silos.federation import FederatedPlan
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice, TrainingPlan
+from nightjar.wire.parameters import Vector
 
 
 def train_here(

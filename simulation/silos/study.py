@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.learning.strategies.rate_schedule import Decay, RateSchedule, rate_share
-from edge_agent.core.training import TrainedUpdate, evaluate, train
-from edge_agent.model import Model
-from edge_agent.shell.model_files import exported_model
-from edge_agent.shell.tflite import load_program
-from models.batches import Batches
-from models.classification import Classification
-from models.folder import VOCABULARY
-from simulation.demo.classification import export
-from simulation.demo.processes import outcome, quiet_child, stopping
-from simulation.demo.reading import State
-from simulation.silos.federation import FederatedPlan, Federation
-from simulation.silos.hosts import SiloHost
-from simulation.silos.in_process import train_here
-from wire.errors import UnavailableError
-from wire.messages import TrainingPlan
-from wire.parameters import Vector
+from nightjar.coordinator.learning.strategies.rate_schedule import Decay, RateSchedule, rate_share
+from nightjar.edge_agent.core.training import TrainedUpdate, evaluate, train
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.models.batches import Batches
+from nightjar.models.classification import Classification
+from nightjar.models.folder import VOCABULARY
+from nightjar.simulation.demo.classification import export
+from nightjar.simulation.demo.processes import outcome, quiet_child, stopping
+from nightjar.simulation.demo.reading import State
+from nightjar.simulation.silos.federation import FederatedPlan, Federation
+from nightjar.simulation.silos.hosts import SiloHost
+from nightjar.simulation.silos.in_process import train_here
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import TrainingPlan
+from nightjar.wire.parameters import Vector
 
 HALVES, LABELS = "random halves", "by label"
 NAMES = ("silo-a", "silo-b")

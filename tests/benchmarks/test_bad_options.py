@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import codec, device, keyboard, suggestion
-from benchmarks.attack import __main__ as attack
+from nightjar.benchmarks import codec, device, keyboard, suggestion
+from nightjar.benchmarks.attack import __main__ as attack
 
 BAD_OPTIONS = [
     (attack.main, ["--corpus", "{missing}"], "there is no corpus file"),

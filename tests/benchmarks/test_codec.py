@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import codec
-from simulation.collect_updates import Updates
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.benchmarks import codec
+from nightjar.simulation.collect_updates import Updates
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (40, 25)), ParameterSpec("bias", (60,))))
 FIGURES = {

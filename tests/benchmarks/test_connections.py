@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
 def test_it_prints_what_idle_connections_cost_and_that_each_check_in_was_answered():
     options = ["--connections", "20", "--rate", "20", "--seconds", "1", "--json"]
-    command = [sys.executable, "-m", "benchmarks.connections", *options]
+    command = [sys.executable, "-m", "nightjar.benchmarks.connections", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]

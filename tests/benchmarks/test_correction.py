@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.correction import PEERS, CorrectionTally, RightWords, _try, _typed, slip, typed_words
-from models.corpora import Corpus
+from nightjar.benchmarks.correction import PEERS, CorrectionTally, RightWords, _try, _typed, slip, typed_words
+from nightjar.models.corpora import Corpus
 
 
 def test_a_slip_is_one_of_damerau_on_neighbouring_keys():

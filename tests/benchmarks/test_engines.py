@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import engines
+from nightjar.benchmarks import engines
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.glide import glide, measure
-from edge_agent.keyboard.correction import key_centres
+from nightjar.benchmarks.glide import glide, measure
+from nightjar.edge_agent.keyboard.correction import key_centres
 
 
 @pytest.mark.parametrize("error", ["points", "keys"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ingest
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.benchmarks import ingest
+from nightjar.coordinator.mqtt.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
 def test_it_prints_a_run_alone_and_one_during_averaging_and_progress_for_a_person():
-    command = [sys.executable, "-m", "benchmarks.ingest", "--connections", "40", "--within", "1", "--json"]
+    command = [sys.executable, "-m", "nightjar.benchmarks.ingest", "--connections", "40", "--within", "1", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     alone, beside = json.loads(done.stdout)["runs"]

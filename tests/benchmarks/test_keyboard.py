@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from benchmarks import presage
-from benchmarks.keyboard import Counts, blended, replay, through
-from models.corpora import Participant
-from models.ngram import train_trigram
-from models.vocabulary import BOS, Vocabulary, words
-from simulation.demo.keyboards import NgramPredictor
+from nightjar.benchmarks import presage
+from nightjar.benchmarks.keyboard import Counts, blended, replay, through
+from nightjar.models.corpora import Participant
+from nightjar.models.ngram import train_trigram
+from nightjar.models.vocabulary import BOS, Vocabulary, words
+from nightjar.simulation.demo.keyboards import NgramPredictor
 
 VOCABULARY = Vocabulary(("the", "cat", "sat"))
 

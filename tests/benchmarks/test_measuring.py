@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from benchmarks.measuring import cpu_time_s
+from nightjar.benchmarks.measuring import cpu_time_s
 
 
 def test_the_time_of_a_process_is_known_more_finely_than_in_ticks():

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.mqtt_client import connect, publish, subscribe, take_packets
+from nightjar.benchmarks.mqtt_client import connect, publish, subscribe, take_packets
 
 
 def test_packets_are_those_of_the_specification():

@@ -13,7 +13,18 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.broker
 @pytest.mark.long
 def test_it_prints_a_run_for_each_model_that_ships(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.round", "--phones", "4", "--rounds", "2", "--processes", "2", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "nightjar.benchmarks.round",
+        "--phones",
+        "4",
+        "--rounds",
+        "2",
+        "--processes",
+        "2",
+        "--json",
+    ]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin"}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False

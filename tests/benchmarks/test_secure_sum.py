@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.secure_sum import main, measure
+from nightjar.benchmarks.secure_sum import main, measure
 
 
 def test_it_prints_a_run_for_each_share_of_dropouts():

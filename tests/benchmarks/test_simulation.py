@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.simulation import measure
+from nightjar.benchmarks.simulation import measure
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.filled_database import Size, fill
-from coordinator.mqtt.broker import find_mosquitto
-from coordinator.ports import VersionRecord
-from coordinator.rounds.lease import counted_rounds
-from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database
+from nightjar.benchmarks.filled_database import Size, fill
+from nightjar.coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.rounds.lease import counted_rounds
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.database import Database
 
 ROOT = Path(__file__).parents[2]
 NOW_S = 1_800_000_000.0
@@ -39,7 +39,11 @@ def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
 def test_it_prints_what_was_measured_and_no_more():
     arguments = ["--devices", "300", "--rounds", "40", "--reports", "1000", "--requests", "3", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.web", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "nightjar.benchmarks.web", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from coordinator.storage.database import Database
+from nightjar.coordinator.storage.database import Database
 from tests.coordinator.fakes import World, on_disk, worlds
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.storage.postgresql import fresh_database, server

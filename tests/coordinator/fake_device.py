@@ -10,12 +10,12 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.codec import codec_for
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Assignment, CheckIn, Message, Receipt, Status
+from nightjar.wire.parameters import ParameterLayout
 from tests.brokers import hang_up, use_tls
-from wire import frame, messages, topics
-from wire.codec import codec_for
-from wire.identifiers import DeviceId, Population
-from wire.messages import Assignment, CheckIn, Message, Receipt, Status
-from wire.parameters import ParameterLayout
 
 POPULATION = Population("demo")
 PATIENCE_S = 120.0

@@ -10,33 +10,33 @@ from pathlib import Path
 import numpy as np
 import sqlalchemy as sa
 
-from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.engine.aggregation import do_job, with_bases
-from coordinator.engine.driver import LISTEN_S, Driver
-from coordinator.engine.effects import EFFECTS
-from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
-from coordinator.engine.jobs import ReportFile
-from coordinator.ports import Signer, VersionRecord
-from coordinator.rounds.labelling import Labelling
-from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import Phase
-from coordinator.storage import tables
-from coordinator.storage.database import Database
-from coordinator.storage.engine import IN_MEMORY
-from coordinator.storage.private import PrivateTables
-from coordinator.storage.view import DatabaseView
-from coordinator.tasks.settings import CodecConfig
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.rollout import TrialPolicy
-from models.manifest import Manifest
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.engine.aggregation import do_job, with_bases
+from nightjar.coordinator.engine.driver import LISTEN_S, Driver
+from nightjar.coordinator.engine.effects import EFFECTS
+from nightjar.coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
+from nightjar.coordinator.engine.jobs import ReportFile
+from nightjar.coordinator.ports import Signer, VersionRecord
+from nightjar.coordinator.rounds.labelling import Labelling
+from nightjar.coordinator.rounds.pace_steering import Rhythm
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage import tables
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import IN_MEMORY
+from nightjar.coordinator.storage.private import PrivateTables
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.settings import CodecConfig
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.rollout import TrialPolicy
+from nightjar.models.manifest import Manifest
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Assignment, CheckIn, Message
+from nightjar.wire.secure_sum.messages import decode_down
 from tests.coordinator.model_folder import write_model
-from wire import messages, topics
-from wire.errors import IntegrityError
-from wire.identifiers import DeviceId, Population
-from wire.limits import NONE as NO_LIMITS
-from wire.limits import Limits
-from wire.messages import Assignment, CheckIn, Message
-from wire.secure_sum.messages import decode_down
 
 POPULATION = Population("demo")
 NO_TRIAL = TrialPolicy()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from models.compact_ngram import compile_ngram
-from models.configurations import ModelConfiguration, lstm_layout
-from models.folder import write_model_folder
-from models.lexicon import write_lexicon
-from models.manifest import Manifest
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import ModelConfiguration, lstm_layout
+from nightjar.models.folder import write_model_folder
+from nightjar.models.lexicon import write_lexicon
+from nightjar.models.manifest import Manifest
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran")
 LEXICONS = {"en": write_lexicon("en", {"the": 0.05, "cat": 0.001})}

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from coordinator.engine.inbox import Operated
-from coordinator.tasks.operations import CreateTask, OperationRefused
-from coordinator.tasks.settings import TaskSettings
-from models.manifest import Manifest
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.models.manifest import Manifest
+from nightjar.wire.messages import Receipt, Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
-from wire.messages import Receipt, Verdict
-from wire.parameters import weights_from_bytes
 
 
 def settings(world: World, name: str = "second", **fields) -> TaskSettings:

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import structlog
 
-from coordinator.engine import driver as driver_module
-from coordinator.engine.inbox import ArtifactServed, MessageArrived, ShutdownRequested
-from coordinator.rounds.round import Phase
-from host.retrying import keep_trying
+from nightjar.coordinator.engine import driver as driver_module
+from nightjar.coordinator.engine.inbox import ArtifactServed, MessageArrived, ShutdownRequested
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.host.retrying import keep_trying
+from nightjar.wire import messages, topics
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CheckIn, Receipt, Verdict
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire import messages, topics
-from wire.backoff import BackOff
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
-from wire.messages import CheckIn, Receipt, Verdict
 
 DEVICES = ("a", "b", "c", "d")
 

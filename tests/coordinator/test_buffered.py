@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import JobFailed
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.rounds.round import TERMINAL, Phase
-from coordinator.rounds.seats import SeatState
-from coordinator.storage.fencing import LeadLostError
-from coordinator.tasks.operations import PauseTask, ResumeTask, RollBack, StopTask
-from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.settings import Mode, TaskSettings, task_faults
-from coordinator.versions.rollout import Stage, TrialPolicy
-from models.manifest import Manifest
+from nightjar.coordinator.engine.inbox import JobEnded, Operated
+from nightjar.coordinator.engine.jobs import JobFailed
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.rounds.round import TERMINAL, Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.storage.fencing import LeadLostError
+from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, RollBack, StopTask
+from nightjar.coordinator.tasks.schedule import Schedule
+from nightjar.coordinator.tasks.settings import Mode, TaskSettings, task_faults
+from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
+from nightjar.models.manifest import Manifest
+from nightjar.wire import frame
+from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.messages import Assignment, CheckIn, Missing, Query, Receipt, Rejection, Verdict, Work
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire import frame
-from wire.frame import LocalEvaluation
-from wire.limits import NONE as NO_LIMITS
-from wire.messages import Assignment, CheckIn, Missing, Query, Receipt, Rejection, Verdict, Work
-from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 

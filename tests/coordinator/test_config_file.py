@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.config_file import load_config
-from coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.wire.errors import ConfigError
 from tests.coordinator.model_folder import write_model
-from wire.errors import ConfigError
 
 MINIMAL = '[task]\nmodel = "model"\n'
 
@@ -47,12 +47,12 @@ def test_versions_are_measured_on_the_text_that_came_with_the_model_unless_there
     shipped, own = folder / "model" / "held_out.tsv", folder / "own.tsv"
     for text in (shipped, own):
         text.write_text("user\ttext\na\tgood morning\n")
-    monkeypatch.setattr("coordinator.config_file.find_spec", lambda name: name)
+    monkeypatch.setattr("nightjar.coordinator.config_file.find_spec", lambda name: name)
     task = load(folder, MINIMAL).task
     assert (task.evaluation_text, task.measured_in_public) == (shipped, True)
     task = load(folder, MINIMAL, NIGHTJAR_TASK_EVALUATION_TEXT=str(own)).task
     assert (task.evaluation_text, task.measured_in_public) == (own, False)
-    monkeypatch.setattr("coordinator.config_file.find_spec", lambda _name: None)
+    monkeypatch.setattr("nightjar.coordinator.config_file.find_spec", lambda _name: None)
     assert load(folder, MINIMAL).task.evaluation_text is None, "nothing is measured without TensorFlow"
 
 
@@ -223,7 +223,7 @@ def test_a_file_that_is_missing_a_folder_or_binary_is_a_config_error(tmp_path):
 
 
 def test_the_example_names_every_setting_with_its_default(folder):
-    text = (resources.files("coordinator") / "example.toml").read_text()
+    text = (resources.files("nightjar.coordinator") / "example.toml").read_text()
     config = load(folder, text)
     assert config == load(folder, MINIMAL)
     recalls = re.sub(r"^# (\[task\.|label =)", r"\1", text, flags=re.MULTILINE)

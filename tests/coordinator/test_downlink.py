@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
-from edge_agent.shell.model_files import shortest_transfers
-from models.manifest import Manifest
+from nightjar.edge_agent.shell.model_files import shortest_transfers
+from nightjar.models.manifest import Manifest
+from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.transfers import apply_transfer
+from nightjar.wire.frame import Report, encode_report
+from nightjar.wire.messages import Receipt, Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire.codec import codec_for
-from wire.codec.transfers import apply_transfer
-from wire.frame import Report, encode_report
-from wire.messages import Receipt, Verdict
-from wire.parameters import weights_from_bytes
 
 NAMES = ("a", "b")
 
 
 @pytest.fixture
 def make_world(tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.learning.downlink.LEAST_WHOLE_BYTES", 0)  # this model is a small one
+    monkeypatch.setattr("nightjar.coordinator.learning.downlink.LEAST_WHOLE_BYTES", 0)  # this model is a small one
     manifest = write_model(tmp_path)
     return lambda **task: World(manifest, tmp_path, **task)
 
@@ -55,7 +55,7 @@ def play_round(world, seed=0):
 
 @pytest.mark.parametrize("form", ["f32", "topk-8"])
 def test_a_device_up_to_some_versions_back_fetches_a_fraction_and_gets_the_same_weights(make_world, monkeypatch, form):
-    monkeypatch.setattr("coordinator.learning.downlink.DENSITY", 0.2)
+    monkeypatch.setattr("nightjar.coordinator.learning.downlink.DENSITY", 0.2)
     world = make_world(downlink=form)
     held = {}
     for number in range(4):
@@ -77,8 +77,8 @@ def test_a_device_up_to_some_versions_back_fetches_a_fraction_and_gets_the_same_
 
 @pytest.mark.parametrize(("form", "most"), [("f32", 3), ("topk-8", 2)])
 def test_only_some_versions_back(make_world, monkeypatch, form, most):
-    monkeypatch.setattr("coordinator.engine.effect_runner.VERSIONS_BACK", 2)
-    monkeypatch.setattr("coordinator.learning.downlink.VERSIONS_BACK", 2)
+    monkeypatch.setattr("nightjar.coordinator.engine.effect_runner.VERSIONS_BACK", 2)
+    monkeypatch.setattr("nightjar.coordinator.learning.downlink.VERSIONS_BACK", 2)
     world = make_world(downlink=form)
     for number in range(4):
         play_round(world, 10 * number)

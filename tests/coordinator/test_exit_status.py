@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.__main__ import cli
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.__main__ import cli
+from nightjar.coordinator.mqtt.free_ports import free_ports
 from tests.coordinator.model_folder import write_model
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ PROGRAM = Path(sys.executable).with_name("nightjar-coordinator")
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "coordinator", *arguments],
+        [sys.executable, "-m", "nightjar.coordinator", *arguments],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
@@ -88,7 +88,7 @@ def test_3_when_the_database_does_not_work(folder):
 def test_130_after_ctrl_c(folder):
     """A command that is interrupted; ``serve`` takes ctrl-C for the end of its work, which is 0."""
     script = (
-        "import signal, time, coordinator.__main__ as program\n"
+        "import signal, time, nightjar.coordinator.__main__ as program\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs us in the background ignores it\n"
         "@program.cli.command()\n"
         "def wait():\n"
@@ -106,7 +106,7 @@ def test_130_after_ctrl_c(folder):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_serve_ends_with_0_when_it_is_asked_to(folder, frozen):
     """Also if it was frozen just then, and any of its threads may be the one that is given the signal."""
-    command = [sys.executable, "-m", "coordinator", "serve"]
+    command = [sys.executable, "-m", "nightjar.coordinator", "serve"]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "NIGHTJAR_PORT": str(free_ports(1)[0])}
     log = folder / "log"
     with log.open("wb") as out, subprocess.Popen(command, cwd=folder, env=environment, stderr=out) as process:

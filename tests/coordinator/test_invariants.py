@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine.inbox import BrokerDisconnected, JobEnded, Operated
-from coordinator.engine.jobs import AggregationJob, JobFailed
-from coordinator.rounds.admission import holds
-from coordinator.rounds.round import TERMINAL, Phase
-from coordinator.tasks.operations import CreateTask
-from models.manifest import Manifest
+from nightjar.coordinator.engine.inbox import BrokerDisconnected, JobEnded, Operated
+from nightjar.coordinator.engine.jobs import AggregationJob, JobFailed
+from nightjar.coordinator.rounds.admission import holds
+from nightjar.coordinator.rounds.round import TERMINAL, Phase
+from nightjar.coordinator.tasks.operations import CreateTask
+from nightjar.models.manifest import Manifest
+from nightjar.wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
-from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from coordinator.rounds.lease import Presence
-from coordinator.rounds.round import Phase
-from coordinator.rounds.seats import SeatState
-from models.manifest import Manifest
+from nightjar.coordinator.rounds.lease import Presence
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.models.manifest import Manifest
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
-from wire.identifiers import DeviceId
-from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
-from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 

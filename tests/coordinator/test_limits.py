@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from coordinator.config import disagreements
-from coordinator.engine.inbox import Operated
-from coordinator.tasks.operations import CreateTask, OperationRefused, ResumeTask
-from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
-from coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.config import disagreements
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, ResumeTask
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire.limits import NONE, Limits
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
-from wire.limits import NONE, Limits
 
 ONE_GRADIENT = TaskSettings(
     name="probe",

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from coordinator.__main__ import main
+from nightjar.coordinator.__main__ import main
 
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:

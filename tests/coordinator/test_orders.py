@@ -4,20 +4,20 @@ import shutil
 
 import pytest
 
-from coordinator.engine.driver import ANNOUNCED_AGAIN_S
-from coordinator.engine.effect_runner import CLOCKS_APART_S
-from coordinator.engine.inbox import Operated
-from coordinator.storage.database import Database
-from coordinator.storage.schema import copy_sqlite
-from coordinator.storage.signing_key import KEY_FILE, change_key, load_signer, make_recovery_key, read_key
-from coordinator.tasks.operations import RollBack
-from edge_agent.shell.signatures import holds
-from edge_agent.shell.trust import KnownKey
+from nightjar.coordinator.engine.driver import ANNOUNCED_AGAIN_S
+from nightjar.coordinator.engine.effect_runner import CLOCKS_APART_S
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.schema import copy_sqlite
+from nightjar.coordinator.storage.signing_key import KEY_FILE, change_key, load_signer, make_recovery_key, read_key
+from nightjar.coordinator.tasks.operations import RollBack
+from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.trust import KnownKey
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from tests.coordinator.engine.test_rollout_service import hold_round
 from tests.coordinator.fakes import FakeTransport, World
 from tests.coordinator.model_folder import write_model
-from wire import messages, topics
-from wire.errors import ConfigError, RemoteProtocolError
 
 
 class Facts(dict):

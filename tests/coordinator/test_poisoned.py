@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from coordinator.rounds.lease import BARRED_S, REFUSALS_ALLOWED
-from coordinator.rounds.round import Phase
-from coordinator.tasks.settings import CodecConfig
-from models.manifest import Manifest
+from nightjar.coordinator.rounds.lease import BARRED_S, REFUSALS_ALLOWED
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.tasks.settings import CodecConfig
+from nightjar.models.manifest import Manifest
+from nightjar.wire import frame
+from nightjar.wire.messages import Rejection, RejectionReason
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire import frame
-from wire.messages import Rejection, RejectionReason
-from wire.parameters import weights_from_bytes
 
 HONEST, EXAMPLES = 19, 500
 SOUND_NORM, OLD_LIMIT = 4.0, 95.0

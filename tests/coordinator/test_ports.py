@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from coordinator import ports
+from nightjar.coordinator import ports
 
 
 def test_no_port_has_more_than_a_dozen_methods():

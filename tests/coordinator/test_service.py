@@ -15,16 +15,12 @@ import numpy as np
 import psutil
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports, is_free
-from coordinator.web.server import STOP_TIMEOUT_S
-from models.manifest import Manifest
-from simulation.demo.reading import state_from
-from tests.brokers import KINDS
-from tests.coordinator.fake_device import PATIENCE_S, POPULATION, FakeDevice, devices, report_frame
-from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
-from tests.coordinator.service_files import write_service
-from wire import frame, messages, topics
-from wire.messages import (
+from nightjar.coordinator.mqtt.free_ports import free_ports, is_free
+from nightjar.coordinator.web.server import STOP_TIMEOUT_S
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.demo.reading import state_from
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.messages import (
     Announcement,
     Dropout,
     DropoutCause,
@@ -35,7 +31,11 @@ from wire.messages import (
     RejectionReason,
     Verdict,
 )
-from wire.parameters import weights_from_bytes
+from nightjar.wire.parameters import weights_from_bytes
+from tests.brokers import KINDS
+from tests.coordinator.fake_device import PATIENCE_S, POPULATION, FakeDevice, devices, report_frame
+from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from tests.coordinator.service_files import write_service
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,14 @@ class Service:
             self.process.wait(PATIENCE_S)
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(self.folder / "coordinator.toml")]
+        command = [
+            sys.executable,
+            "-m",
+            "nightjar.coordinator",
+            "serve",
+            "--config",
+            str(self.folder / "coordinator.toml"),
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
         self.wait_until(self.healthy, "healthy")
@@ -280,12 +287,12 @@ def test_a_large_report_comes_in_chunks_and_missing_ones_are_asked_for(tmp_path)
 
 def test_it_waits_for_a_broker_that_is_down_and_says_so(tmp_path):
     service = Service(tmp_path, "external")
-    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(tmp_path / "coordinator.toml")]
+    command = [sys.executable, "-m", "nightjar.coordinator", "serve", "--config", str(tmp_path / "coordinator.toml")]
     with (tmp_path / "log").open("wb") as log:
         service.process = subprocess.Popen(command, cwd=ROOT, stderr=log)
     with service:
         service.wait_until(lambda: "broker_unreachable" in service.log(), "saying that the broker is down")
-        broker_command = [sys.executable, "-m", "coordinator", "broker", "--kind", "embedded", "--port"]
+        broker_command = [sys.executable, "-m", "nightjar.coordinator", "broker", "--kind", "embedded", "--port"]
         broker_command += [str(service.broker_port), "--data", str(tmp_path / "b"), "--die-with", str(os.getpid())]
         broker = subprocess.Popen(broker_command, cwd=ROOT)
         try:
@@ -298,7 +305,7 @@ def test_it_waits_for_a_broker_that_is_down_and_says_so(tmp_path):
 
 
 def run_serve(config: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "nightjar.coordinator", "serve", "--config", str(config)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
@@ -341,7 +348,7 @@ def test_a_second_coordinator_on_the_same_folder_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind):
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "coordinator", "broker", "--kind", kind, "--port", str(port)]
+    command = [sys.executable, "-m", "nightjar.coordinator", "broker", "--kind", kind, "--port", str(port)]
     command += ["--data", str(tmp_path), "--username", "nightjar", "--die-with", str(os.getpid())]
     environment = {**os.environ, "NIGHTJAR_BROKER_PASSWORD": "open sesame"}
     with (tmp_path / "log").open("wb") as log:
@@ -363,7 +370,7 @@ def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind)
 
 def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "coordinator", "broker", "--kind", "embedded", "--port", str(port)]
+    command = [sys.executable, "-m", "nightjar.coordinator", "broker", "--kind", "embedded", "--port", str(port)]
     command += ["--data", str(tmp_path), "--die-with", str(os.getpid())]
     with (tmp_path / "log").open("wb") as log:
         broker = subprocess.Popen(command, cwd=ROOT, stderr=log)

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from coordinator.rounds.admission import Eligibility, Variant
-from coordinator.tasks.operations import OperationRefused
+from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.tasks.operations import OperationRefused
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Rejection, RejectionReason
+from nightjar.wire.shares import share_of
 from tests.coordinator.several_tasks import create, rounds_of, state_of
-from wire.errors import ConfigError
-from wire.identifiers import DeviceId
-from wire.messages import Rejection, RejectionReason
-from wire.shares import share_of
 
 
 @pytest.mark.parametrize(

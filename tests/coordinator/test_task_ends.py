@@ -2,16 +2,16 @@
 
 import msgspec
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.inbox import JobEnded
-from coordinator.rounds.round import AbandonCause, Phase
-from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.task import TaskStatus
-from coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.inbox import JobEnded
+from nightjar.coordinator.rounds.round import AbandonCause, Phase
+from nightjar.coordinator.tasks.schedule import Schedule
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.wire.messages import Rejection, RejectionReason, Verdict
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.several_tasks import create, report, rounds_of, state_of
-from wire.messages import Rejection, RejectionReason, Verdict
 
 
 def test_a_task_ends_with_its_rounds_and_the_other_goes_on(make_world):

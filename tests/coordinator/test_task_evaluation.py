@@ -2,17 +2,17 @@
 
 import pytest
 
-from coordinator.learning import device_metrics as federated
-from coordinator.rounds.admission import Eligibility
-from coordinator.rounds.round import Phase
-from coordinator.tasks.operations import PauseTask, ResumeTask, StopTask
-from coordinator.tasks.settings import SourceConfig
-from coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.learning import device_metrics as federated
+from nightjar.coordinator.rounds.admission import Eligibility
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, StopTask
+from nightjar.coordinator.tasks.settings import SourceConfig
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire import frame
+from nightjar.wire.messages import Assignment, CheckIn, Receipt, Rejection, Verdict, Work
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
 from tests.coordinator.several_tasks import create, operate, report, rounds_of, state_of
-from wire import frame
-from wire.messages import Assignment, CheckIn, Receipt, Rejection, Verdict, Work
 
 
 def figures(world: World, device: str, top1: int = 3, **changes) -> Verdict:

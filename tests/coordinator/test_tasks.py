@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import JobFailed
-from coordinator.learning.strategies import Aggregation
-from coordinator.rounds.admission import Eligibility, Variant
-from coordinator.rounds.round import AbandonCause, Phase
-from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
-from coordinator.tasks.retry import REFUSED_RETRY_S
-from coordinator.tasks.settings import CodecConfig, PlanConfig, SourceConfig, StrategyConfig
-from coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.engine.inbox import JobEnded, Operated
+from nightjar.coordinator.engine.jobs import JobFailed
+from nightjar.coordinator.learning.strategies import Aggregation
+from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.rounds.round import AbandonCause, Phase
+from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
+from nightjar.coordinator.tasks.retry import REFUSED_RETRY_S
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, SourceConfig, StrategyConfig
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Announcement, Assignment, Rejection, Verdict, Work
+from nightjar.wire.shares import share_of
 from tests.coordinator.fakes import Killed
 from tests.coordinator.model_folder import INITIAL
 from tests.coordinator.several_tasks import create, operate, report, rounds_of, settings, state_of, weights
-from wire.identifiers import DeviceId
-from wire.messages import Announcement, Assignment, Rejection, Verdict, Work
-from wire.shares import share_of
 
 
 def test_two_tasks_are_held_at_once_and_each_makes_versions_of_its_own(make_world):

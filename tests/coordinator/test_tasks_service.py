@@ -8,17 +8,17 @@ import sys
 import numpy as np
 import pytest
 
+from nightjar.wire.messages import Assignment, Rejection, RejectionReason, Verdict, Work
 from tests.brokers import KINDS
 from tests.coordinator.fake_device import PATIENCE_S, devices, report_frame
 from tests.coordinator.model_folder import LAYOUT
 from tests.coordinator.test_service import ROOT, Service
-from wire.messages import Assignment, Rejection, RejectionReason, Verdict, Work
 
 pytestmark = pytest.mark.broker
 
 
 def ask(service: Service, *arguments: object):
-    command = [sys.executable, "-m", "coordinator", *map(str, arguments), "--json"]
+    command = [sys.executable, "-m", "nightjar.coordinator", *map(str, arguments), "--json"]
     command += ["--config", str(service.folder / "coordinator.toml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr

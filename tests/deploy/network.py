@@ -6,9 +6,9 @@ import contextlib
 
 import pytest
 
-from simulation.silos.hosts import ip
+from nightjar.simulation.silos.hosts import ip
+from nightjar.wire.errors import UnavailableError
 from tests.skips import NOT_ALLOWED
-from wire.errors import UnavailableError
 
 OUTSIDE = "10.117.0"
 """First three bytes of the addresses in the network that stands for the rest of the world."""

@@ -14,8 +14,8 @@ import paho.mqtt.client as paho
 import urllib3
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.engine.clock import WallClock
-from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, tls_context
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, tls_context
 
 PATIENCE_S = 60.0
 

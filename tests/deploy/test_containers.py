@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator.config import BrokerKind
-from coordinator.config_file import load_config
+from nightjar.coordinator.config import BrokerKind
+from nightjar.coordinator.config_file import load_config
+from nightjar.wire.addresses import is_loopback
 from tests.coordinator.model_folder import write_model
-from wire.addresses import is_loopback
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -78,9 +78,10 @@ def test_what_is_copied_is_there_and_not_ignored():
 @pytest.mark.slow
 def test_every_package_that_the_coordinator_imports_is_copied():
     script = (
-        "import sys, coordinator.service, coordinator.__main__, coordinator.engine.worker_child\n"
-        "import coordinator.tls_service\n"
-        "print(*{name.split('.')[0] for name in sys.modules})"
+        "import sys, nightjar.coordinator.service, nightjar.coordinator.__main__\n"
+        "import nightjar.coordinator.engine.worker_child\n"
+        "import nightjar.coordinator.tls_service\n"
+        "print(*{name.split('.')[1] for name in sys.modules if name.startswith('nightjar.')})"
     )
     from sys import executable
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from coordinator.enrolment.service_client import FOLDER as FOLDER_OF_TLS
-from coordinator.enrolment.tls_files import SERVER_FOLDER
-from coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list
-from wire import topics
-from wire.frame import MAX_PACKET_BYTES
+from nightjar.coordinator.enrolment.service_client import FOLDER as FOLDER_OF_TLS
+from nightjar.coordinator.enrolment.tls_files import SERVER_FOLDER
+from nightjar.coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list
+from nightjar.wire import topics
+from nightjar.wire.frame import MAX_PACKET_BYTES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "mosquitto"

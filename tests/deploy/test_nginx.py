@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from flask import Flask, Response, request
 
-from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.web.app import ARTIFACT_AGE_S
-from coordinator.web.server import serving
-from edge_agent.inbox import Arrived, LinkUp
-from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.web.app import ARTIFACT_AGE_S
+from nightjar.coordinator.web.server import serving
+from nightjar.edge_agent.inbox import Arrived, LinkUp
+from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import wait_for_port
 from tests.deploy.certificates import write_certificate
 

@@ -65,7 +65,7 @@ class Site:
         alertmanager = self.folder / "prometheus" / "alertmanager.yml"  # Debian's reads the address from no file yet
         text = alertmanager.read_text()
         alertmanager.write_text(text.replace("url_file: /etc/alertmanager/webhook-url", "url: http://127.0.0.1:1/"))
-        export = re.search(r"`(python -m models export .*?)`", PAGE)[1]
+        export = re.search(r"`(python -m nightjar.models export .*?)`", PAGE)[1]
         corpus = {"--model gboard --corpus FILE.tsv": "--model tiny --corpus personas --passes 0"}
         self.run(f"cd .. && {_changed(export, corpus)}")
         configure = re.search(r"`(nightjar-coordinator init .*?)`", PAGE)[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.broker import EXTERNAL
+from nightjar.coordinator.mqtt.broker import EXTERNAL
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICE, SOCKET = (DEPLOY / f"nightjar-coordinator.{kind}" for kind in ("service", "socket"))
@@ -57,7 +57,7 @@ def test_the_socket_listens_where_a_fresh_configuration_says(tmp_path):
 
 
 def test_a_fault_in_the_configuration_is_not_tried_again():
-    from wire.errors import ConfigError
+    from nightjar.wire.errors import ConfigError
 
     assert settings(SERVICE)["RestartPreventExitStatus"] == str(ConfigError.exit_status)
 

@@ -3,41 +3,67 @@
 import email.parser
 import os
 import shutil
-import site
 import subprocess
 import sys
+import tarfile
 import tomllib
-import venv
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-import coordinator
-import edge_agent
-import firmware_scripts
+from nightjar import coordinator, edge_agent, firmware_scripts
+from tests.deploy.installed import ROOT, copy_tracked, make_environment, make_wheel, tracked
+from tests.firmware_scripts.parcels import HERE
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SHIPPED = {"wire", "host", "models", "edge_agent", "coordinator", "firmware_scripts", "simulation"}
+SHIPPED = {"wire", "host", "models", "edge_agent", "coordinator", "firmware_scripts", "simulation", "requirements"}
 PYTHON_AND_DATA = {".py", ".html", ".css", ".js", ".toml", ".mako", ".conf", ".service", ".yaml", ".sh", ".svg", ".txt"}
+EXTRAS = {"agent", "coordinator", "firmware", "simulation", "all", "images", "jax", "ray", "s3", "dev"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Built from a copy of what is tracked, as somebody builds it who has just cloned the project."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, tracked.split("\0")):
-        if name.split("/")[0] not in {"tests", "docs"} and (ROOT / name).is_file():
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "source" / name)
-    build = ["wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", folder / "dist"]
-    subprocess.run([sys.executable, "-m", "pip", *build, folder / "source"], check=True)
-    (made,) = (folder / "dist").iterdir()
-    return made
+def source(tmp_path_factory):
+    return copy_tracked(tmp_path_factory.mktemp("wheel") / "source")
+
+
+@pytest.fixture(scope="module")
+def wheel(source):
+    return make_wheel(source, source.parent / "dist")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel):
+    """The wheel in an environment of its own; the function runs a command there, in an empty folder."""
+    environment, empty = wheel.parents[1] / "environment", wheel.parents[1] / "empty"
+    empty.mkdir()
+    packages = make_environment(environment, wheel)
+
+    def run(*command, without=()):
+        for name in without:  # as if it was not installed
+            (packages / name).mkdir(parents=True)
+            (packages / name / "__init__.py").write_text(
+                f"raise ModuleNotFoundError('No module named {name}', name={name!r})"
+            )
+        try:
+            return subprocess.run(
+                [environment / "bin" / "python", *command],
+                cwd=empty,
+                env={"PATH": os.environ["PATH"], "HOME": str(empty)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            for name in without:
+                shutil.rmtree(packages / name)
+
+    run.packages, run.programs = packages, environment / "bin"
+    run.folder = empty
+    return run
 
 
 def test_the_versions_agree():
@@ -45,13 +71,26 @@ def test_the_versions_agree():
     assert len(versions) == 1
 
 
-def test_it_holds_each_package_with_its_data_and_nothing_else(wheel):
+def test_it_holds_each_package_with_its_data_under_one_name_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    tracked = subprocess.run(["git", "ls-files", *SHIPPED], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    expected = {name for name in tracked.splitlines() if Path(name).suffix in PYTHON_AND_DATA}
-    assert {name.split("/")[0] for name in names} == SHIPPED
+    expected = {f"nightjar/{name}" for name in tracked(*SHIPPED) if Path(name).suffix in PYTHON_AND_DATA}
+    assert {name.split("/")[0] for name in names} == {"nightjar"}
+    assert {name.split("/")[1] for name in names if name.count("/") > 1} == SHIPPED
     assert expected <= names
+
+
+def test_the_source_distribution_is_the_checkout(source):
+    """So its own tests run; the links of nightjar/ are links there, too."""
+    code = "import sys, setuptools.build_meta as build; print(build.build_sdist(sys.argv[1]))"
+    dist = source.parent / "sdist"
+    done = subprocess.run([sys.executable, "-c", code, dist], cwd=source, capture_output=True, text=True, check=True)
+    with tarfile.open(dist / done.stdout.split()[-1]) as archive:
+        held = {member.name.partition("/")[2]: member for member in archive.getmembers()}
+    assert set(tracked()) - set(held) == set()
+    assert {name for name in held if (ROOT / name).is_symlink()} == {
+        name for name, each in held.items() if each.issym()
+    }
 
 
 def test_it_says_what_it_is(wheel):
@@ -63,16 +102,7 @@ def test_it_says_what_it_is(wheel):
     assert wheel.name == f"nightjar_federated-{PROJECT['version']}-py3-none-any.whl"
     assert said["Name"] == "nightjar-federated"
     assert said["License-Expression"] == "Apache-2.0"
-    assert set(said.get_all("Provides-Extra")) == {
-        "agent",
-        "coordinator",
-        "firmware",
-        "images",
-        "jax",
-        "ray",
-        "s3",
-        "dev",
-    }
+    assert set(said.get_all("Provides-Extra")) == EXTRAS
     assert any(
         "paho-mqtt" in line and "extra == 'agent'" in line.replace('"', "'") for line in said.get_all("Requires-Dist")
     )
@@ -80,37 +110,62 @@ def test_it_says_what_it_is(wheel):
 
 
 @pytest.mark.tflite
-def test_an_agent_that_is_installed_from_it_works(wheel, tmp_path):
-    """In an environment of its own, which sees the packages of this one but no checkout."""
-    environment = tmp_path / "environment"
-    venv.create(environment, with_pip=False)
-    packages = next((environment / "lib").glob("python3*/site-packages"))
-    install = ["install", "--quiet", "--no-deps", "--no-index", "--target", packages, wheel]
-    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
-    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
-
-    def run(*arguments: str, command: str = "edge_agent") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [environment / "bin" / "python", "-I", "-m", command, *arguments],
-            cwd=tmp_path,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    where = subprocess.run(
-        [environment / "bin" / "python", "-I", "-c", "import edge_agent; print(edge_agent.__file__)"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert where.startswith(str(packages))
-    assert run("--version").stdout.split()[-1] == PROJECT["version"]
-    configuration = packages / "edge_agent" / "example.toml"
-    (tmp_path / "agent.toml").write_text(configuration.read_text())
-    conditions = run("conditions", "--config", "agent.toml")
+def test_every_command_runs_from_it_in_an_empty_folder(installed):
+    for command, module in (("nightjar-agent", "edge_agent"), ("nightjar-coordinator", "coordinator")):
+        program = installed.programs / command
+        assert installed(program, "--version").stdout.split()[-1] == PROJECT["version"]
+        assert installed("-m", f"nightjar.{module}", "--version").stdout.split()[-1] == PROJECT["version"]
+    where = installed("-c", "from nightjar import edge_agent; print(edge_agent.__file__)").stdout
+    assert where.startswith(str(installed.packages))
+    for command in (
+        "simulation learn",
+        "simulation demo",
+        "simulation rounds",
+        "models export",
+        "firmware_scripts bundle",
+    ):
+        module, name = command.split()
+        done = installed("-m", f"nightjar.{module}", name, "--help")
+        assert done.returncode == 0, done.stderr
+    example = (installed.packages / "nightjar" / "edge_agent" / "example.toml").read_text()
+    (installed.folder / "agent.toml").write_text(example)
+    conditions = installed(installed.programs / "nightjar-agent", "conditions", "--config", "agent.toml")
     assert "charging" in conditions.stdout, conditions.stderr
-    assert (packages / "bin" / "nightjar-agent").is_file()
-    assert run("--version", command="coordinator").stdout.split()[-1] == PROJECT["version"]
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("nightjar-agent", "click", "agent"),
+        ("nightjar-coordinator", "click", "coordinator"),
+        ("nightjar-firmware", "rich", "firmware"),
+    ],
+)
+def test_a_package_that_is_missing_is_told_with_its_extra(installed, command, missing, extra):
+    done = installed(installed.programs / command, "--help", without=[missing])
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"nightjar-federated[{extra}]" in done.stderr
+    assert missing in done.stderr
+
+
+def test_a_laboratory_without_its_extra_is_told(installed):
+    done = installed("-m", "nightjar.simulation", "learn", "--help", without=["matplotlib"])
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "nightjar-federated[simulation]" in done.stderr
+
+
+def test_a_bundle_is_made_from_it(installed, tmp_path):
+    """Locks, units and sources are in the package; the packages of others are left out here."""
+    firmware = installed.programs / "nightjar-firmware"
+    made = installed(firmware, "bundle-key", "key")
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "wheels").mkdir()
+    options = ("--platform", HERE, "--key", "key.key", "--wheels", str(tmp_path / "wheels"), "--output", str(tmp_path))
+    done = installed(firmware, "bundle", *options)
+    assert done.returncode == 0, done.stderr
+    (bundle,) = tmp_path.glob("*.tar")
+    with tarfile.open(bundle) as archive:
+        names = archive.getnames()
+    assert any(name.endswith("/device/nightjar-device.pyz") for name in names)
+    assert any(fnmatch(name, "*/wheels/nightjar_federated-*.whl") for name in names)

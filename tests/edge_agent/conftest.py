@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.model import Model
-from edge_agent.shell.model_files import exported_model
-from models.folder import MANIFEST
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.models.folder import MANIFEST
 from tests.edge_agent.fakes import Phone
 from tests.side_by_side import made_once
 
@@ -51,7 +51,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip(
             "no exported program: there is no TensorFlow here, and NIGHTJAR_TEST_ARTIFACTS does not name a folder "
-            "made by `python -m models export --passes 0 --out FOLDER`"
+            "made by `python -m nightjar.models export --passes 0 --out FOLDER`"
         )
     return made_once(tmp_path_factory, "exported", _export)
 
@@ -61,7 +61,7 @@ def _export(folder: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "models",
+        "nightjar.models",
         "export",
         "--model",
         "tiny",

@@ -21,10 +21,10 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Dropout, DropoutCause, Message, Status
 from tests.brokers import hang_up
-from wire import messages, topics
-from wire.identifiers import DeviceId, Population
-from wire.messages import Dropout, DropoutCause, Message, Status
 
 PATIENCE_S = 120.0
 """For a machine that does ten other things."""

@@ -12,27 +12,27 @@ from types import MappingProxyType
 
 import numpy as np
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading
-from edge_agent.core.lifecycle import name
-from edge_agent.core.results import Evaluation, TrainStep
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.inbox import Arrived, Job, WorkDone
-from edge_agent.model import Model
-from edge_agent.session import Desk, in_this_process
-from edge_agent.shell.database import Caps, Database
-from edge_agent.uplink import AgentIdentity
-from models.configurations import lstm_layout
-from models.manifest import Artifact, LexiconFile, Manifest
-from models.vocabulary import FIRST_WORD, Vocabulary
-from simulation.rounds.ports import SimulatedSums
-from wire import messages, topics
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, Population, Sha256
-from wire.limits import NONE as NO_LIMITS
-from wire.messages import Announcement, Assignment, CodecChoice, Receipt, TrainingPlan, Verdict
-from wire.parameters import weights_to_bytes
-from wire.secure_sum.messages import decode_up
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading
+from nightjar.edge_agent.core.lifecycle import name
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.inbox import Arrived, Job, WorkDone
+from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session import Desk, in_this_process
+from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.models.configurations import lstm_layout
+from nightjar.models.manifest import Artifact, LexiconFile, Manifest
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.simulation.rounds.ports import SimulatedSums
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId, Population, Sha256
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Receipt, TrainingPlan, Verdict
+from nightjar.wire.parameters import weights_to_bytes
+from nightjar.wire.secure_sum.messages import decode_up
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat")
 VOCABULARY = Vocabulary(WORDS)

@@ -1,7 +1,7 @@
 """A device whose conditions all hold, and every way in which it can lose one."""
 
+from nightjar.wire.messages import DropoutCause
 from tests.edge_agent.shell.probes.fake_device import Tree
-from wire.messages import DropoutCause
 
 
 def whole_device(root):

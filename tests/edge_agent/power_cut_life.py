@@ -19,12 +19,12 @@ from pathlib import Path
 
 import structlog
 
-from edge_agent.shell.folder import own_folder
-from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.probes.idle import TypingActivity
+from nightjar.edge_agent.shell.folder import own_folder
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.edge_agent.shell.probes.idle import TypingActivity
+from nightjar.wire.messages import Receipt, Verdict
 from tests.edge_agent.fakes import Phone, write_model
 from tests.edge_agent.test_killed import FEEDBACK, carry_on
-from wire.messages import Receipt, Verdict
 
 TEXTS = ["the cat sat on the mat", "a cat"]
 

@@ -15,19 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.keyboard.key import headers, kept_key
-from tests.edge_agent.fake_coordinator import (
-    PATIENCE_S,
-    FakeCoordinator,
-    artifact_server,
-    mosquitto,
-    mosquitto_path,
-)
-from tests.edge_agent.fakes import assignment
-from wire import frame
-from wire.codec import codec_for
-from wire.messages import (
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.keyboard.key import headers, kept_key
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import (
     Announcement,
     CheckIn,
     CodecChoice,
@@ -40,11 +32,19 @@ from wire.messages import (
     TrainingPlan,
     Verdict,
 )
+from tests.edge_agent.fake_coordinator import (
+    PATIENCE_S,
+    FakeCoordinator,
+    artifact_server,
+    mosquitto,
+    mosquitto_path,
+)
+from tests.edge_agent.fakes import assignment
 
 ROOT = Path(__file__).parents[2]
 PROMPTLY_S = 30.0
 """A second on a quiet machine; whatever it could wait for at its end takes a minute."""
-COMMAND = [sys.executable, "-m", "edge_agent", "run", "--config"]
+COMMAND = [sys.executable, "-m", "nightjar.edge_agent", "run", "--config"]
 
 
 def run_to_the_end(path, **environment):

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import structlog
 
-from edge_agent.core.training import TrainingStopped
-from edge_agent.session import Desk, Produced, in_this_process, personal_weights, prepare, run_session
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.examples import DeviceExamples
-from edge_agent.shell.model_files import exported_model
-from edge_agent.shell.tflite import load_program
-from edge_agent.shell.trainer import TrainerProcess
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, prepare, run_session
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.edge_agent.shell.trainer import TrainerProcess
+from nightjar.wire import frame
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.wire.limits import NONE
+from nightjar.wire.messages import CodecChoice, DropoutCause, TrainingPlan
 from tests.edge_agent.fakes import assignment
-from wire import frame
-from wire.errors import ConfigError, RemoteProtocolError
-from wire.limits import NONE
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.tflite, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ def write_rows(folder, count=400):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from models.classifiers import export_classifier
+    from nightjar.models.classifiers import export_classifier
 
     folder = tmp_path_factory.mktemp("classifier")
     write_rows(folder)

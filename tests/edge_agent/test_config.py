@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import AgentConfig, EmulatorSettings, check, load
-from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand
-from edge_agent.emulator.day import DEFAULT_DAY
-from wire.errors import ConfigError
+from nightjar.edge_agent.config import AgentConfig, EmulatorSettings, check, load
+from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand
+from nightjar.edge_agent.emulator.day import DEFAULT_DAY
+from nightjar.wire.errors import ConfigError
 
 LEAST = 'device = "pi-kitchen"\ndata_dir = "data"\n'
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import CodecChoice, Receipt, TrainingPlan, Verdict
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
-from wire import frame
-from wire.codec import codec_for
-from wire.messages import CodecChoice, Receipt, TrainingPlan, Verdict
 
 FATES = (
     "accepted",

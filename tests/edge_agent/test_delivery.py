@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import structlog
 
-from edge_agent.inbox import LinkDown, LinkUp
+from nightjar.edge_agent.inbox import LinkDown, LinkUp
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import CodecChoice, Missing, Query, Verdict
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, receipt, to_report
-from wire import frame
-from wire.codec import codec_for
-from wire.messages import CodecChoice, Missing, Query, Verdict
 
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
 

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from edge_agent.config import AgentConfig, ConditionSettings, EmulatorSettings
-from edge_agent.core.eligibility import Answer, Condition, judge
-from edge_agent.device import assembled_device, typing_activity
+from nightjar.edge_agent.config import AgentConfig, ConditionSettings, EmulatorSettings
+from nightjar.edge_agent.core.eligibility import Answer, Condition, judge
+from nightjar.edge_agent.device import assembled_device, typing_activity
+from nightjar.wire.messages import DropoutCause
 from tests.edge_agent.fakes import FakeClock
 from tests.edge_agent.losses import LOSSES, lose, whole_device
-from wire.messages import DropoutCause
 
 READ_BY_THE_DRIVER = {Condition.HAS_EXAMPLES}
 

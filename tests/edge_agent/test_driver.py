@@ -5,17 +5,16 @@ import queue
 import numpy as np
 import pytest
 
-from edge_agent.core.eligibility import Condition
-from edge_agent.core.training import TrainingStopped
-from edge_agent.inbox import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
-from models.batches import pack
-from models.vocabulary import words
-from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, receipt, to_report
-from wire import frame
-from wire.codec import codec_for
-from wire.errors import UnavailableError
-from wire.identifiers import shard_of
-from wire.messages import (
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.inbox import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
+from nightjar.models.batches import pack
+from nightjar.models.vocabulary import words
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import shard_of
+from nightjar.wire.messages import (
     Announcement,
     CheckIn,
     CodecChoice,
@@ -25,6 +24,7 @@ from wire.messages import (
     Status,
     TrainingPlan,
 )
+from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, receipt, to_report
 
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
 

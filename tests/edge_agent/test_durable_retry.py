@@ -3,9 +3,9 @@
 import pytest
 import structlog
 
-from edge_agent.durable_retry import DurableRetry
-from host.retrying import STORE_AGAIN
-from wire.errors import LocalProtocolError, UnavailableError
+from nightjar.edge_agent.durable_retry import DurableRetry
+from nightjar.host.retrying import STORE_AGAIN
+from nightjar.wire.errors import LocalProtocolError, UnavailableError
 
 
 class Clock:

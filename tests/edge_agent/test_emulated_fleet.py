@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
-from edge_agent.emulated_fleet import run_fleet
-from edge_agent.inbox import Job
-from edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
+from nightjar.edge_agent.emulated_fleet import run_fleet
+from nightjar.edge_agent.inbox import Job
+from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.wire import frame
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import Dropout, DropoutCause, Receipt, Status, TrainingPlan, Verdict
 from tests.edge_agent.fake_coordinator import PATIENCE_S, FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.test_agent_process import make_assignment
-from wire import frame
-from wire.errors import ConfigError
-from wire.messages import Dropout, DropoutCause, Receipt, Status, TrainingPlan, Verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +98,15 @@ class Fleet:
         self.artifacts = folder / "shared"
 
     def __enter__(self):
-        command = [sys.executable, "-m", "edge_agent", "emulate", "--artifacts", str(self.artifacts), *self.configs]
+        command = [
+            sys.executable,
+            "-m",
+            "nightjar.edge_agent",
+            "emulate",
+            "--artifacts",
+            str(self.artifacts),
+            *self.configs,
+        ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=log)
         return self

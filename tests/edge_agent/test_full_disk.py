@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import structlog
 
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import CodecChoice, DropoutCause, Receipt, Verdict
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
 from tests.edge_agent.test_killed import STATES, lead_to
-from wire import frame
-from wire.codec import codec_for
-from wire.errors import UnavailableError
-from wire.messages import CodecChoice, DropoutCause, Receipt, Verdict
 
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
 

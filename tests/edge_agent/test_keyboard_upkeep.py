@@ -2,11 +2,11 @@
 
 import structlog
 
-from edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import Announcement, Canary, DropoutCause
+from nightjar.wire.shares import is_canary
 from tests.edge_agent.fakes import Phone, assignment, receipt, to_report, write_model
-from wire.errors import UnavailableError
-from wire.messages import Announcement, Canary, DropoutCause
-from wire.shares import is_canary
 
 
 def test_the_announced_model_is_fetched_for_the_keyboard(tmp_path):

@@ -3,13 +3,22 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.eligibility import Condition
-from edge_agent.core.lifecycle import State
-from edge_agent.inbox import LinkUp
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.lifecycle import State
+from nightjar.edge_agent.inbox import LinkUp
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import (
+    CodecChoice,
+    Dropout,
+    DropoutCause,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    TrainingPlan,
+    Verdict,
+)
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone, receipt, to_report
-from wire import frame
-from wire.codec import codec_for
-from wire.messages import CodecChoice, Dropout, DropoutCause, Receipt, Rejection, RejectionReason, TrainingPlan, Verdict
 
 SHORTER = TrainingPlan(learning_rate=0.5, clip_norm=1.0, keep_share=0.5)
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)

@@ -3,16 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S, STARTING
-from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import Change
+from nightjar.edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S, STARTING
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.edge_agent.core.stored import Change
+from nightjar.wire.frame import decode
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import CodecChoice, DropoutCause, PrivacyTerms, TrainingPlan
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.low_rank import Rank
+from nightjar.wire.secure_sum.order import SumOrder
 from tests.edge_agent.fakes import Phone
-from wire.frame import decode
-from wire.limits import Limits
-from wire.messages import CodecChoice, DropoutCause, PrivacyTerms, TrainingPlan
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.low_rank import Rank
-from wire.secure_sum.order import SumOrder
 
 DEFAULT = Limits()
 PLAN = TrainingPlan(learning_rate=0.5, clip_norm=1.0)

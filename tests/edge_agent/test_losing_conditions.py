@@ -5,18 +5,18 @@ import queue
 import numpy as np
 import pytest
 
-from edge_agent.commands.conditions import look_once
-from edge_agent.config import AgentConfig, ConditionSettings
-from edge_agent.device import assembled_device, typing_activity
-from edge_agent.driver import Driver
-from edge_agent.driver_ports import Pace, Ports
-from edge_agent.session import Desk, in_this_process
-from edge_agent.uplink import AgentIdentity
-from simulation.rounds.ports import SimulatedSums
+from nightjar.edge_agent.commands.conditions import look_once
+from nightjar.edge_agent.config import AgentConfig, ConditionSettings
+from nightjar.edge_agent.device import assembled_device, typing_activity
+from nightjar.edge_agent.driver import Driver
+from nightjar.edge_agent.driver_ports import Pace, Ports
+from nightjar.edge_agent.session import Desk, in_this_process
+from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.simulation.rounds.ports import SimulatedSums
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import TrainingPlan
 from tests.edge_agent.fakes import FakeProgram, FakeTransport, FakeTrust, Phone, assignment
 from tests.edge_agent.losses import LOSSES, lose, whole_device
-from wire.identifiers import DeviceId, Population
-from wire.messages import TrainingPlan
 
 FLIPPED_IN_BATCH = 3
 

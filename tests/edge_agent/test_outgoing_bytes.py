@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.wire import frame
+from nightjar.wire.messages import Announcement, CodecChoice, DropoutCause, Receipt, TrainingPlan, Verdict
 from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.recorder import recording
 from tests.edge_agent.test_agent_process import Agent, ask, make_assignment
-from wire import frame
-from wire.messages import Announcement, CodecChoice, DropoutCause, Receipt, TrainingPlan, Verdict
 
 INVENTED = "zyzzyva"
 ON_THE_KEYBOARD = "qwyjibo flumphs gently"

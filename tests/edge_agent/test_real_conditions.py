@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.assembly import caps
-from edge_agent.config import load
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.folder import DATABASE, own_folder
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.assembly import caps
+from nightjar.edge_agent.config import load
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.folder import DATABASE, own_folder
+from nightjar.wire.messages import DropoutCause, TrainingPlan
 from tests.edge_agent.fake_coordinator import PATIENCE_S, FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.losses import whole_device
 from tests.edge_agent.test_agent_process import make_assignment
-from wire.messages import DropoutCause, TrainingPlan
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """device = "phone"
@@ -43,7 +43,7 @@ LONG = TrainingPlan(learning_rate=0.1, clip_norm=1.0, local_epochs=1000)
 
 @contextlib.contextmanager
 def process(command, config, **pipes):
-    arguments = [sys.executable, "-m", "edge_agent", *command, "--config", str(config)]
+    arguments = [sys.executable, "-m", "nightjar.edge_agent", *command, "--config", str(config)]
     with subprocess.Popen(arguments, cwd=ROOT, text=True, **pipes) as running:
         try:
             yield running

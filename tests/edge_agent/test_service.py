@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edge_agent.__main__ import main
-from edge_agent.inbox import StopAsked
-from firmware_scripts.device_program import device_files
+from nightjar.edge_agent.__main__ import main
+from nightjar.edge_agent.inbox import StopAsked
+from nightjar.firmware_scripts.device_program import device_files
 from tests.edge_agent.fakes import Phone
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ def test_the_real_agent_says_that_it_is_up_lives_and_ends(tmp_path, line):
     environment = {**line.environment, "WATCHDOG_USEC": "300000", "PATH": "/usr/bin:/bin"}
     line.socket.setblocking(True)
     line.socket.settimeout(60)
-    command = [sys.executable, "-m", "edge_agent", "run", "--config", str(config)]
+    command = [sys.executable, "-m", "nightjar.edge_agent", "run", "--config", str(config)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as agent:
         try:
             said = [line.socket.recv(100) for _ in range(4)]
@@ -103,7 +103,7 @@ def test_the_real_agent_says_that_it_is_up_lives_and_ends(tmp_path, line):
 def test_the_printed_unit_starts_this_installation():
     done = CliRunner().invoke(main, ["service", "--config", "/etc/other.toml"])
     assert done.exit_code == 0
-    assert f"\nExecStart={sys.executable} -m edge_agent run --config %d/agent.toml\n" in done.output
+    assert f"\nExecStart={sys.executable} -P -m nightjar.edge_agent run --config %d/agent.toml\n" in done.output
     assert "\nLoadCredential=agent.toml:/etc/other.toml\n" in done.output
     assert "\nType=notify\n" in done.output
     assert re.search(r"\nWatchdogSec=\d+\n", done.output)
@@ -137,7 +137,7 @@ def test_every_command_looks_at_the_configuration_of_the_service_by_itself():
 
 
 def test_every_unit_that_runs_the_agent_reads_a_copy_of_the_settings_that_are_roots_alone():
-    units = {name: text.decode() for name, text in device_files(ROOT).items() if name.endswith(".service")}
+    units = {name: text.decode() for name, text in device_files().items() if name.endswith(".service")}
     running = [text for text in units.values() if "/usr/local/bin/nightjar-agent " in text]
     assert len(running) == 3  # runs, enrols, tests itself
     for text in running:
@@ -147,5 +147,5 @@ def test_every_unit_that_runs_the_agent_reads_a_copy_of_the_settings_that_are_ro
 
 @pytest.mark.parametrize("name", ["enrol", "self-test"])
 def test_what_runs_once_has_its_own_time_limit_on_a_slow_board_not_the_agents(name):
-    unit = device_files(ROOT)[f"device/units/nightjar-{name}.service"].decode()
+    unit = device_files()[f"device/units/nightjar-{name}.service"].decode()
     assert [line for line in unit.splitlines() if line.startswith("Timeout")] == ["TimeoutStartSec=900"]

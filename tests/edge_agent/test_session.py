@@ -5,21 +5,21 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_agent.core.personalisation import SHARES
-from edge_agent.core.training import TrainingStopped
-from edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.tflite import load_program
-from models.keyboard import held_out
+from nightjar.edge_agent.core.personalisation import SHARES
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.models.keyboard import held_out
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.low_rank import Rank, bases_of, group_sizes, to_bytes
+from nightjar.wire.secure_sum.order import FURTHER_VALUES, SumOrder, values_of
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
-from wire import frame
-from wire.codec import codec_for
-from wire.errors import RemoteProtocolError
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.low_rank import Rank, bases_of, group_sizes, to_bytes
-from wire.secure_sum.order import FURTHER_VALUES, SumOrder, values_of
 
 pytestmark = pytest.mark.tflite
 

@@ -8,26 +8,26 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.learning.summed import unmasked_sum
-from coordinator.rounds import secure_sum as coordinator_side
-from coordinator.rounds.secure_sum import Given, Send, SumPhase, TimeUp, Unmask, open_session
-from edge_agent.core import secure_sum as device_side
-from edge_agent.core.eligibility import Condition
-from edge_agent.core.secure_sum import Tools, UpdateEncoded
-from edge_agent.core.summing import HearQuestion, JoinSum
-from edge_agent.inbox import Arrived, LinkUp
-from edge_agent.shell.summing import SumInProcess, SumProcess
-from simulation.rounds.ports import enrolled_key
+from nightjar.coordinator.learning.summed import unmasked_sum
+from nightjar.coordinator.rounds import secure_sum as coordinator_side
+from nightjar.coordinator.rounds.secure_sum import Given, Send, SumPhase, TimeUp, Unmask, open_session
+from nightjar.edge_agent.core import secure_sum as device_side
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
+from nightjar.edge_agent.core.summing import HearQuestion, JoinSum
+from nightjar.edge_agent.inbox import Arrived, LinkUp
+from nightjar.edge_agent.shell.summing import SumInProcess, SumProcess
+from nightjar.simulation.rounds.ports import enrolled_key
+from nightjar.wire import frame, topics
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import DropoutCause, Receipt, Verdict
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.low_rank import Rank, bases_of, decode, group_sizes, to_bytes
+from nightjar.wire.secure_sum.low_rank import encode as encode_update
+from nightjar.wire.secure_sum.messages import Confirmation, Deliveries, MaskedUpdate, decode_up, encode
+from nightjar.wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
 from tests.edge_agent.fakes import LAYOUT, Phone, assignment
 from tests.secure_sums import PRIMITIVES
-from wire import frame, topics
-from wire.identifiers import DeviceId, Population
-from wire.messages import DropoutCause, Receipt, Verdict
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.low_rank import Rank, bases_of, decode, group_sizes, to_bytes
-from wire.secure_sum.low_rank import encode as encode_update
-from wire.secure_sum.messages import Confirmation, Deliveries, MaskedUpdate, decode_up, encode
-from wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
 
 RANK = Rank(rows=1000, right=4, left=8)
 ORDER = SumOrder(

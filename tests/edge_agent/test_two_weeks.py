@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
-from edge_agent.core.eligibility import Condition
-from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
-from edge_agent.emulator.day import DAY_S, DEFAULT_DAY, state_at
-from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
-from edge_agent.shell.database import Caps
-from edge_agent.shell.probes import Probes
-from edge_agent.shell.probes.user_preferences import UserPreferences
+from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
+from nightjar.edge_agent.emulator.day import DAY_S, DEFAULT_DAY, state_at
+from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
+from nightjar.edge_agent.shell.database import Caps
+from nightjar.edge_agent.shell.probes import Probes
+from nightjar.edge_agent.shell.probes.user_preferences import UserPreferences
+from nightjar.wire.messages import CodecChoice, Receipt, Verdict
 from tests.edge_agent import fakes
-from wire.messages import CodecChoice, Receipt, Verdict
 
 STEP_S = 60.0
 QUIET = "02:00-03:30"

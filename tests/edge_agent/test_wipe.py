@@ -6,10 +6,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from edge_agent.inbox import WipeAsked
+from nightjar.edge_agent.inbox import WipeAsked
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import DropoutCause, Receipt, Verdict
 from tests.edge_agent.fakes import Phone
-from wire.errors import UnavailableError
-from wire.messages import DropoutCause, Receipt, Verdict
 
 
 @pytest.fixture

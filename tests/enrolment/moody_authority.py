@@ -5,9 +5,9 @@ import sys
 import time
 from pathlib import Path
 
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.authority_process import serve
-from host.children import answer_lines
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.authority_process import serve
+from nightjar.host.children import answer_lines
 
 SLOW_S = 2.5
 

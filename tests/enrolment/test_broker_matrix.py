@@ -14,25 +14,25 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, EnrolmentConfig, TaskConfig
-from coordinator.engine.clock import WallClock
-from coordinator.engine.driver import Driver
-from coordinator.engine.inbox import BrokerConnected, MessageArrived
-from coordinator.enrolment.authority import Authority, new_request
-from coordinator.enrolment.revocation import end_session
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import ACCESS, refresh, refuse
-from coordinator.mqtt.broker_child import BrokerChild
-from coordinator.mqtt.client import MqttTransport
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, EnrolmentConfig, TaskConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.driver import Driver
+from nightjar.coordinator.engine.inbox import BrokerConnected, MessageArrived
+from nightjar.coordinator.enrolment.authority import Authority, new_request
+from nightjar.coordinator.enrolment.revocation import end_session
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import ACCESS, refresh, refuse
+from nightjar.coordinator.mqtt.broker_child import BrokerChild
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.wire import messages
+from nightjar.wire.frame import MAX_PACKET_BYTES, MAX_PUBLISH_BYTES
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.topics import DOWN_KINDS, UP_KINDS
 from tests.brokers import BY_HAND, KINDS, HandMade, hang_up, use_tls
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import write_model
 from tests.enrolment.in_this_process import InThisProcess
-from wire import messages
-from wire.frame import MAX_PACKET_BYTES, MAX_PUBLISH_BYTES
-from wire.identifiers import DeviceId
-from wire.topics import DOWN_KINDS, UP_KINDS
 
 pytestmark = pytest.mark.broker
 

@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from coordinator.__main__ import cli
-from edge_agent.__main__ import main
-from edge_agent.commands import doctor
-from edge_agent.commands.doctor import CheckOutcome
-from edge_agent.config import load
+from nightjar.coordinator.__main__ import cli
+from nightjar.edge_agent.__main__ import main
+from nightjar.edge_agent.commands import doctor
+from nightjar.edge_agent.commands.doctor import CheckOutcome
+from nightjar.edge_agent.config import load
+from nightjar.wire.errors import ConfigError
 from tests.enrolment.world import World
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.broker
 

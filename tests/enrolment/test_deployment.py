@@ -8,17 +8,17 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.__main__ import cli
-from coordinator.commands import deployment
-from coordinator.commands.deployment import check_deployment
-from coordinator.config import BrokerKind, TransportSecurity
-from coordinator.engine.clock import WallClock
-from tests.brokers import HandMade, hang_up
+from nightjar.coordinator.__main__ import cli
+from nightjar.coordinator.commands import deployment
+from nightjar.coordinator.commands.deployment import check_deployment
+from nightjar.coordinator.config import BrokerKind, TransportSecurity
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.wire import topics
+from nightjar.wire.identifiers import DeviceId, Population
+from tests.brokers import NEEDS_MOSQUITTO, HandMade, hang_up
 from tests.enrolment.world import World
-from wire import topics
-from wire.identifiers import DeviceId, Population
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.slow, NEEDS_MOSQUITTO]
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import json
 import pytest
 import urllib3
 
-from coordinator.enrolment.authority import Authority
-from coordinator.storage.signing_key import load_signer
-from edge_agent.enrolment import enrolling, keys
-from edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, renewed
-from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity
+from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.coordinator.storage.signing_key import load_signer
+from nightjar.edge_agent.enrolment import enrolling, keys
+from nightjar.edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, renewed
+from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity
+from nightjar.wire.errors import UnavailableError
 from tests.enrolment.world import Device, World
-from wire.errors import UnavailableError
 
 pytestmark = pytest.mark.broker
 

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 import urllib3
 
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.claims import KeyState
-from coordinator.enrolment.service_client import http_pool
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_url
-from coordinator.storage.tables import credentials
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.claims import KeyState
+from nightjar.coordinator.enrolment.service_client import http_pool
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.tables import credentials
 from tests.brokers import KINDS
 from tests.enrolment.test_rounds import WITHIN_S, connected
 from tests.enrolment.world import World

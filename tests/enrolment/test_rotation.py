@@ -7,15 +7,15 @@ import pytest
 import urllib3
 from click.testing import CliRunner
 
-from coordinator.__main__ import cli
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import authorities_in
-from edge_agent.enrolment import renewal
-from edge_agent.enrolment.enrolling import enrol, renewed
-from edge_agent.enrolment.identity import load_credential
+from nightjar.coordinator.__main__ import cli
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import authorities_in
+from nightjar.edge_agent.enrolment import renewal
+from nightjar.edge_agent.enrolment.enrolling import enrol, renewed
+from nightjar.edge_agent.enrolment.identity import load_credential
+from nightjar.wire.errors import ConfigError
 from tests.enrolment.test_rounds import is_in
 from tests.enrolment.world import World
-from wire.errors import ConfigError
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

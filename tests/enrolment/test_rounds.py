@@ -7,11 +7,11 @@ import time
 import numpy as np
 import pytest
 
+from nightjar.wire.messages import Verdict
 from tests.brokers import KINDS
 from tests.coordinator.fake_device import FakeDevice, report_frame
 from tests.coordinator.model_folder import LAYOUT
 from tests.enrolment.world import Device, World
-from wire.messages import Verdict
 
 pytestmark = pytest.mark.broker
 

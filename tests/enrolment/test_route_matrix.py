@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from coordinator.config import TransportSecurity
-from coordinator.enrolment.authority_process import Unsigned
-from coordinator.enrolment.certificate_issuer import CertificateIssuer
-from coordinator.enrolment.claims import Claim, Credential, KeyState
-from coordinator.enrolment.register import Register
-from coordinator.web.app import create_app
-from coordinator.web.tls_front import SERIAL
+from nightjar.coordinator.config import TransportSecurity
+from nightjar.coordinator.enrolment.authority_process import Unsigned
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
+from nightjar.coordinator.enrolment.claims import Claim, Credential, KeyState
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.web.app import create_app
+from nightjar.coordinator.web.tls_front import SERIAL
+from nightjar.wire.errors import UnavailableError
 from tests.coordinator.web.test_api import NOW_S, Service
-from wire.errors import UnavailableError
 
 CREDENTIALS = ["none", "claim", "claim as password", "unknown", "revoked", "blocked", "waiting", "valid"]
 FOR_EVERYBODY = {"health", "static", "static_file", "api.enrol"}
@@ -46,8 +46,8 @@ def service(tmp_path_factory):
 
 
 def _blocked(device):
-    from coordinator.engine.inbox import Operated
-    from coordinator.tasks.operations import BlockDevice
+    from nightjar.coordinator.engine.inbox import Operated
+    from nightjar.coordinator.tasks.operations import BlockDevice
 
     return Operated(BlockDevice(device, "test"), "test", lambda _done: None)
 
@@ -56,7 +56,7 @@ def _hold(register, made, standing, number, device="") -> None:
     import sqlalchemy as sa
     from msgspec import structs
 
-    from coordinator.storage.tables import credentials
+    from nightjar.coordinator.storage.tables import credentials
 
     held = Credential(
         key=f"{number:064d}",

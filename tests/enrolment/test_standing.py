@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from edge_agent.enrolment import standing as watching
-from edge_agent.enrolment.enrolling import enrol, refusal
-from edge_agent.enrolment.standing import MOVED, StandingWatch
+from nightjar.edge_agent.enrolment import standing as watching
+from nightjar.edge_agent.enrolment.enrolling import enrol, refusal
+from nightjar.edge_agent.enrolment.standing import MOVED, StandingWatch
 from tests.enrolment.world import ROOT, World
 
 pytestmark = pytest.mark.broker
@@ -49,7 +49,15 @@ def test_an_emulated_phone_learns_why_it_is_refused_and_returns_without_a_restar
     phone, log = world.enrolled("emulated"), world.folder / "fleet.log"
     config = world.folder / "emulated.toml"
     config.write_text(f'data_dir = "{phone.data_dir}"\n[emulator]\n')
-    command = [sys.executable, "-m", "edge_agent", "emulate", "--artifacts", str(world.folder / "shared"), str(config)]
+    command = [
+        sys.executable,
+        "-m",
+        "nightjar.edge_agent",
+        "emulate",
+        "--artifacts",
+        str(world.folder / "shared"),
+        str(config),
+    ]
     with log.open("ab") as errors:
         fleet = subprocess.Popen(command, cwd=ROOT, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:

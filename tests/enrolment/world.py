@@ -9,12 +9,12 @@ from pathlib import Path
 
 import urllib3
 
-from coordinator.commands.actions import ask_service
-from coordinator.config_file import load_config
-from coordinator.enrolment.service_client import http_pool
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.enrolment.enrolling import enrol
-from edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
+from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.enrolment.service_client import http_pool
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.enrolment.enrolling import enrol
+from nightjar.edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
 from tests.coordinator.model_folder import write_model
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ class World:
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "coordinator", "serve", "--config", str(self.path)],
+                [sys.executable, "-m", "nightjar.coordinator", "serve", "--config", str(self.path)],
                 cwd=ROOT,
                 stderr=log,
                 stdout=log,

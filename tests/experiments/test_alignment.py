@@ -2,8 +2,8 @@ from functools import partial
 
 import pytest
 
-from experiments.alignment import _P, _point, first, second
-from experiments.parties import run_parties
+from nightjar.experiments.alignment import _P, _point, first, second
+from nightjar.experiments.parties import run_parties
 
 ONE, OTHER = ["ann", "bob", "cleo", "dan"], ["dan", "eve", "ann"]
 

@@ -7,24 +7,24 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from experiments.__main__ import PAGES
-from experiments.catalogue import refusals
-from experiments.catalogue.cfl import torn
-from experiments.catalogue.dgc import compress
-from experiments.catalogue.easgd import exchange
-from experiments.catalogue.fednova import normalised_step
-from experiments.catalogue.oort import choose
-from experiments.catalogue.per_fedavg import meta_descend
-from experiments.catalogue.pruning import choose as choose_weights
-from experiments.catalogue.q_fedavg import fair_step
-from experiments.catalogue.scaffold import next_variate
-from experiments.catalogue.two_sided import split
-from experiments.data_sets import Examples
-from experiments.delay import seconds_a_step
-from experiments.engine import Plan
-from experiments.hierarchical import hierarchical_mean
-from experiments.networks import Network
-from wire.errors import ConfigError
+from nightjar.experiments.__main__ import PAGES
+from nightjar.experiments.catalogue import refusals
+from nightjar.experiments.catalogue.cfl import torn
+from nightjar.experiments.catalogue.dgc import compress
+from nightjar.experiments.catalogue.easgd import exchange
+from nightjar.experiments.catalogue.fednova import normalised_step
+from nightjar.experiments.catalogue.oort import choose
+from nightjar.experiments.catalogue.per_fedavg import meta_descend
+from nightjar.experiments.catalogue.pruning import choose as choose_weights
+from nightjar.experiments.catalogue.q_fedavg import fair_step
+from nightjar.experiments.catalogue.scaffold import next_variate
+from nightjar.experiments.catalogue.two_sided import split
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.delay import seconds_a_step
+from nightjar.experiments.engine import Plan
+from nightjar.experiments.hierarchical import hierarchical_mean
+from nightjar.experiments.networks import Network
+from nightjar.wire.errors import ConfigError
 
 
 def _f(*values):
@@ -123,7 +123,7 @@ def test_every_strategy_is_judged_and_has_its_page(strategy):
     known = {"fml": "distilling", "fedmd": "distilling", "top-k with error feedback": "random_k"}
     name = f"catalogue.{known.get(strategy, strategy)}"
     assert name in PAGES
-    import_module(f"experiments.{name}")
+    import_module(f"nightjar.experiments.{name}")
     assert refusals.refusals(strategy, refusals.Deployment()) == []
 
 

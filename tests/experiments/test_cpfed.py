@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from experiments.cpfed import (
+from nightjar.experiments.cpfed import (
     CpfedSetting,
     epsilon,
     mask,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments import curves
-from experiments.curves import IMAGES, LEAST, main
-from experiments.record import results
+from nightjar.experiments import curves
+from nightjar.experiments.curves import IMAGES, LEAST, main
+from nightjar.experiments.record import results
 
 
 def test_curves_that_were_recorded_are_drawn_and_named(tmp_path, monkeypatch):

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.data_sets import cifar10, digits, dirichlet, generated, iid, in_turn, joined, mnist, shards
-from wire.errors import ConfigError
+from nightjar.experiments.data_sets import cifar10, digits, dirichlet, generated, iid, in_turn, joined, mnist, shards
+from nightjar.wire.errors import ConfigError
 
 Y = np.repeat(np.arange(10), 60)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator.learning.strategies import StrategyChoice, StrategyName
-from experiments.data_sets import Examples
-from experiments.engine import (
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import (
     Federation,
     Plan,
     alike_federation,
@@ -15,7 +15,7 @@ from experiments.engine import (
     reached,
     synthetic_federation,
 )
-from experiments.networks import dense
+from nightjar.experiments.networks import dense
 
 RNG = np.random.default_rng(4)
 NETWORK = dense(3, 2)

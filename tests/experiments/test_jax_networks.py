@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments import networks
-from experiments.__main__ import main
-from experiments.data_sets import Examples
-from experiments.engine import FEDAVG, Federation, Plan, averaging, descend, descend_each, gradient_each
+from nightjar.experiments import networks
+from nightjar.experiments.__main__ import main
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import FEDAVG, Federation, Plan, averaging, descend, descend_each, gradient_each
 from tests.lazily import Lazy
 
-jax_networks = Lazy("experiments.jax_networks")
+jax_networks = Lazy("nightjar.experiments.jax_networks")
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -81,8 +81,8 @@ def test_the_thesis_takes_it_and_other_pages_refuse_it(tmp_path):
 
 
 def test_a_machine_without_jax_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "experiments.jax_networks", None)
-    monkeypatch.delattr("experiments.jax_networks", raising=False)
+    monkeypatch.setitem(sys.modules, "nightjar.experiments.jax_networks", None)
+    monkeypatch.delattr("nightjar.experiments.jax_networks", raising=False)
     found = CliRunner().invoke(main, ["--form", "smoke", "--page", "thesis", "--jax", "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert "--jax needs JAX: pip install 'nightjar-federated[jax]'" in found.output

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.data_sets import Examples
-from experiments.engine import Plan, descend
-from experiments.networks import dense, lenet_5, resnet_8, softmax
+from nightjar.experiments.data_sets import Examples
+from nightjar.experiments.engine import Plan, descend
+from nightjar.experiments.networks import dense, lenet_5, resnet_8, softmax
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
 

@@ -13,30 +13,30 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from experiments import __main__, record, running
-from experiments.__main__ import PAGES, main
-from experiments.data_sets import cifar10
-from experiments.frame import Form, Request, Row, averaged, row, run_page
-from wire.errors import ConfigError
+from nightjar.experiments import __main__, record, running
+from nightjar.experiments.__main__ import PAGES, main
+from nightjar.experiments.data_sets import cifar10
+from nightjar.experiments.frame import Form, Request, Row, averaged, row, run_page
+from nightjar.wire.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_smoke_form_of_a_page_yields_finite_rows(name, tmp_path):
-    rows = list(run_page(name, import_module(f"experiments.{name}").run, Request(Form.SMOKE, tmp_path)))
+    rows = list(run_page(name, import_module(f"nightjar.experiments.{name}").run, Request(Form.SMOKE, tmp_path)))
     assert rows
     assert len({each.name for each in rows}) == len(rows)
     for each in rows:
         assert math.isfinite(each.measured)
-        assert each.command.startswith(f"python -m experiments.{name} --form smoke")
+        assert each.command.startswith(f"python -m nightjar.experiments.{name} --form smoke")
         assert each.seeds
     msgspec.json.encode(rows)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_at_most_200_lines(name):
-    module = import_module(f"experiments.{name}")
+    module = import_module(f"nightjar.experiments.{name}")
     with Path(module.__file__).open() as source:
         assert sum(1 for _ in source) <= 200
 
@@ -50,7 +50,7 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
     (first,) = run_page("made", _page, Request(Form.SHORT, tmp_path, tmp_path))
     assert first.measured == pytest.approx(0.6)
     assert first.delta_accuracy == pytest.approx(0.1)
-    assert first.command == "python -m experiments.made --form short --data DATA"
+    assert first.command == "python -m nightjar.experiments.made --form short --data DATA"
     record.keep([first, Row(name="b", command="learn", measured=0.1, seeds=[1])])
     record.keep([msgspec.structs.replace(first, measured=0.9)])
     assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
@@ -59,7 +59,7 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
 def test_a_row_that_runs_alone_has_a_command_of_its_own(tmp_path):
     rows = [row(Request(Form.LONG, tmp_path), "a cell", [1.0], seeds=[1], alone=True)]
     (found,) = run_page("thesis", lambda _: rows, Request(Form.LONG, tmp_path))
-    assert found.command == "python -m experiments.thesis --form long --only 'a cell'"
+    assert found.command == "python -m nightjar.experiments.thesis --form long --only 'a cell'"
 
 
 def test_rows_of_several_seeds_become_means_with_their_spread():
@@ -164,7 +164,7 @@ def test_pages_side_by_side_give_the_rows_of_pages_in_turn(tmp_path):
     command = [*pages, "--form", "smoke", "--json", "--out", str(tmp_path)]
     in_turn = CliRunner().invoke(main, command, catch_exceptions=False)
     # As a person runs it: a spawned process does not load the __main__ of a package.
-    aside = [sys.executable, "-m", "experiments", *command, "--jobs", "2"]
+    aside = [sys.executable, "-m", "nightjar.experiments", *command, "--jobs", "2"]
     beside = subprocess.run(aside, capture_output=True, text=True, check=True)
     assert beside.stdout == in_turn.stdout
     assert sorted(line.partition(":")[0] for line in beside.stderr.splitlines()) == sorted(pages[1::2])

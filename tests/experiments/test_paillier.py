@@ -1,7 +1,7 @@
 import pytest
 from phe import generate_paillier_keypair
 
-from experiments.paillier import decrypt, encrypt, fixed, from_bytes, public_key, random_below_n, to_bytes
+from nightjar.experiments.paillier import decrypt, encrypt, fixed, from_bytes, public_key, random_below_n, to_bytes
 
 PUBLIC, PRIVATE = generate_paillier_keypair(n_length=256)
 

@@ -3,7 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from experiments.parties import Post, from_floats, run_parties, to_floats
+from nightjar.experiments.parties import Post, from_floats, run_parties, to_floats
 
 
 def asks(post: Post, other: str):

@@ -2,8 +2,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from experiments import record
-from wire.errors import ConfigError
+from nightjar.experiments import record
+from nightjar.wire.errors import ConfigError
 
 OUTCOME = {
     "experiment": "x",

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.recurrent import CELLS, clipped, loss_and_gradient, losses, moved, new_weights
+from nightjar.experiments.recurrent import CELLS, clipped, loss_and_gradient, losses, moved, new_weights
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.integers(0, 5, (2, 4, 2))

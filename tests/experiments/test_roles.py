@@ -1,7 +1,7 @@
 import pytest
 
-from experiments.roles import roles
-from wire.errors import ConfigError
+from nightjar.experiments.roles import roles
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_role_is_of_its_play_and_needs_enough_speeches(tmp_path):

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from experiments.boosting import Boosting, OwnColumns, Sums, best_split, boost, breast_cancer
-from experiments.secure_boost import ACTIVE, run_protocol
+from nightjar.experiments.boosting import Boosting, OwnColumns, Sums, best_split, boost, breast_cancer
+from nightjar.experiments.secure_boost import ACTIVE, run_protocol
 
 AT = Boosting(trees=2, depth=2, key_bits=512)
 BINS, LABELS = breast_cancer(60, 6, 7)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from phe import generate_paillier_keypair
 
-from experiments.data_sets import digits, in_turn
-from experiments.engine import descend, weighted_mean
-from experiments.secure_fedavg import (
+from nightjar.experiments.data_sets import digits, in_turn
+from nightjar.experiments.engine import descend, weighted_mean
+from nightjar.experiments.secure_fedavg import (
     GRID,
     NETWORK,
     PLAN,

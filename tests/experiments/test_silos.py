@@ -2,10 +2,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from experiments import record, silos
-from simulation.silos.command import OUTCOME
-from simulation.silos.study import HALVES, LABELS, StudyRun
-from wire.errors import ConfigError
+from nightjar.experiments import record, silos
+from nightjar.simulation.silos.command import OUTCOME
+from nightjar.simulation.silos.study import HALVES, LABELS, StudyRun
+from nightjar.wire.errors import ConfigError
 
 
 def test_runs_that_ended_become_a_row_for_each_model_and_split(tmp_path, monkeypatch):

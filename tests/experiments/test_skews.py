@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.skews import Skew, gini, measured, population
+from nightjar.experiments.skews import Skew, gini, measured, population
 
 MEASURED = {skew: measured(population(skew, 30, 50, 1).train) for skew in Skew}
 

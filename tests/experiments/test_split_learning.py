@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.data_sets import digits, in_turn
-from experiments.distance_correlation import distance_correlation
-from experiments.split_learning import (
+from nightjar.experiments.data_sets import digits, in_turn
+from nightjar.experiments.distance_correlation import distance_correlation
+from nightjar.experiments.split_learning import (
     FLOATS,
     SERVER,
     SplitPlan,

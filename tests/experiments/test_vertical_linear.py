@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from experiments.alignment import ANSWER, COMMON, POINTS
-from experiments.linear_regression import Descent, diabetes, pooled, pooled_descent
-from experiments.vertical_linear import A, B, C, run_protocol
+from nightjar.experiments.alignment import ANSWER, COMMON, POINTS
+from nightjar.experiments.linear_regression import Descent, diabetes, pooled, pooled_descent
+from nightjar.experiments.vertical_linear import A, B, C, run_protocol
 
 AT = Descent(steps=5, rate=0.3, key_bits=512, penalty=0.1)
 PROBLEM = diabetes(40, 7)

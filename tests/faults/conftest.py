@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.broker import find_mosquitto
 from tests.faults.world import Mosquitto
 
 

@@ -13,16 +13,16 @@ import struct
 import sys
 from pathlib import Path
 
-from coordinator.config_file import load_config
-from coordinator.engine.driver import Driver
-from coordinator.engine.effect_runner import EffectRunner
-from coordinator.engine.effects import AnnounceModel
-from coordinator.engine.message_handler import MessageHandler
-from coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
-from coordinator.rounds.round import Phase
-from coordinator.service import serve
-from coordinator.storage.view import DatabaseView
-from host.logs import configure_logs
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.engine.driver import Driver
+from nightjar.coordinator.engine.effect_runner import EffectRunner
+from nightjar.coordinator.engine.effects import AnnounceModel
+from nightjar.coordinator.engine.message_handler import MessageHandler
+from nightjar.coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.service import serve
+from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from edge_agent.core.lifecycle import State
+from nightjar.edge_agent.core.lifecycle import State
 from tests.faults.chaos_proxy import HEALTHY, Fault, chaos
 from tests.faults.world import Coordinator, Phones, check_ledger, wait_until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
 from tests.faults.test_rollback import shown
 from tests.faults.world import Coordinator, Phones, wait_until
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.broker import find_mosquitto
 from tests.faults.world import Coordinator, Mosquitto, Phones, check_ledger, wait_until
 
 pytestmark = [

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from nightjar.wire.messages import Receipt, Verdict
 from tests.coordinator.fake_device import devices, report_frame
 from tests.coordinator.model_folder import LAYOUT
 from tests.faults.world import Coordinator, Supervisor
-from wire.messages import Receipt, Verdict
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

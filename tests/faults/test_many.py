@@ -8,12 +8,12 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.emulated_fleet import Fleet, Update, together
-from benchmarks.ingest import raise_descriptor_limit
+from nightjar.benchmarks.emulated_fleet import Fleet, Update, together
+from nightjar.benchmarks.ingest import raise_descriptor_limit
+from nightjar.wire.codec import codec_for
+from nightjar.wire.messages import CodecChoice, Status
 from tests.coordinator.model_folder import write_model
 from tests.faults.world import Coordinator, Mosquitto, Supervisor, publish_retained, wait_until
-from wire.codec import codec_for
-from wire.messages import CodecChoice, Status
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

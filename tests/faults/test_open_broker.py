@@ -6,11 +6,11 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.broker import find_mosquitto
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId, Population
 from tests.brokers import hang_up
 from tests.faults.world import Coordinator, Mosquitto, wait_until
-from wire import messages, topics
-from wire.identifiers import DeviceId, Population
 
 pytestmark = [
     pytest.mark.broker,

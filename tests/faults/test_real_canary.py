@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.learning.device_metrics import tally
-from coordinator.versions.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
-from edge_agent.core.training import evaluate
-from edge_agent.shell.tflite import load_program
-from models.configurations import CONFIGURATIONS
-from models.corpora.personas import personas
-from models.keyboard import batches_of
-from models.vocabulary import Vocabulary
-from simulation.warm_start import warm_up, warm_up_batches
+from nightjar.coordinator.learning.device_metrics import tally
+from nightjar.coordinator.versions.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
+from nightjar.edge_agent.core.training import evaluate
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.models.corpora.personas import personas
+from nightjar.models.keyboard import batches_of
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.simulation.warm_start import warm_up, warm_up_batches
+from nightjar.wire.frame import LocalEvaluation
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
-from wire.frame import LocalEvaluation
 
 pytestmark = [pytest.mark.long, pytest.mark.tflite, pytest.mark.tensorflow]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from nightjar.wire.shares import is_canary
 from tests.faults.world import Coordinator, Phones, wait_until
-from wire.shares import is_canary
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

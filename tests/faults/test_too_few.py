@@ -5,8 +5,8 @@ import html
 
 import pytest
 
+from nightjar.wire.messages import Status
 from tests.faults.world import Coordinator, Phones, publish_retained, wait_until
-from wire.messages import Status
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

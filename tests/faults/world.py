@@ -26,21 +26,21 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, seat_round, seat_version
-from coordinator.rounds.seats import SeatState
-from coordinator.storage.blobs import FileBlobs
-from models.manifest import Manifest
-from simulation.demo.reading import state_from
-from simulation.phones import PhoneSetting
+from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, seat_round, seat_version
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.demo.reading import state_from
+from nightjar.simulation.phones import PhoneSetting
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.messages import Status
+from nightjar.wire.parameters import weights_from_bytes
 from tests.brokers import hang_up
 from tests.coordinator.model_folder import write_model
 from tests.faults.phones import step_of
-from wire import messages, topics
-from wire.identifiers import DeviceId, Population
-from wire.messages import Status
-from wire.parameters import weights_from_bytes
 
 ROOT = Path(__file__).parents[2]
 POPULATION = Population("demo")
@@ -193,7 +193,7 @@ class Coordinator(Process):
             + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
             + f'\n[task.codec]\nname = "{codec}"\n[limits]\ncohort = 1\ndensity = 1.0\n{more}\n'
         )
-        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "nightjar.coordinator", "serve", "--config", str(config)]
         self.died = folder / "died"
         if points is not None:
             (folder / "points").write_text("\n".join(f"{name}@{number}" for name, number in points.items()))

@@ -11,10 +11,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.bundle.signing import load_private_key
-from firmware_scripts.bundle.wheelhouse import AGENT_WHEELS
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key
+from nightjar.firmware_scripts.bundle.wheelhouse import AGENT_WHEELS
 
 _TOP = "from __future__ import annotations\n"
 _BORROWS = "\nimport sys\n\nsys.path.append('/opt/nightjar/releases/0.1.0/lib')\n"
@@ -22,16 +22,16 @@ KINDS = {
     # file, what is put in, and where: at its top or at its end
     "good": None,
     # whole, but for its packages, which are those of the first release: pip would take minutes in a twin
-    "borrows": ("edge_agent/__init__.py", _BORROWS, "end"),
-    "crashes": ("edge_agent/__main__.py", 'raise SystemExit("broken on purpose")\n', "top"),
+    "borrows": ("nightjar/edge_agent/__init__.py", _BORROWS, "end"),
+    "crashes": ("nightjar/edge_agent/__main__.py", 'raise SystemExit("broken on purpose")\n', "top"),
     "hangs": (
-        "edge_agent/assembly.py",
+        "nightjar/edge_agent/assembly.py",
         "\n\ndef run_agent(config):\n    import time\n\n    time.sleep(10**6)\n",
         "end",
     ),
-    "cannot connect": ("edge_agent/shell/mqtt.py", "\nMqttTransport.start = lambda self: None\n", "end"),
+    "cannot connect": ("nightjar/edge_agent/shell/mqtt.py", "\nMqttTransport.start = lambda self: None\n", "end"),
     "cannot train": (
-        "edge_agent/commands/self_test.py",
+        "nightjar/edge_agent/commands/self_test.py",
         '\n\ndef self_test(config):\n    return Tested(False, "broken on purpose", "none")\n',
         "end",
     ),
@@ -40,7 +40,7 @@ KINDS = {
 
 def spoil(tree, kind, version):
     """Give an agent another version, and a fault."""
-    init = tree / "edge_agent/__init__.py"
+    init = tree / "nightjar/edge_agent/__init__.py"
     init.write_text(re.sub(r'__version__ = "[^"]+"', f'__version__ = "{version}"', init.read_text()))
     if KINDS[kind] is None:
         return

@@ -5,7 +5,7 @@ import io
 import sys
 from dataclasses import dataclass
 
-from firmware_scripts.__main__ import run
+from nightjar.firmware_scripts.__main__ import run
 
 
 @dataclass

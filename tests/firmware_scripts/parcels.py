@@ -7,10 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.bundle.signing import load_private_key, make_key
-from firmware_scripts.device_program import device_files
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.firmware_scripts.device_program import device_files
 from tests.firmware_scripts.bundle.wheels import make_wheel
 
 PROJECT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="flee
     make_wheel(house, "nightjar-federated", version, more=more)
     if pip_wheel() is not None:
         shutil.copy(pip_wheel(), house)
-    others = device_files(PROJECT) | ({} if root is None else {"root.json": root.read_bytes()})
+    others = device_files() | ({} if root is None else {"root.json": root.read_bytes()})
     private, _ = keys(folder, key)
     return make_bundle(platform_named(platform), house, others, load_private_key(private), folder)
 

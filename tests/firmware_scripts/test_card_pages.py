@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from firmware_scripts.__main__ import cli
-from firmware_scripts.core.image_format import ImageFormat
-from firmware_scripts.device import installing, releases
-from firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.__main__ import cli
+from nightjar.firmware_scripts.core.image_format import ImageFormat
+from nightjar.firmware_scripts.device import installing, releases
+from nightjar.firmware_scripts.device.places import Places
 
 DOCS = Path(__file__).parents[2] / "docs"
 CUSTOMISING, DEVICE, ANDROID = ((DOCS / f"{name}.md").read_text() for name in ("customising", "bundles", "android"))

@@ -7,14 +7,14 @@ import subprocess
 
 import pytest
 
-from firmware_scripts import customising
-from firmware_scripts.core.host_settings import wifi_key
-from firmware_scripts.shell import fat as fat_module
-from firmware_scripts.shell.settings_check import check_agent_settings, cloud_init_schema
+from nightjar.firmware_scripts import customising
+from nightjar.firmware_scripts.core.host_settings import wifi_key
+from nightjar.firmware_scripts.shell import fat as fat_module
+from nightjar.firmware_scripts.shell.settings_check import check_agent_settings, cloud_init_schema
+from nightjar.wire.errors import ConfigError
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import claim, keys, small_bundle
 from tests.firmware_scripts.stock_images import BOOKWORM, OWN, TRIXIE, make_image, missing, names, read
-from wire.errors import ConfigError
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from firmware_scripts.core import firstrun
-from firmware_scripts.core.host_settings import HostSettings, Wifi, check_settings
+from nightjar.firmware_scripts.core import firstrun
+from nightjar.firmware_scripts.core.host_settings import HostSettings, Wifi, check_settings
 from tests.firmware_scripts.stock_images import BOOKWORM
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ann@laptop"

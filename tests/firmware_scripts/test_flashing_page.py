@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from firmware_scripts.__main__ import cli
-from firmware_scripts.bundle.platforms import PLATFORMS
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
+from nightjar.firmware_scripts.__main__ import cli
+from nightjar.firmware_scripts.bundle.platforms import PLATFORMS
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "flashing.md").read_text()

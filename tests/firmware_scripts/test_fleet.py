@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.core.cards import Card
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import parse_machine
-from firmware_scripts.fleet import Confirmed, CustomiseFailed, FlashJob, TargetRefused, refusals, write_cards
-from firmware_scripts.shell.naming import DiskTarget, FileTarget
-from firmware_scripts.surveying import survey
-from firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
-from host.signals import noticed_signals
+from nightjar.firmware_scripts.core.cards import Card
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import parse_machine
+from nightjar.firmware_scripts.fleet import Confirmed, CustomiseFailed, FlashJob, TargetRefused, refusals, write_cards
+from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
+from nightjar.host.signals import noticed_signals
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.firmware_scripts.describing import Machine, mount, usb
 from tests.firmware_scripts.fake_card import FakeCard, image_of, quiet
 from tests.firmware_scripts.made_machines.parts import LAPTOP, LAPTOP_MOUNTS
-from wire.errors import ConfigError, UnavailableError
 
 IMAGE = random.Random(21).randbytes(2**20 + 60_000)
 SURVEY = survey(image_of(IMAGE), None, quiet)

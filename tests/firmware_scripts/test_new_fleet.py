@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from firmware_scripts.commands import new_fleet
-from firmware_scripts.core.fleet_plan import FleetPlan, plan_text
-from firmware_scripts.shell.fat import boot_partition
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.firmware_scripts.commands import new_fleet
+from nightjar.firmware_scripts.core.fleet_plan import FleetPlan, plan_text
+from nightjar.firmware_scripts.shell.fat import boot_partition
 from tests.coordinator.model_folder import write_model
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import small_bundle

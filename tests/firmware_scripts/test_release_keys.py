@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from firmware_scripts.__main__ import run
-from firmware_scripts.bundle.making import write_archive
-from firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.firmware_scripts.__main__ import run
+from nightjar.firmware_scripts.bundle.making import write_archive
+from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
 
 
 @pytest.fixture

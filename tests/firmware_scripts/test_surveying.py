@@ -3,10 +3,10 @@ import random
 
 import pytest
 
-from firmware_scripts.core.bmap import Bmap, Range
-from firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.core.bmap import Bmap, Range
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError
 from tests.firmware_scripts.fake_card import image_of, quiet
-from wire.errors import IntegrityError, RemoteProtocolError
 
 IMAGE = random.Random(9).randbytes(2 * 2**20 + 999)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware_scripts.core.bmap import Bmap, Range
-from firmware_scripts.core.plan import CHUNK_BYTES, FIRST_BLOCK_BYTES, HEAD_BYTES
-from firmware_scripts.surveying import survey
-from firmware_scripts.verifying import VerifyFailed
-from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written, write_image
+from nightjar.firmware_scripts.core.bmap import Bmap, Range
+from nightjar.firmware_scripts.core.plan import CHUNK_BYTES, FIRST_BLOCK_BYTES, HEAD_BYTES
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.verifying import VerifyFailed
+from nightjar.firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written, write_image
 from tests.firmware_scripts.fake_card import Cut, FakeCard, image_of, never, quiet
 
 MIB = 2**20

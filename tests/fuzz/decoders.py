@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nightjar.wire.errors import RemoteProtocolError
 from tests.fuzz.targets import LAYOUT, Target, targets
-from wire.errors import RemoteProtocolError
 
 FOUND = Path(__file__).parents[2] / "build" / "fuzz"
 COMPARED_EVERY = 50

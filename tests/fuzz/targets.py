@@ -15,29 +15,29 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from models.compact_ngram import compile_ngram, read_ngram
-from models.configurations import configuration
-from models.lexicon import read_lexicon, write_lexicon
-from models.manifest import Artifact, Manifest, Transfer
-from tests.wire import independent_decoder
-from tests.wire.half_transfer import half_transfer
-from tests.wire.independent_modelled import Refused
-from wire import frame, messages, topics
-from wire.codec import NAMES, codec_for
-from wire.codec.sparsify import Sparse
-from wire.codec.transfers import (
+from nightjar.models.compact_ngram import compile_ngram, read_ngram
+from nightjar.models.configurations import configuration
+from nightjar.models.lexicon import read_lexicon, write_lexicon
+from nightjar.models.manifest import Artifact, Manifest, Transfer
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.codec import NAMES, codec_for
+from nightjar.wire.codec.sparsify import Sparse
+from nightjar.wire.codec.transfers import (
     TOPK_4,
     TOPK_8,
     apply_transfer,
     exact_transfer,
     topk_transfer,
 )
-from wire.errors import RemoteProtocolError
-from wire.identifiers import sha256
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
-from wire.secure_sum import low_rank
-from wire.secure_sum import messages as secure_sum
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import sha256
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.secure_sum import low_rank
+from nightjar.wire.secure_sum import messages as secure_sum
+from tests.wire import independent_decoder
+from tests.wire.half_transfer import half_transfer
+from tests.wire.independent_modelled import Refused
 
 LAYOUT = ParameterLayout(
     tuple(

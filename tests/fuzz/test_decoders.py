@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from nightjar.wire.errors import RemoteProtocolError
 from tests.fuzz import decoders
 from tests.fuzz.targets import Defect, Target, _same, targets
 from tests.wire.independent_modelled import Refused
-from wire.errors import RemoteProtocolError
 
 TARGETS = {target.name: target for target in targets()}
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from host import children
-from host.children import TRIES, LineChild, answer_lines
+from nightjar.host import children
+from nightjar.host.children import TRIES, LineChild, answer_lines
 from tests.processes import is_alive
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip()[::-1], flush=True)"
@@ -126,7 +126,8 @@ def test_lines_are_answered_until_the_input_ends():
 
 def test_what_libraries_print_is_no_answer():
     code = (
-        "from host.children import own_output; out = own_output(); print('chatter', flush=True); out.write(b'answer')"
+        "from nightjar.host.children import own_output\n"
+        "out = own_output(); print('chatter', flush=True); out.write(b'answer')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"answer", b"chatter\n")
@@ -135,7 +136,7 @@ def test_what_libraries_print_is_no_answer():
 def test_a_child_dies_with_its_parent():
     code = (
         "import os, subprocess, sys\n"
-        "ours = 'import sys, time; from host.children import die_with_parent; "
+        "ours = 'import sys, time; from nightjar.host.children import die_with_parent; "
         "die_with_parent(int(sys.argv[1])); print(1, flush=True); time.sleep(600)'\n"
         "child = subprocess.Popen([sys.executable, '-c', ours, str(os.getpid())], stdout=subprocess.PIPE)\n"
         "child.stdout.readline(); print(child.pid, flush=True); sys.stdin.read()"

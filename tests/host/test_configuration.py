@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from host.configuration import ConfigurationReader, accepted, read_toml
-from wire.errors import ConfigError, RemoteProtocolError
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 
 
 class Colour(enum.Enum):

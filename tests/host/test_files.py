@@ -4,11 +4,19 @@ import stat
 
 import pytest
 
-from host import files
-from host.files import PRIVATE, READABLE, overwrite_file, put_folder_in_place, put_in_place, replace_file, replace_link
+from nightjar.host import files
+from nightjar.host.files import (
+    PRIVATE,
+    READABLE,
+    overwrite_file,
+    put_folder_in_place,
+    put_in_place,
+    replace_file,
+    replace_link,
+)
 from tests.power_cut import assert_old_or_new, power_cut_library, recorded
 
-IMPORTS = "from host.files import *"
+IMPORTS = "from nightjar.host.files import *"
 SLOPPY = {
     "flushed after fsync": """
 with open("key.new", "wb") as file:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from host.locks import holder_of, take_lock
+from nightjar.host.locks import holder_of, take_lock
 
 
 def test_only_one_holds_it_and_says_who_it_is(tmp_path):
@@ -39,7 +39,7 @@ def test_who_waits_has_it_when_the_other_is_done_and_not_before(tmp_path):
 def test_a_process_that_is_killed_gives_it_back_and_a_child_of_it_does_not_keep_it(tmp_path):
     path = tmp_path / "lock"
     code = (
-        "import subprocess, sys; from pathlib import Path; from host.locks import take_lock\n"
+        "import subprocess, sys; from pathlib import Path; from nightjar.host.locks import take_lock\n"
         "lock = take_lock(Path(sys.argv[1]), says_who=True)\n"
         "child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL)\n"
         "print(child.pid, flush=True); sys.stdin.read()"

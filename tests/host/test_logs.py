@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import logging, sys
 import structlog
-from host.logs import configure_logs
+from nightjar.host.logs import configure_logs
 
 configure_logs("info", json=sys.argv[1] == "json")
 log = structlog.get_logger("coordinator")
@@ -61,7 +61,7 @@ def test_control_characters_of_strangers_reach_no_terminal(form):
     program = f"""
 import logging
 import structlog
-from host.logs import configure_logs
+from nightjar.host.logs import configure_logs
 
 configure_logs("info", json={form == "json"})
 hostile = "a" + "".join(map(chr, [*range(32), *range(127, 160)])) + "z"

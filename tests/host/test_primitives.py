@@ -3,8 +3,8 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from host.primitives import EnrolledKey, LibraryPrimitives
-from wire.errors import RemoteProtocolError
+from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.wire.errors import RemoteProtocolError
 
 PRIMITIVES = LibraryPrimitives()
 

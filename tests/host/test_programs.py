@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from host.programs import find_program, run_program
-from wire.errors import UnavailableError
+from nightjar.host.programs import find_program, run_program
+from nightjar.wire.errors import UnavailableError
 
 
 def test_what_a_program_prints_and_its_status_come_back():

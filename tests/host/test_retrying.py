@@ -1,7 +1,7 @@
 import pytest
 
-from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
-from wire.errors import UnavailableError
+from nightjar.host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
+from nightjar.wire.errors import UnavailableError
 
 
 class Disk:

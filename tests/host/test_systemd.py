@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from host.systemd import ServiceManager, given_listener
+from nightjar.host.systemd import ServiceManager, given_listener
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys
-from host.systemd import given_listener
-from wire.errors import ConfigError
+from nightjar.host.systemd import given_listener
+from nightjar.wire.errors import ConfigError
 try:
     found = given_listener(os.environ, "127.0.0.1", int(sys.argv[1]))
 except ConfigError as error:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation.silos.hosts import Namespace as Host
-from simulation.silos.hosts import namespaces
+from nightjar.simulation.silos.hosts import Namespace as Host
+from nightjar.simulation.silos.hosts import namespaces
+from nightjar.wire.errors import UnavailableError
 from tests.skips import NOT_ALLOWED
-from wire.errors import UnavailableError
 
 
 @contextlib.contextmanager

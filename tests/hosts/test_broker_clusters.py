@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.mqtt.broker import Listeners, access_list, find_mosquitto, write_mosquitto_files
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.broker import Listeners, access_list, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.wire.messages import Verdict
 from tests.brokers import KINDS, wait_for_port
 from tests.coordinator.fake_device import devices, report_frame
 from tests.coordinator.model_folder import LAYOUT
 from tests.coordinator.test_service import Service, updates
-from wire.messages import Verdict
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.rounds.round import Phase
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.wire.messages import Verdict
 from tests.brokers import KINDS, wait_for_port
 from tests.coordinator.fake_device import devices, report_frame
 from tests.coordinator.model_folder import LAYOUT
@@ -19,7 +20,6 @@ from tests.coordinator.storage.postgresql import fresh_database, server
 from tests.hosts.network import hosts
 from tests.hosts.world import ROOT, Fleet
 from tests.ray_clusters import MARKS, two_nodes
-from wire.messages import Verdict
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.broker, *MARKS, *KINDS[1].marks]
 

@@ -8,22 +8,22 @@ import time
 import numpy as np
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database
-from coordinator.storage.fencing import LeadLostError
-from coordinator.storage.tokens import TokenTable
-from coordinator.tasks.operations import TokenRecord
-from coordinator.web.access import fingerprint
-from models.manifest import Manifest
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fencing import LeadLostError
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.tasks.operations import TokenRecord
+from nightjar.coordinator.web.access import fingerprint
+from nightjar.models.manifest import Manifest
+from nightjar.wire.messages import Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.brokers import KINDS
 from tests.coordinator.fake_device import devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT
 from tests.coordinator.storage.postgresql import fresh_database, server
 from tests.hosts.network import hosts
 from tests.hosts.world import Coordinator, Fleet
-from wire.messages import Verdict
-from wire.parameters import weights_from_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgresql, pytest.mark.broker, *KINDS[1].marks]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.rounds.round import Round
-from coordinator.storage.database import Database
-from coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
-from simulation.demo.reading import state_from
+from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.simulation.demo.reading import state_from
 from tests.brokers import wait_for_port
 from tests.coordinator.fake_device import PATIENCE_S
 from tests.coordinator.model_folder import write_model
@@ -91,7 +91,14 @@ class Coordinator:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        serve = [sys.executable, "-m", "coordinator", "serve", "--config", str(self.folder / "coordinator.toml")]
+        serve = [
+            sys.executable,
+            "-m",
+            "nightjar.coordinator",
+            "serve",
+            "--config",
+            str(self.folder / "coordinator.toml"),
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.host.command(self.name), *serve], cwd=ROOT, stderr=log, stdout=log, start_new_session=True

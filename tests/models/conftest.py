@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.batches import Batches, pack
-from models.configurations import ModelConfiguration, configuration
-from models.initial import initial_weights
-from models.vocabulary import FIRST_WORD
-from wire.parameters import Vector
+from nightjar.models.batches import Batches, pack
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import FIRST_WORD
+from nightjar.wire.parameters import Vector
 
 VOCABULARY_SIZE = 500
 
@@ -58,7 +58,7 @@ def export_cache(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def program(shape: ModelConfiguration, export_cache: Path) -> bytes:
     pytest.importorskip("tensorflow", reason="exporting a program needs TensorFlow")
-    from models.export import export_program
+    from nightjar.models.export import export_program
 
     return export_program(shape, VOCABULARY_SIZE, export_cache)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ def stepped(program, weights, layout, x, y, rate=0.1):
 
 
 def exported(model, out, **options):
-    from models import export_program
+    from nightjar.models import export_program
 
     manifest = export_program(model, out, batch_rows=4, **options)
     return manifest, (out / "program.tflite").read_bytes(), np.fromfile(out / "weights.bin", "<f4")
@@ -77,10 +77,10 @@ def test_a_step_of_a_convolutional_model_is_that_of_tensorflow_with_its_own_grad
 def test_automatic_differentiation_gives_the_gradients_of_the_hand_written_lstm():
     import tensorflow as tf
 
-    from models import lstm
-    from models.configurations import ModelConfiguration
-    from models.initial import initial_weights
-    from models.lowering import lowerable_gradients
+    from nightjar.models import lstm
+    from nightjar.models.configurations import ModelConfiguration
+    from nightjar.models.initial import initial_weights
+    from nightjar.models.lowering import lowerable_gradients
 
     shape = ModelConfiguration("small", max_vocabulary=30, embedding=6, hidden=8, batch_rows=3, sequence_length=5)
     layout = shape.layout(20)
@@ -129,7 +129,7 @@ def test_state_that_training_would_change_is_refused(tmp_path):
     ],
 )
 def test_classifiers_have_the_sizes_of_their_papers(name, shape, parameters):
-    from models.classifiers import classifier
+    from nightjar.models.classifiers import classifier
 
     assert classifier(name, shape, 10, seed=7).count_params() == parameters
 
@@ -137,8 +137,8 @@ def test_classifiers_have_the_sizes_of_their_papers(name, shape, parameters):
 def test_a_module_learns_numbers_and_is_measured_by_its_own_metric(tmp_path):
     import tensorflow as tf
 
-    from models.batches import of_rows
-    from models.measuring import measure_program
+    from nightjar.models.batches import of_rows
+    from nightjar.models.measuring import measure_program
 
     class Line(tf.Module):
         def __init__(self):

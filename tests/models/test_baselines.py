@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from models.configurations import configuration
-from models.folder import write_model_folder
-from models.initial import initial_weights
-from models.vocabulary import Vocabulary
-from wire.errors import CorpusError, UnavailableError
+from nightjar.models.configurations import configuration
+from nightjar.models.folder import write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import CorpusError, UnavailableError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -17,7 +17,7 @@ WORDS = ("the", "cat", "dog", "sat", "ran", "a")
 @pytest.fixture
 def measure(tmp_path):
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    from models.baselines import measure_baselines
+    from nightjar.models.baselines import measure_baselines
 
     shape, vocabulary = configuration("tiny"), Vocabulary(WORDS)
     write_model_folder(tmp_path / "model", shape, vocabulary, b"program", initial_weights(shape, vocabulary.size, 7))

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.batches import Batches, pack
-from models.vocabulary import BOS, EOS, FIRST_WORD, OOV, PAD
+from nightjar.models.batches import Batches, pack
+from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD, OOV, PAD
 
 MESSAGES = st.lists(st.lists(st.integers(OOV, 50), max_size=25), max_size=30)
 ROWS = st.integers(1, 4)

@@ -7,11 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from models.classification import Classification
-from models.configurations import lstm_layout
-from models.manifest import Artifact, Manifest
-from models.source import Source
-from wire.errors import ExamplesError
+from nightjar.models.classification import Classification
+from nightjar.models.configurations import lstm_layout
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.source import Source
+from nightjar.wire.errors import ExamplesError
 
 LABELS = b"cat\ndog\n"
 
@@ -63,7 +63,7 @@ def test_a_row_is_held_out_by_its_content_whatever_its_place(tmp_path):
 
 def test_without_a_share_to_hold_out_no_row_needs_a_checksum(tmp_path, monkeypatch):
     np.savez(tmp_path / "all.npz", x=np.ones((200, 2), np.float32), y=np.array(["cat", "dog"] * 100))
-    monkeypatch.setattr("models.task_types.zlib", None)
+    monkeypatch.setattr("nightjar.models.task_types.zlib", None)
     whole = split(tmp_path, 0.0)
     assert (whole.trained.targets, whole.held_out.targets) == (200, 0)
     with pytest.raises(AttributeError, match="crc32"):

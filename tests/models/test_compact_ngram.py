@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.compact_ngram import BYTES_PER_WORD, MAX_NGRAM_BYTES, MAX_VOCABULARY, compile_ngram, read_ngram
-from models.ngram import train_trigram
-from models.vocabulary import BOS, FIRST_WORD
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.models.compact_ngram import BYTES_PER_WORD, MAX_NGRAM_BYTES, MAX_VOCABULARY, compile_ngram, read_ngram
+from nightjar.models.ngram import train_trigram
+from nightjar.models.vocabulary import BOS, FIRST_WORD
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 
 A, B, C, D = range(FIRST_WORD, FIRST_WORD + 4)
 SIZE = 300

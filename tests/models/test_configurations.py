@@ -1,7 +1,7 @@
 import pytest
 
-from models.configurations import CONFIGURATIONS, configuration
-from wire.errors import ConfigError, LocalProtocolError
+from nightjar.models.configurations import CONFIGURATIONS, configuration
+from nightjar.wire.errors import ConfigError, LocalProtocolError
 
 
 def test_gboard_has_the_published_number_of_parameters() -> None:

@@ -3,15 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.batches import Batches, pack
-from models.configurations import ModelConfiguration
+from nightjar.models.batches import Batches, pack
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import Vector
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
 from tests.skips import NO_GPU
-from wire.errors import LocalProtocolError
-from wire.parameters import Vector
 
 pytestmark = NEEDS_TENSORFLOW
-evaluation, training, tf = Lazy("models.evaluation"), Lazy("models.training"), Lazy("tensorflow")
+evaluation, training, tf = Lazy("nightjar.models.evaluation"), Lazy("nightjar.models.training"), Lazy("tensorflow")
 
 
 def test_central_training_learns_and_leaves_its_input(

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from models import __main__ as command
-from models.configurations import ModelConfiguration
-from models.exchange import exchange
-from models.folder import write_model_folder
-from models.vocabulary import FIRST_WORD, Vocabulary
-from wire.errors import UnavailableError
-from wire.parameters import Vector
+from nightjar.models import commands as command
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.exchange import exchange
+from nightjar.models.folder import write_model_folder
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.parameters import Vector
 
 tensorflow = pytest.mark.tensorflow
 

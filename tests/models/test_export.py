@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from models import export
-from models.configurations import ModelConfiguration, configuration
-from models.export import export_program
-from wire.errors import LocalProtocolError, UnavailableError
+from nightjar.models import export
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.export import export_program
+from nightjar.wire.errors import LocalProtocolError, UnavailableError
 
 TINY = configuration("tiny")
 

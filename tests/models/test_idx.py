@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
-from models.idx import TEST, read_idx, read_part
-from wire.errors import ConfigError
+from nightjar.models.idx import TEST, read_idx, read_part
+from nightjar.wire.errors import ConfigError
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from models.configurations import ModelConfiguration
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.wire.parameters import Vector
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
-from wire.parameters import Vector
 
 pytestmark = NEEDS_TENSORFLOW
-inference = Lazy("models.inference")
+inference = Lazy("nightjar.models.inference")
 
 
 def test_it_is_small(shape: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:

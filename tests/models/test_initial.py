@@ -2,9 +2,9 @@ import hashlib
 
 import numpy as np
 
-from models.configurations import configuration
-from models.initial import initial_weights
-from wire.parameters import weights_to_bytes
+from nightjar.models.configurations import configuration
+from nightjar.models.initial import initial_weights
+from nightjar.wire.parameters import weights_to_bytes
 
 GOLDEN = "dd58bd925aeceb6c816bd5338476f1c1e56fd9743801afadb3ca27e6b9d44981"
 

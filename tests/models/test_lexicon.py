@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.lexicon import MOST_WORDS, fold, read_lexicon, write_lexicon
-from models.word_lists import compiled, word_shares
-from wire.errors import RemoteProtocolError
+from nightjar.models.lexicon import MOST_WORDS, fold, read_lexicon, write_lexicon
+from nightjar.models.word_lists import compiled, word_shares
+from nightjar.wire.errors import RemoteProtocolError
 
 SHARES = {"the": 0.05, "don't": 0.01, "café": 0.0001, "cafe": 1e-12}
 

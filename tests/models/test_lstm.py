@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from models.batches import Batches, pack
-from models.configurations import CELL_NAMES, ModelConfiguration
-from models.initial import initial_weights
-from models.vocabulary import BOS, EOS, OOV, PAD
+from nightjar.models.batches import Batches, pack
+from nightjar.models.configurations import CELL_NAMES, ModelConfiguration
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import BOS, EOS, OOV, PAD
+from nightjar.wire.parameters import ParameterLayout, Vector
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
-from wire.parameters import ParameterLayout, Vector
 
 pytestmark = NEEDS_TENSORFLOW
-tf, lstm, reference = Lazy("tensorflow"), Lazy("models.lstm"), Lazy("models.reference")
+tf, lstm, reference = Lazy("tensorflow"), Lazy("nightjar.models.lstm"), Lazy("nightjar.models.reference")
 
 SMALL = ModelConfiguration("small", max_vocabulary=30, embedding=6, hidden=9, batch_rows=3, sequence_length=8)
 V = 30

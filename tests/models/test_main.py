@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edge_agent.emulator.phone import read_messages
-from models import __main__ as command
-from models.batches import pack
-from models.configurations import configuration
-from models.corpora.pydoc import pydoc
-from models.corpora.tsv import tsv
-from models.folder import hold_out, write_model_folder
-from models.initial import initial_weights
-from models.manifest import Manifest
-from models.vocabulary import Vocabulary
-from wire.errors import ConfigError, UnavailableError
-from wire.parameters import weights_from_bytes
+from nightjar.edge_agent.emulator.phone import read_messages
+from nightjar.models import commands as command
+from nightjar.models.batches import pack
+from nightjar.models.configurations import configuration
+from nightjar.models.corpora.pydoc import pydoc
+from nightjar.models.corpora.tsv import tsv
+from nightjar.models.folder import hold_out, write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.manifest import Manifest
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.parameters import weights_from_bytes
 
 
 def export(monkeypatch: pytest.MonkeyPatch, out: Path, *options: str) -> str:
@@ -73,7 +73,7 @@ def test_a_corpus_of_few_messages_is_held_out_whole_and_trained_on(tmp_path: Pat
 def test_unless_told_otherwise_the_weights_are_trained_on_the_corpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from models.evaluation import evaluate
+    from nightjar.models.evaluation import evaluate
 
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("user\ttext\n" + "".join(f"u{n}\tthe cat sat on the mat\n" for n in range(400)))

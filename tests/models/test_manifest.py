@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
-from models.manifest import MAX_MANIFEST_BYTES, Artifact, LexiconFile, Manifest
-from wire.errors import RemoteProtocolError
+from nightjar.models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
+from nightjar.models.manifest import MAX_MANIFEST_BYTES, Artifact, LexiconFile, Manifest
+from nightjar.wire.errors import RemoteProtocolError
 
 LAYOUT = configuration("tiny").layout(100)
 MANIFEST = Manifest(

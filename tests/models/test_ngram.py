@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.ngram import Trigram, train_trigram
-from models.vocabulary import BOS, EOS, FIRST_WORD, OOV
+from nightjar.models.ngram import Trigram, train_trigram
+from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD, OOV
 
 A, B, C, D = range(FIRST_WORD, FIRST_WORD + 4)
 

@@ -1,5 +1,5 @@
-from models.places import places
-from models.vocabulary import Vocabulary
+from nightjar.models.places import places
+from nightjar.models.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(("on", "monday"))
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.batches import Batches
-from models.configurations import ModelConfiguration, configuration
-from models.initial import initial_weights
-from models.vocabulary import BOS, FIRST_WORD
+from nightjar.models.batches import Batches
+from nightjar.models.configurations import ModelConfiguration, configuration
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import BOS, FIRST_WORD
+from nightjar.wire.parameters import Vector
 from tests.models.conftest import VOCABULARY_SIZE
-from wire.parameters import Vector
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow]
 
@@ -77,8 +77,8 @@ def test_another_cell_lowers_and_trains_like_the_first(
 ) -> None:
     import tensorflow as tf
 
-    from models.export import export_program
-    from models.reference import ReferenceModel
+    from nightjar.models.export import export_program
+    from nightjar.models.reference import ReferenceModel
 
     shape = replace(configuration(name), batch_rows=4, sequence_length=6)  # converts faster
     program = export_program(shape, VOCABULARY_SIZE, export_cache)
@@ -131,7 +131,7 @@ def test_training_equals_tensorflow_step_by_step(
 ) -> None:
     import tensorflow as tf
 
-    from models.reference import ReferenceModel
+    from nightjar.models.reference import ReferenceModel
 
     reference = ReferenceModel(shape, vocabulary_size, weights)
     signatures["restore"](weights=weights)
@@ -173,8 +173,8 @@ def test_restore_save_and_delta_agree(signatures: dict[str, Any], weights: Vecto
 def test_evaluate_equals_tensorflow_and_changes_nothing(
     signatures: dict[str, Any], shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
 ) -> None:
-    from models.evaluation import evaluate
-    from models.training import train_centrally
+    from nightjar.models.evaluation import evaluate
+    from nightjar.models.training import train_centrally
 
     trained = train_centrally(weights, shape, vocabulary_size, batches, steps=200, learning_rate=3.0, clip_norm=1.0)
     signatures["restore"](weights=trained)
@@ -227,7 +227,7 @@ def test_momentum_and_the_proximal_term_equal_their_formula(
 ) -> None:
     import tensorflow as tf
 
-    from models.reference import ReferenceModel
+    from nightjar.models.reference import ReferenceModel
 
     momentum, proximal = np.float32(0.9), np.float32(0.05)
     reference = ReferenceModel(shape, vocabulary_size, weights)
@@ -264,7 +264,7 @@ def test_without_momentum_and_pull_it_is_the_plain_step(
 
 @pytest.mark.slow
 def test_gboard_trains_too(export_cache: Any, load_program: Callable[[bytes], dict[str, Any]]) -> None:
-    from models.export import export_program
+    from nightjar.models.export import export_program
 
     shape = configuration("gboard")
     program = export_program(shape, shape.max_vocabulary, export_cache)

@@ -7,14 +7,14 @@ import pytest
 
 PURE = (
     "models",
-    "models.vocabulary",
-    "models.batches",
-    "models.configurations",
-    "models.manifest",
-    "models.initial",
-    "models.ngram",
-    "models.corpora",
-    "models.export",
+    "nightjar.models.vocabulary",
+    "nightjar.models.batches",
+    "nightjar.models.configurations",
+    "nightjar.models.manifest",
+    "nightjar.models.initial",
+    "nightjar.models.ngram",
+    "nightjar.models.corpora",
+    "nightjar.models.export",
 )
 
 

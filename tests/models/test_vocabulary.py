@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.vocabulary import BOS, EOS, FIRST_WORD, MAX_WORD_CHARACTERS, OOV, PAD, SPECIALS, Vocabulary, words
-from wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
+from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD, MAX_WORD_CHARACTERS, OOV, PAD, SPECIALS, Vocabulary, words
+from nightjar.wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
 
 WORDS = st.lists(st.text("abcz019'", min_size=1, max_size=8), min_size=1, max_size=30, unique=True)
 

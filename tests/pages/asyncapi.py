@@ -7,8 +7,8 @@ import inspect
 import json
 from pathlib import Path
 
-from wire import frame, messages, topics
-from wire.identifiers import DeviceId, Population
+from nightjar.wire import frame, messages, topics
+from nightjar.wire.identifiers import DeviceId, Population
 
 PAGE = Path(__file__).parents[2] / "docs" / "asyncapi.json"
 POPULATION, DEVICE = Population("POPULATION"), DeviceId("DEVICE")

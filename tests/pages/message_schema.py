@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from wire import messages
+from nightjar.wire import messages
 
 PAGE = Path(__file__).parents[2] / "docs" / "control-messages.schema.json"
 

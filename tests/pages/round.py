@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from coordinator.engine.worker import JOB_TIMEOUT_S
-from coordinator.rounds import buffer, lease, round, rules
-from coordinator.tasks import task
-from coordinator.versions import rollout
-from edge_agent.core import lifecycle, outbox
-from wire.machine import Row
+from nightjar.coordinator.engine.worker import JOB_TIMEOUT_S
+from nightjar.coordinator.rounds import buffer, lease, round, rules
+from nightjar.coordinator.tasks import task
+from nightjar.coordinator.versions import rollout
+from nightjar.edge_agent.core import lifecycle, outbox
+from nightjar.wire.machine import Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "round.md"
 HEAD = """# The state machines of a round

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from wire import messages, topics
+from nightjar.wire import messages, topics
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENT = json.loads((DOCS / "asyncapi.json").read_text())

@@ -12,11 +12,11 @@ import pytest
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Metadata, Root, Targets
 
-from firmware_scripts import release_keys
-from firmware_scripts.bundle.signing import load_private_key
+from nightjar.firmware_scripts import release_keys
+from nightjar.firmware_scripts.bundle.signing import load_private_key
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.releases import EVERYBODY, METADATA_PATH, ReleaseOffer, ReleaseOrder
 from tests.releases.world import TO_ALL, Coordinator, Device, Owner, now
-from wire.errors import ConfigError, UnavailableError
-from wire.releases import EVERYBODY, METADATA_PATH, ReleaseOffer, ReleaseOrder
 
 TIMESTAMP = f"{METADATA_PATH}timestamp.json"
 DAY = timedelta(days=1)

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, PublishedReleases, ReleaseMetadata
-from firmware_scripts import release_keys
+from nightjar.coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, PublishedReleases, ReleaseMetadata
+from nightjar.firmware_scripts import release_keys
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 from tests.releases.world import PLATFORM, TO_ALL, now
-from wire.errors import UnavailableError
-from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 
 
 def test_an_ordered_release_is_fetched_verified_and_handed_over(owner, coordinator, device):

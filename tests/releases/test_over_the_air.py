@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from firmware_scripts import release_keys
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.bundle.signing import load_private_key
-from firmware_scripts.device import __main__ as program
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import Settled
-from firmware_scripts.device_program import device_files
+from nightjar.firmware_scripts import release_keys
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key
+from nightjar.firmware_scripts.device import __main__ as program
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.record_file import RecordFile
+from nightjar.firmware_scripts.device.releases import Settled
+from nightjar.firmware_scripts.device_program import device_files
+from nightjar.wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 from tests.firmware_scripts.bad_releases import spoil
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.device.test_bad_releases import PlayedSystemd, broker, statuses, wait_for  # noqa: F401
 from tests.firmware_scripts.parcels import HERE, PROJECT, pip_wheel
-from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 
 NEEDED = [name for name, there in {"openssl": shutil.which("openssl"), "pip's wheel": pip_wheel()}.items() if not there]
 pytestmark = [
@@ -39,13 +39,13 @@ def make_release(owner, folder, version, kind="good", *, pip=True):
     house.mkdir(parents=True)
     for name in ("wire", "host", "models", "edge_agent"):
         ignored = shutil.ignore_patterns("__pycache__", "static")
-        shutil.copytree(PROJECT / name, tree / name, ignore=ignored)
+        shutil.copytree(PROJECT / name, tree / "nightjar" / name, ignore=ignored)
     spoil(tree, kind, version)
     files = {str(path.relative_to(tree)): path.read_text() for path in sorted(tree.rglob("*")) if path.is_file()}
     make_wheel(house, "nightjar-federated", version, more=files)
     if pip:
         shutil.copy(pip_wheel(), house)
-    others = device_files(PROJECT) | {"root.json": (owner.metadata / "1.root.json").read_bytes()}
+    others = device_files() | {"root.json": (owner.metadata / "1.root.json").read_bytes()}
     bundle = make_bundle(platform_named(HERE), house, others, load_private_key(owner.folder / "fleet.key"), folder)
     release_keys.add_bundles(owner.folder / "tuf", [bundle], datetime.now(UTC), security=True)
     return bundle

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from coordinator.storage.backup import ARTIFACTS, back_up, keys_in, restore
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.release_metadata import FOLDER, ONLINE_KEY
+from nightjar.coordinator.storage.backup import ARTIFACTS, back_up, keys_in, restore
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.release_metadata import FOLDER, ONLINE_KEY
+from nightjar.wire.errors import UnavailableError
 from tests.coordinator.commands.site import Site
 from tests.releases.world import TO_ALL, Coordinator, Device
-from wire.errors import UnavailableError
 
 
 @pytest.fixture

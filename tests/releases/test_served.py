@@ -3,11 +3,11 @@
 import pytest
 from click.testing import CliRunner
 
-from coordinator.__main__ import cli
-from edge_agent.enrolment.enrolling import enrol
+from nightjar.coordinator.__main__ import cli
+from nightjar.edge_agent.enrolment.enrolling import enrol
+from nightjar.wire.errors import UnavailableError
 from tests.enrolment.world import World
 from tests.releases.world import Device
-from wire.errors import UnavailableError
 
 pytestmark = pytest.mark.broker
 

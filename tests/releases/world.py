@@ -10,14 +10,14 @@ import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
-from edge_agent.shell import release_fetch
-from edge_agent.shell.releases import Looking
-from firmware_scripts import release_keys
-from firmware_scripts.bundle.making import write_archive
-from firmware_scripts.bundle.signing import load_private_key, make_key
-from wire.releases import EVERYBODY, METADATA_PATH, ReleaseOffer, ReleaseOrder, bundle_name
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
+from nightjar.edge_agent.shell import release_fetch
+from nightjar.edge_agent.shell.releases import Looking
+from nightjar.firmware_scripts import release_keys
+from nightjar.firmware_scripts.bundle.making import write_archive
+from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.wire.releases import EVERYBODY, METADATA_PATH, ReleaseOffer, ReleaseOrder, bundle_name
 
 PLATFORM = "trixie-aarch64"
 TO_ALL = ReleaseOrder((ReleaseOffer("0.2.0", EVERYBODY),))

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.broker import find_mosquitto
 
 
 @pytest.fixture

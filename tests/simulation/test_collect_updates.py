@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from models.configurations import CONFIGURATIONS, configuration
-from models.corpora import Corpus
-from simulation.collect_updates import FEWEST_MESSAGES, MOST_MESSAGES, WARM_UP_STEPS, choose_clients, collect
-from wire.errors import CorpusError
+from nightjar.models.configurations import CONFIGURATIONS, configuration
+from nightjar.models.corpora import Corpus
+from nightjar.simulation.collect_updates import FEWEST_MESSAGES, MOST_MESSAGES, WARM_UP_STEPS, choose_clients, collect
+from nightjar.wire.errors import CorpusError
 
 
 def corpus(**counts):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config_file import load_config
-from edge_agent.config import load
-from models.ngram import NgramRecall
-from simulation.demo.configuration import (
+from nightjar.coordinator.config_file import load_config
+from nightjar.edge_agent.config import load
+from nightjar.models.ngram import NgramRecall
+from nightjar.simulation.demo.configuration import (
     DEFAULTS,
     DemoPorts,
     DemoSettings,
@@ -17,8 +17,8 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.preparation import prepare
-from wire.errors import ConfigError
+from nightjar.simulation.demo.preparation import prepare
+from nightjar.wire.errors import ConfigError
 
 PORTS = DemoPorts(8080, 8443, 8700, 18830, 18831)
 
@@ -54,7 +54,7 @@ def test_phones_with_certificates_are_told_where_to_go_when_they_enrol():
 
 def test_a_second_demo_takes_no_port_that_the_first_may_be_about_to_use():
     def start(then):
-        ask = f"from simulation.demo.configuration import free_ports; print(free_ports(0), flush=True); {then}"
+        ask = f"from nightjar.simulation.demo.configuration import free_ports; print(free_ports(0), flush=True); {then}"
         return subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     with start("input()") as first:

@@ -27,7 +27,7 @@ KEYS = {
 
 def demo(*arguments, timeout_s=900):
     return subprocess.run(
-        [sys.executable, "-m", "simulation", "demo", *arguments],
+        [sys.executable, "-m", "nightjar.simulation", "demo", *arguments],
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -6,17 +6,17 @@ On the real TFLite program, with the agent's training, the dense codec and repor
 import numpy as np
 import pytest
 
-from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
-from coordinator.learning.strategies.server_optimizer import fed_avg
-from edge_agent.core.training import TrainedUpdate, train
-from models.batches import Batches, pack
-from models.configurations import configuration
-from models.export import export_program
-from models.initial import initial_weights
-from wire.codec import codec_for
-from wire.frame import Report, decode, encode_report
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice, TrainingPlan
+from nightjar.coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
+from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg
+from nightjar.edge_agent.core.training import TrainedUpdate, train
+from nightjar.models.batches import Batches, pack
+from nightjar.models.configurations import configuration
+from nightjar.models.export import export_program
+from nightjar.models.initial import initial_weights
+from nightjar.wire.codec import codec_for
+from nightjar.wire.frame import Report, decode, encode_report
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice, TrainingPlan
 
 SHAPE = configuration("tiny")
 VOCABULARY_SIZE = 60
@@ -38,8 +38,8 @@ def batch_of(phone):
 @pytest.mark.tensorflow
 @pytest.mark.tflite
 def test_one_federated_round_equals_one_pooled_step(tmp_path):
-    from edge_agent.shell.tflite import TfliteProgram
-    from models.reference import ReferenceModel
+    from nightjar.edge_agent.shell.tflite import TfliteProgram
+    from nightjar.models.reference import ReferenceModel
 
     layout = SHAPE.layout(VOCABULARY_SIZE)
     base = initial_weights(SHAPE, VOCABULARY_SIZE, seed=3)

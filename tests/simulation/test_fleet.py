@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from models.ngram import NgramRecall
-from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import DemoFleet
-from simulation.demo.preparation import PreparedRun
-from simulation.demo.processes import MOST_RESTARTS, stopping
-from wire.errors import UnavailableError
+from nightjar.models.ngram import NgramRecall
+from nightjar.simulation.demo.configuration import DemoSettings
+from nightjar.simulation.demo.fleet import DemoFleet
+from nightjar.simulation.demo.preparation import PreparedRun
+from nightjar.simulation.demo.processes import MOST_RESTARTS, stopping
+from nightjar.wire.errors import UnavailableError
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 

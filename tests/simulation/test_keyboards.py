@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from models.compact_ngram import compile_ngram
-from models.configurations import ModelConfiguration
-from models.folder import MANIFEST, WEIGHTS, write_model_folder
-from models.initial import initial_weights
-from models.vocabulary import Vocabulary, words
-from simulation.demo.keyboards import recall_by_version
-from wire.errors import UnavailableError
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.folder import MANIFEST, WEIGHTS, write_model_folder
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.simulation.demo.keyboards import recall_by_version
+from nightjar.wire.errors import UnavailableError
 
 SHAPE = ModelConfiguration("tiny", max_vocabulary=40, embedding=6, hidden=9)
 PUBLIC = ["one two three four", "two three four one"] * 5

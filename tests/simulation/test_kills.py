@@ -16,7 +16,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from rich.console import Console
 
-from coordinator.learning.fedavg import (
+from nightjar.coordinator.learning.fedavg import (
     Contribution,
     first_clip_norm,
     largest_weight,
@@ -24,19 +24,19 @@ from coordinator.learning.fedavg import (
     weight_of,
     weighted_mean,
 )
-from coordinator.learning.strategies.server_optimizer import fed_avg
-from coordinator.storage.blobs import FileBlobs
-from models.manifest import Manifest
-from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import DemoFleet
-from simulation.demo.preparation import prepare
-from simulation.demo.processes import stopping
-from simulation.demo.reading import read_state
+from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.demo.configuration import DemoSettings
+from nightjar.simulation.demo.fleet import DemoFleet
+from nightjar.simulation.demo.preparation import prepare
+from nightjar.simulation.demo.processes import stopping
+from nightjar.simulation.demo.reading import read_state
+from nightjar.wire.codec import codec_for
+from nightjar.wire.frame import Report, decode
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import weights_from_bytes
 from tests.brokers import hang_up
-from wire.codec import codec_for
-from wire.frame import Report, decode
-from wire.messages import CodecChoice
-from wire.parameters import weights_from_bytes
 
 pytestmark = [
     *(pytest.mark.long, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from simulation.demo.processes import Service, outcome, quiet_child, stopping, wait_until
-from wire.errors import UnavailableError
+from nightjar.simulation.demo.processes import Service, outcome, quiet_child, stopping, wait_until
+from nightjar.wire.errors import UnavailableError
 
 PATIENCE_S = 120.0
 STUBBORN = (
@@ -90,7 +90,7 @@ def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path):
     code = f"""
     import sys, time
     from pathlib import Path
-    from simulation.demo.processes import Service
+    from nightjar.simulation.demo.processes import Service
     child = Service("c", [sys.executable, "-c", "import time; time.sleep(600)"], Path({str(tmp_path)!r}) / "c.log")
     child.start()
     print(child.pid, flush=True)

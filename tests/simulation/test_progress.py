@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from simulation.progress import LINES, progress, say
+from nightjar.simulation.progress import LINES, progress, say
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 95, 1000])

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from simulation.demo.replay import best_run
-from wire.errors import ConfigError
+from nightjar.simulation.demo.replay import best_run
+from nightjar.wire.errors import ConfigError
 
 
 def test_the_best_run_with_a_curve_is_replayed(tmp_path):

@@ -13,14 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.rounds.secure_sum import SumPhase
-from edge_agent.core.secure_sum import Aborted, Disclosed, Masked, Ready, Sharing, Tools, UpdateEncoded, join, step
-from simulation.secure_sum import Silent, run
-from tests.secure_sums import PRIMITIVES, cohort, terms
-from wire.errors import RemoteProtocolError
-from wire.secure_sum import masks, messages, shamir
-from wire.secure_sum.graph import in_order, neighbours
-from wire.secure_sum.messages import (
+from nightjar.coordinator.rounds.secure_sum import SumPhase
+from nightjar.edge_agent.core.secure_sum import (
+    Aborted,
+    Disclosed,
+    Masked,
+    Ready,
+    Sharing,
+    Tools,
+    UpdateEncoded,
+    join,
+    step,
+)
+from nightjar.simulation.secure_sum import Silent, run
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum import masks, messages, shamir
+from nightjar.wire.secure_sum.graph import in_order, neighbours
+from nightjar.wire.secure_sum.messages import (
     Confirmation,
     Confirmations,
     Deliveries,
@@ -31,6 +40,7 @@ from wire.secure_sum.messages import (
     bitmap,
     members_of,
 )
+from tests.secure_sums import PRIMITIVES, cohort, terms
 
 TERMS = terms()
 STEPS = st.sampled_from(list(Silent))

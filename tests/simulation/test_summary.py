@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from models.ngram import NgramRecall
-from simulation.demo.configuration import DemoSettings
-from simulation.demo.keyboards import KeyboardRecall, Recall
-from simulation.demo.pictures import draw, honest, recall_picture
-from simulation.demo.preparation import PreparedRun
-from simulation.demo.replay import LongRun, Reached
-from simulation.demo.summary import result_of, summary_table
+from nightjar.models.ngram import NgramRecall
+from nightjar.simulation.demo.configuration import DemoSettings
+from nightjar.simulation.demo.keyboards import KeyboardRecall, Recall
+from nightjar.simulation.demo.pictures import draw, honest, recall_picture
+from nightjar.simulation.demo.preparation import PreparedRun
+from nightjar.simulation.demo.replay import LongRun, Reached
+from nightjar.simulation.demo.summary import result_of, summary_table
 from tests.simulation import states
 
 SETTINGS = DemoSettings(phones=2, rounds=1, model="tiny", corpus="personas", seed=7, codec="topk-8", density=0.1)

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.results import Evaluation
-from models.batches import pack
-from models.configurations import ModelConfiguration
-from models.vocabulary import Vocabulary
-from simulation.warm_start import evaluate, full_vocabulary, seeded, warm_up, warm_up_batches
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.models.batches import pack
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.simulation.warm_start import evaluate, full_vocabulary, seeded, warm_up, warm_up_batches
+from nightjar.wire.errors import CorpusError, UnavailableError
 from tests.edge_agent.fakes import FakeProgram
-from wire.errors import CorpusError, UnavailableError
 
 SHAPE = ModelConfiguration("small", max_vocabulary=20, embedding=3, hidden=5, batch_rows=2, sequence_length=6)
 VOCABULARY = Vocabulary(("a", "b", "c"))

@@ -4,8 +4,8 @@ import io
 import pytest
 from rich.console import Console
 
-from simulation.demo.replay import LongRun, Reached
-from simulation.demo.watching import REFERENCE, Story, picture
+from nightjar.simulation.demo.replay import LongRun, Reached
+from nightjar.simulation.demo.watching import REFERENCE, Story, picture
 from tests.simulation import states
 
 RUN = LongRun("a long run", [Reached(0, 0.01, 0.02), Reached(300, 0.1, 0.2), Reached(600, 0.15, 0.25)])

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from wire.frame import Report
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.frame import Report
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 
 def layout_of(*shapes):

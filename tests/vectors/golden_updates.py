@@ -5,6 +5,13 @@ from dataclasses import asdict
 import msgspec
 import numpy as np
 
+from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.sparsify import top_k
+from nightjar.wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
+from nightjar.wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
+from nightjar.wire.frame import LocalEvaluation, encode_report
+from nightjar.wire.messages import CodecChoice
 from tests.vectors.cases import (
     EMPTY,
     MIXED,
@@ -23,13 +30,6 @@ from tests.vectors.cases import (
     structured,
 )
 from tests.wire.half_transfer import half_transfer
-from wire.codec import codec_for
-from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
-from wire.codec.sparsify import top_k
-from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
-from wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
-from wire.frame import LocalEvaluation, encode_report
-from wire.messages import CodecChoice
 
 LARGEST = float(np.finfo(np.float32).max)
 ONE_IN_EACH_ROW = 40 * np.arange(150) + np.random.default_rng(16).integers(0, 40, 150)

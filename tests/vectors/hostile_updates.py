@@ -11,17 +11,17 @@ from unittest import mock
 import msgspec
 import numpy as np
 
+from nightjar.wire.codec import codec_for, modelled
+from nightjar.wire.codec.quantize import Logarithmic, Uniform
+from nightjar.wire.codec.sparsify import top_k
+from nightjar.wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
+from nightjar.wire.codec.transfers import apply_transfer, exact_transfer
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.frame import decode, encode_report
+from nightjar.wire.messages import CodecChoice
 from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
 from tests.vectors.golden_updates import EVALUATION, HALVES, LARGEST
 from tests.wire.half_transfer import half_transfer
-from wire.codec import codec_for, modelled
-from wire.codec.quantize import Logarithmic, Uniform
-from wire.codec.sparsify import top_k
-from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
-from wire.codec.transfers import apply_transfer, exact_transfer
-from wire.errors import RemoteProtocolError
-from wire.frame import decode, encode_report
-from wire.messages import CodecChoice
 
 INDICES = top_k(crowded(TINY, 6), 60).indices
 LEVELS = np.resize([1, -2, 3, 0, -4, 7, 1, 1, -5, 2, 6], 60)

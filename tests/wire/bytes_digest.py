@@ -8,11 +8,11 @@ import hashlib
 
 import numpy as np
 
-from wire.codec import NAMES, FeedbackCodec, codec_for
-from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
-from wire.codec.topk import encode_levels
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.codec import NAMES, FeedbackCodec, codec_for
+from nightjar.wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.topk import encode_levels
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 EXPECTED = "d9492c64e8be81a48604277d7a6d684326a86c27108c63499a486f65e299bb98"
 

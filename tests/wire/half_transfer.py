@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wire.codec.transfers import HALF, MAGIC
+from nightjar.wire.codec.transfers import HALF, MAGIC
 
 
 def half_transfer(weights, layout):

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 _shapes = st.one_of(
     st.tuples(st.integers(1, 60)),

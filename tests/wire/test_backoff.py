@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.backoff import BackOff
+from nightjar.wire.backoff import BackOff
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import wire
+from nightjar import wire
 from tests.wire.bytes_digest import EXPECTED, LAYOUTS, digest, topk4, update
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.configurations import configuration
-from wire import frame, messages
-from wire.codec import NAMES, codec_for, modelled
-from wire.codec.transfers import apply_transfer, exact_transfer
-from wire.errors import RemoteProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.models.configurations import configuration
+from nightjar.wire import frame, messages
+from nightjar.wire.codec import NAMES, codec_for, modelled
+from nightjar.wire.codec.transfers import apply_transfer, exact_transfer
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 GBOARD, TINY = configuration("gboard").layout(10_000), configuration("tiny").layout(2_000)
 LARGEST = ParameterLayout((ParameterSpec("m", (1 << 14, 1 << 14)),))
@@ -150,10 +150,10 @@ LIMITED = """
 import resource, struct, sys, time
 import numpy as np
 from tests.wire.test_decoder_bounds import LARGEST, NAMES, lies
-from wire import frame
-from wire.codec import codec_for
-from wire.errors import RemoteProtocolError
-from wire.messages import CodecChoice
+from nightjar.wire import frame
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
 
 codecs = {codec.wire_id: codec for codec in (codec_for(CodecChoice(name=name)) for name in NAMES)}
 frames = [

@@ -2,7 +2,7 @@
 
 import copy
 
-from wire.errors import ExamplesError
+from nightjar.wire.errors import ExamplesError
 
 
 def test_a_copy_of_an_error_of_examples_has_its_problem():

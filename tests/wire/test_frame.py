@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.frame import MAX_PUBLISH_BYTES, Chunk, LocalEvaluation, Report, decode, encode_report, join, publishes
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.frame import (
+    MAX_PUBLISH_BYTES,
+    Chunk,
+    LocalEvaluation,
+    Report,
+    decode,
+    encode_report,
+    join,
+    publishes,
+)
 
 REPORT = Report(7, 1, 2, "0123456789abcdef", 3, 250, 12, 4.5, 1.25, b"payload")
 

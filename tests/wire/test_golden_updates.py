@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.codecs import WIRE_IDS
+from nightjar.wire.codec.transfers import apply_transfer
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.frame import KIND_REPORT, decode
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.vectors.make_updates import FILES, written
 from tests.wire import independent_decoder
 from tests.wire.independent_modelled import Refused
-from wire.codec import codec_for
-from wire.codec.codecs import WIRE_IDS
-from wire.codec.transfers import apply_transfer
-from wire.errors import RemoteProtocolError
-from wire.frame import KIND_REPORT, decode
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
 
 CODEC_NAMES = {number: name for name, number in WIRE_IDS.items()}
 V1 = Path(__file__).parents[1] / "vectors" / "v1"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from nightjar.wire.codec import NAMES, codec_for
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.frame import Report, decode
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.wire import independent_decoder
-from wire.codec import NAMES, codec_for
-from wire.errors import RemoteProtocolError
-from wire.frame import Report, decode
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "v1"
 REPORTS = json.loads((VECTORS / "reports.json").read_text())

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire import messages
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.identifiers import Sha256
+from nightjar.wire import messages
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.identifiers import Sha256
 
 HASH = Sha256("ab" * 32)
 EXAMPLES = [

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec, weights_from_bytes, weights_to_bytes
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec, weights_from_bytes, weights_to_bytes
 
 LAYOUT = ParameterLayout((ParameterSpec("a", (2, 3)), ParameterSpec("b", (4,))))
 

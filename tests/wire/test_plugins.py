@@ -10,16 +10,16 @@ import sys
 import numpy as np
 import pytest
 
-from coordinator.learning.strategies import StrategyChoice, optimizer_for, strategies
-from coordinator.tasks.settings import CodecConfig, StrategyConfig, TaskSettings, task_faults
+from nightjar.coordinator.learning.strategies import StrategyChoice, optimizer_for, strategies
+from nightjar.coordinator.tasks.settings import CodecConfig, StrategyConfig, TaskSettings, task_faults
+from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.codecs import others
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.plugins import found
 from tests.coordinator.model_folder import LAYOUT
 from tests.other_package import TIDES, installed, write_package
-from wire.codec import codec_for
-from wire.codec.codecs import others
-from wire.errors import ConfigError, RemoteProtocolError
-from wire.limits import Limits
-from wire.messages import CodecChoice
-from wire.plugins import found
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wire.identifiers import DeviceId
-from wire.shares import is_canary, share_of
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.shares import is_canary, share_of
 
 GOLDEN = Path(__file__).parents[1] / "vectors" / "v1"
 VECTORS = json.loads((GOLDEN / "shares.json").read_text())

@@ -1,8 +1,8 @@
 import pytest
 
-from wire import topics
-from wire.errors import RemoteProtocolError
-from wire.signatures import public_key, signed_bytes, succession_bytes
+from nightjar.wire import topics
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.signatures import public_key, signed_bytes, succession_bytes
 
 
 def test_a_signature_is_for_one_population_one_device_one_kind_and_one_text():

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire import topics
-from wire.errors import RemoteProtocolError
-from wire.identifiers import device_id, population
+from nightjar.wire import topics
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.identifiers import device_id, population
 
 DEMO, PHONE = population("demo"), device_id("phone-01")
 

@@ -1,7 +1,8 @@
 """The registry of named codecs, which turn an update into the payload of a report.
 
-A codec is two functions (:mod:`wire.codec.contract`) and a wire id. Its stages (:mod:`wire.codec.sparsify`,
-:mod:`wire.codec.quantize`, :mod:`wire.codec.modelled`) are independent of each other.
+A codec is two functions (:mod:`nightjar.wire.codec.contract`) and a wire id. Its stages
+(:mod:`nightjar.wire.codec.sparsify`, :mod:`nightjar.wire.codec.quantize`, :mod:`nightjar.wire.codec.modelled`) are
+independent of each other.
 
 =====  ===========  ===========================================================================================
 id     name         payload
@@ -26,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from wire.codec import dense, topk
-from wire.codec.contract import Codec, Encoded, Family, Write
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, Vector
-from wire.plugins import Plugin, found
+from nightjar.wire.codec import dense, topk
+from nightjar.wire.codec.contract import Codec, Encoded, Family, Write
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.plugins import Plugin, found
 
 CODEC_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 

@@ -1,8 +1,8 @@
 """The codec interface: one function that writes an update, and one that reads it.
 
 Each codec has a module that provides a *family*: a function from a task's choices to this pair. One line of the
-registry (:mod:`wire.codec.codecs`) gives the codec a name and a wire id. Randomness is an argument and state is a
-result, as in optax.
+registry (:mod:`nightjar.wire.codec.codecs`) gives the codec a name and a wire id. Randomness is an argument and state
+is a result, as in optax.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wire.codec.sparsify import Sparse
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec.sparsify import Sparse
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 class Encoded(NamedTuple):

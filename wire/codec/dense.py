@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from wire.codec.contract import Encoded, Family, Read, Received, Write
-from wire.codec.fields import refuse
-from wire.codec.sparsify import Sparse
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec.contract import Encoded, Family, Read, Received, Write
+from nightjar.wire.codec.fields import refuse
+from nightjar.wire.codec.sparsify import Sparse
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 def codec(kind: str) -> Family:

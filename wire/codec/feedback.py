@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wire.codec.contract import Codec, Encoded
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec.contract import Codec, Encoded
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackCodec:
     """A codec with a residual.
 
-    >>> from wire.codec import codec_for
-    >>> from wire.messages import CodecChoice
-    >>> from wire.parameters import ParameterSpec
+    >>> from nightjar.wire.codec import codec_for
+    >>> from nightjar.wire.messages import CodecChoice
+    >>> from nightjar.wire.parameters import ParameterSpec
     >>> layout = ParameterLayout((ParameterSpec("w", (4,)),))
     >>> feedback = FeedbackCodec(codec_for(CodecChoice(name="topk-4", density=0.25)))
     >>> delta = np.array([4, 1, 2, 3], np.float32)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 Ints = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import ParameterSpec
+from nightjar.wire.parameters import ParameterSpec
 
 Ints = npt.NDArray[np.int64]
 

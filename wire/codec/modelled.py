@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.codec import lines, numbers
-from wire.codec.fields import FieldReader, pack, refuse
-from wire.codec.lines import Lines
-from wire.codec.numbers import mean_class
-from wire.codec.rans import LaneDecoder, LaneEncoder
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.codec import lines, numbers
+from nightjar.wire.codec.fields import FieldReader, pack, refuse
+from nightjar.wire.codec.lines import Lines
+from nightjar.wire.codec.numbers import mean_class
+from nightjar.wire.codec.rans import LaneDecoder, LaneEncoder
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 Ints = npt.NDArray[np.int64]
 

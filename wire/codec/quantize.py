@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import Vector
+from nightjar.wire.parameters import Vector
 
 Ints = npt.NDArray[np.int64]
 Wide = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from wire.codec.fields import refuse
+from nightjar.wire.codec.fields import refuse
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint16]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import Vector
+from nightjar.wire.parameters import Vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The top-k codecs: the k largest entries of an update, quantised to a grid, at positions that the device chose.
 
-The body has two forms, and the writer takes the shorter one. The *modelled* form (:mod:`wire.codec.modelled`) is made
-for real updates. The *bitmap* form is a zlib-compressed bitmap of all parameters followed by the plain levels; it
-bounds the length for any positions. The head carries the norm of the values, so that a receiver can judge it without
+The body has two forms, and the writer takes the shorter one. The *modelled* form (:mod:`nightjar.wire.codec.modelled`)
+is made for real updates. The *bitmap* form is a zlib-compressed bitmap of all parameters followed by the plain levels;
+it bounds the length for any positions. The head carries the norm of the values, so that a receiver can judge it without
 decoding any positions; a payload whose head is false is refused when it is decoded.
 """
 
@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wire.codec import fields, modelled
-from wire.codec.contract import Encoded, Family, Read, Received, Write
-from wire.codec.quantize import (
+from nightjar.wire.codec import fields, modelled
+from nightjar.wire.codec.contract import Encoded, Family, Read, Received, Write
+from nightjar.wire.codec.quantize import (
     OCTAVE,
     Grid,
     Ints,
@@ -30,9 +30,9 @@ from wire.codec.quantize import (
     quantize,
     uniform_grid,
 )
-from wire.codec.sparsify import Sparse, count_for, top_k
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec.sparsify import Sparse, count_for, top_k
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 FORM_MODELLED = 0
 FORM_BITMAP = 1

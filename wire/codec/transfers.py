@@ -18,7 +18,7 @@ form   name       body
 =====  =========  ==============================================================================================
 
 Forms 3 and 4 are exact too: a coordinator that uses them publishes the weights that a device will compute, and keeps
-the rest for the next version (:mod:`coordinator.learning.downlink`).
+the rest for the next version (:mod:`nightjar.coordinator.learning.downlink`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import struct
 
 import numpy as np
 
-from wire.codec import modelled
-from wire.codec.quantize import Ints
-from wire.codec.topk import decode_topk
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.codec import modelled
+from nightjar.wire.codec.quantize import Ints
+from nightjar.wire.codec.topk import decode_topk
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 MAGIC = b"NJT1"
 HALF, EXACT, TOPK_8, TOPK_4 = 1, 2, 3, 4

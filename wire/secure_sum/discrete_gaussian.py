@@ -2,7 +2,7 @@
 
 Each device clips its update to a norm, rounds it to the grid and adds discrete Gaussian noise. A masked report tells
 nothing, and the sum of n reports has about the noise of one discrete Gaussian of n times the variance; accounted for in
-:mod:`coordinator.learning.privacy.distributed`.
+:mod:`nightjar.coordinator.learning.privacy.distributed`.
 
 Rounding lengthens a vector. It is repeated until the norm is at most :func:`rounded_norm`, which is then the
 sensitivity. In place of the random rotation of the paper, the modulus has room for any update.
@@ -23,10 +23,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import LocalProtocolError
-from wire.parameters import Vector
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.masks import Words
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import Vector
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.masks import Words
 
 Integers = npt.NDArray[np.int64]
 LEAST_VARIANCE = 16

@@ -1,9 +1,9 @@
 """A common linear grid: updates of all devices as whole numbers that may be added, with their weights.
 
-The codecs of :mod:`wire.codec` scale by each device's own largest value, so their levels cannot be added. Here the
-coordinator chooses one step for all devices, along with the coordinates. Values beyond ``most`` steps are clipped, and
-the others are rounded at random to one of their two neighbours, so that they are right on average. A device multiplies
-its update by its weight and adds the weight as one more number, so the sum of both gives the weighted mean.
+The codecs of :mod:`nightjar.wire.codec` scale by each device's own largest value, so their levels cannot be added. Here
+the coordinator chooses one step for all devices, along with the coordinates. Values beyond ``most`` steps are clipped,
+and the others are rounded at random to one of their two neighbours, so that they are right on average. A device
+multiplies its update by its weight and adds the weight as one more number, so the sum of both gives the weighted mean.
 
 Negative numbers are taken modulo 2**bits. The sum of a cohort cannot wrap around: :meth:`Grid.bits` has room for it.
 """
@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from wire.errors import LocalProtocolError
-from wire.parameters import Vector
-from wire.secure_sum.masks import Words
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import Vector
+from nightjar.wire.secure_sum.masks import Words
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

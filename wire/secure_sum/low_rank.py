@@ -11,7 +11,7 @@ singular vectors of what was decoded in the last rounds. Each product shows what
 the updates without random exploration, as in a power iteration with one step a round.
 
 Of a matrix with more than ``rows`` rows only the first are sent; in the embedding these are the commonest words.
-Vectors are sent whole. It is not a codec of :mod:`wire.codec`: one report alone is masked and says nothing.
+Vectors are sent whole. It is not a codec of :mod:`nightjar.wire.codec`: one report alone is masked and says nothing.
 
 Source: Vogels et al. 2019, "PowerSGD", for a warm start from the last round; here both halves are warm, which needs one
 sum instead of two.
@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
 
 Matrix = npt.NDArray[np.float32]
 MEMORY = 0.5
@@ -85,7 +85,7 @@ def group_sizes(layout: ParameterLayout, rank: Rank) -> tuple[int, ...]:
 
     Groups are vectors, bands of columns of XV, and rows of U'X. Values of common words are much larger than others.
 
-    >>> from wire.parameters import ParameterSpec
+    >>> from nightjar.wire.parameters import ParameterSpec
     >>> layout = ParameterLayout((ParameterSpec("kernel", (90, 3)), ParameterSpec("bias", (4,))))
     >>> group_sizes(layout, Rank(rows=70, right=2, left=1))
     (4, 16, 48, 6, 16, 48, 6, 3)

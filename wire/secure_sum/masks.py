@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.secure_sum.primitives import KEY_BYTES, SEED_BYTES, Primitives
-from wire.secure_sum.terms import Terms
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.secure_sum.primitives import KEY_BYTES, SEED_BYTES, Primitives
+from nightjar.wire.secure_sum.terms import Terms
 
 Words = npt.NDArray[np.uint32]
 

@@ -14,10 +14,10 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from wire.errors import RemoteProtocolError
-from wire.secure_sum.primitives import ENROLLED_BYTES, KEY_BYTES, SEAL_BYTES, SEED_BYTES, SIGNATURE_BYTES
-from wire.secure_sum.shamir import SHARE_BYTES
-from wire.secure_sum.terms import MOST_MEMBERS, SESSION_BYTES, Terms
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum.primitives import ENROLLED_BYTES, KEY_BYTES, SEAL_BYTES, SEED_BYTES, SIGNATURE_BYTES
+from nightjar.wire.secure_sum.shamir import SHARE_BYTES
+from nightjar.wire.secure_sum.terms import MOST_MEMBERS, SESSION_BYTES, Terms
 
 PEER_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES
 SEALED_SHARES_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
@@ -51,7 +51,7 @@ class Roster(_InSession, frozen=True, tag=2):
     """Coordinator to device: these take part."""
 
     enrolled: Annotated[bytes, Meta(max_length=ENROLLED_BYTES * MOST_MEMBERS)]
-    """The members' enrolled keys, in the order of :func:`wire.secure_sum.graph.in_order`."""
+    """The members' enrolled keys, in the order of :func:`nightjar.wire.secure_sum.graph.in_order`."""
     peers: Annotated[bytes, Meta(max_length=PEER_BYTES * MOST_MEMBERS)]
     """Channel key, mask key and signature of each neighbour."""
 
@@ -77,7 +77,7 @@ class MaskedUpdate(_InSession, frozen=True, tag=5):
     signature: _Signature
     """Of :func:`sharers_statement`."""
     values: Annotated[bytes, Meta(max_length=MOST_VALUE_BYTES)]
-    """The masked update (:func:`wire.secure_sum.masks.pack`)."""
+    """The masked update (:func:`nightjar.wire.secure_sum.masks.pack`)."""
 
 
 class Survivors(_InSession, frozen=True, tag=6):

@@ -1,12 +1,13 @@
 """What a round asks of its secure sum, as the signed assignment says it, and what each device gives to the sum.
 
-A contribution is the update as :mod:`wire.secure_sum.low_rank` encodes it, with the root mean square of each group of
-its values, and the weight, on the round's grid (:mod:`wire.secure_sum.grid`); and one more number: whether the update
-was within the clip norm. From the sum of these the next clip norm follows, as it does from single reports
-(:mod:`coordinator.learning.fedavg`), and nobody need know any device's norm.
+A contribution is the update as :mod:`nightjar.wire.secure_sum.low_rank` encodes it, with the root mean square of each
+group of its values, and the weight, on the round's grid (:mod:`nightjar.wire.secure_sum.grid`); and one more number:
+whether the update was within the clip norm. From the sum of these the next clip norm follows, as it does from single
+reports (:mod:`nightjar.coordinator.learning.fedavg`), and nobody need know any device's norm.
 
 With differential privacy all that a device gives has to be noised, so it gives less: the encoded update, clipped to a
-norm that stays, with noise (:mod:`wire.secure_sum.discrete_gaussian`). Weight and bit are the same for all devices.
+norm that stays, with noise (:mod:`nightjar.wire.secure_sum.discrete_gaussian`). Weight and bit are the same for all
+devices.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, Vector
-from wire.secure_sum.discrete_gaussian import MOST_VARIANCE, UniformIntegers, noised_bits, private_words
-from wire.secure_sum.grid import Grid, mean_of, spread_in, spread_out, to_words
-from wire.secure_sum.low_rank import Bases, Rank, decode, encode, group_sizes
-from wire.secure_sum.masks import Words
-from wire.secure_sum.terms import MOST_MEMBERS, Terms
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, Vector
+from nightjar.wire.secure_sum.discrete_gaussian import MOST_VARIANCE, UniformIntegers, noised_bits, private_words
+from nightjar.wire.secure_sum.grid import Grid, mean_of, spread_in, spread_out, to_words
+from nightjar.wire.secure_sum.low_rank import Bases, Rank, decode, encode, group_sizes
+from nightjar.wire.secure_sum.masks import Words
+from nightjar.wire.secure_sum.terms import MOST_MEMBERS, Terms
 
 FURTHER_VALUES = 2
 """Values beside the update's: the weight, and whether the update was within the clip norm."""
@@ -133,7 +134,7 @@ def read_sum(
 ) -> SummedUpdates:
     """Inverse of the sum of :func:`contribution`, (values,) uint32 modulo 2**bits.
 
-    >>> from wire.parameters import ParameterSpec
+    >>> from nightjar.wire.parameters import ParameterSpec
     >>> layout, spread = ParameterLayout((ParameterSpec("bias", (2,)),)), np.ones(1, np.float32)
     >>> rank, grid = Rank(rows=1, right=1, left=1), Grid(step=0.5, most=8)
     >>> order = SumOrder(number=0, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=5)

@@ -1,4 +1,4 @@
-"""The cryptography that secure sums need, as a port; :mod:`host.primitives` is the adapter."""
+"""The cryptography that secure sums need, as a port; :mod:`nightjar.host.primitives` is the adapter."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wire.errors import RemoteProtocolError
-from wire.secure_sum.primitives import SEED_BYTES
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum.primitives import SEED_BYTES
 
 PRIME = 2**130 - 5
 SHARE_BYTES = 17

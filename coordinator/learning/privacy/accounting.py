@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE
-from coordinator.learning.privacy.distributed import OFF
+from nightjar.coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE
+from nightjar.coordinator.learning.privacy.distributed import OFF
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import math
 
-from coordinator.learning.fedavg import ETA
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.learning.privacy.tree_noise import noise_step
+from nightjar.coordinator.learning.fedavg import ETA
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 
 COUNT_NOISE = 5.0
 """Noise multiplier of the count over that of the sum: the count costs a 26th of what both together do."""

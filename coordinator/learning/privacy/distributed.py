@@ -1,4 +1,4 @@
-"""The noise that devices add inside secure sums (:mod:`wire.secure_sum.discrete_gaussian`): how much, and its epsilon.
+"""The noise of devices in secure sums (:mod:`nightjar.wire.secure_sum.discrete_gaussian`): how much, and its epsilon.
 
 Each round has noise of its own, so what a device spends grows with the number of its reports. A sum of discrete
 Gaussians is only nearly one. With n as the devices whose noise is counted on, s^2 as the variance that each adds, d as
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 
-from wire.errors import LocalProtocolError
-from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.terms import MOST_MEMBERS, MOST_VALUES
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.terms import MOST_MEMBERS, MOST_VALUES
 
 OFF = 10 * MOST_MEMBERS * math.exp(-(math.pi**2) * LEAST_VARIANCE) * MOST_VALUES
 """Bound of tau d."""

@@ -8,9 +8,9 @@ from functools import partial
 
 import msgspec
 
-from coordinator.learning.privacy.accounting import epsilon_after, participations
-from coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
-from coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.privacy.accounting import epsilon_after, participations
+from nightjar.coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 
 
 class Privacy(enum.Enum):
@@ -57,7 +57,7 @@ IN_SUMS = (
 
 
 class Clipping(msgspec.Struct, frozen=True, kw_only=True):
-    """How a clip norm follows the updates (:mod:`coordinator.learning.privacy.adaptive_clipping`).
+    """How a clip norm follows the updates (:mod:`nightjar.coordinator.learning.privacy.adaptive_clipping`).
 
     Attributes:
         quantile: share of the updates within the clip norm that it follows.

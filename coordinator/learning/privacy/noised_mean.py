@@ -4,8 +4,9 @@ With C as the clip norm, n as the goal, z as the noise multiplier and g as the s
 
     (sum(s_k u_k) + z C g) / n
 
-C may change from round to round (:mod:`coordinator.learning.privacy.adaptive_clipping`). Every device counts the same
-and moves the sum by at most C: the sensitivity. n is the goal also when fewer report, so that it tells nothing.
+C may change from round to round (:mod:`nightjar.coordinator.learning.privacy.adaptive_clipping`). Every device counts
+the same and moves the sum by at most C: the sensitivity. n is the goal also when fewer report, so that it tells
+nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_sum
-from coordinator.learning.privacy.tree_noise import noise_step
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_sum
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 
 
 class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
         separation: S, rounds of a tree.
         key: the secret of the noise, in hex.
         honest: how many devices' noise is counted on, where devices add it inside secure sums
-            (:mod:`coordinator.learning.privacy.distributed`); 0 where the coordinator adds it.
+            (:mod:`nightjar.coordinator.learning.privacy.distributed`); 0 where the coordinator adds it.
         quantile: share of the updates within C that C follows; None leaves it as it is.
     """
 

@@ -25,7 +25,7 @@ import hashlib
 
 import numpy as np
 
-from coordinator.learning.strategies import Wide
+from nightjar.coordinator.learning.strategies import Wide
 
 DEPTH = 4
 

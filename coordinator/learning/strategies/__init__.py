@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.learning.strategies.last_average import last_average
-from coordinator.learning.strategies.power_of_choice import highest_losses
-from coordinator.learning.strategies.rate_schedule import RateSchedule, rate_share
-from coordinator.learning.strategies.server_optimizer import (
+from nightjar.coordinator.learning.strategies.last_average import last_average
+from nightjar.coordinator.learning.strategies.power_of_choice import highest_losses
+from nightjar.coordinator.learning.strategies.rate_schedule import RateSchedule, rate_share
+from nightjar.coordinator.learning.strategies.server_optimizer import (
     ServerOptimizer,
     State,
     Wide,
@@ -35,8 +35,8 @@ from coordinator.learning.strategies.server_optimizer import (
     state_from_bytes,
     state_to_bytes,
 )
-from wire.errors import ConfigError
-from wire.plugins import Plugin, found
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.plugins import Plugin, found
 
 __all__ = [
     "ADAPTIVE",

@@ -12,8 +12,8 @@ Sources: Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by 
 
 from __future__ import annotations
 
-from coordinator.learning.strategies.server_optimizer import Wide
-from wire.parameters import Vector
+from nightjar.coordinator.learning.strategies.server_optimizer import Wide
+from nightjar.wire.parameters import Vector
 
 
 def last_average(mean: Wide, weights: Vector, number: int, window: int) -> Wide:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from wire.identifiers import DeviceId
+from nightjar.wire.identifiers import DeviceId
 
 
 def highest_losses(drawn: Sequence[DeviceId], losses: Mapping[DeviceId, float], count: int) -> list[DeviceId]:

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wire.parameters import Vector
+from nightjar.wire.parameters import Vector
 
 Wide = npt.NDArray[np.float64]
 """(n,) float64."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from coordinator.storage.tables import METADATA
+from nightjar.coordinator.storage.tables import METADATA
 
 config = getattr(context, "config", None)
 if config is not None:  # None if something other than Alembic imports this file, such as doctest collection

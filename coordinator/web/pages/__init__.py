@@ -1,7 +1,7 @@
 """The dashboard: pages rendered on the server; one small script keeps them live, and they work without it.
 
 There is one module per kind of page. This package registers them, and adds the filters and variables that every
-template uses. Pages use only queries that :mod:`coordinator.storage.reading` keeps cheap.
+template uses. Pages use only queries that :mod:`nightjar.coordinator.storage.reading` keeps cheap.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from flask import Blueprint, Flask, g
 from flask_limiter import Limiter
 from markupsafe import Markup
 
-from coordinator.web import words
-from coordinator.web.access import ANYBODY, Role
-from coordinator.web.live import Pulse, add_live
-from coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
-from coordinator.web.ports import Site
+from nightjar.coordinator.web import words
+from nightjar.coordinator.web.access import ANYBODY, Role
+from nightjar.coordinator.web.live import Pulse, add_live
+from nightjar.coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
+from nightjar.coordinator.web.ports import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
     words.si_bytes,

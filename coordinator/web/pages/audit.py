@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import Blueprint, render_template
 
-from coordinator.web import asking
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.documents import Before
-from coordinator.web.ports import Site
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.documents import Before
+from nightjar.coordinator.web.ports import Site
 
 
 def add_audit(blueprint: Blueprint, site: Site) -> None:

@@ -9,21 +9,21 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
-from coordinator.enrolment.standing import Standing, standing_word, what_to_do
-from coordinator.rounds.labelling import conditions
-from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
-from coordinator.rounds.week import DAY_S, spent
-from coordinator.storage.fleet import GROUPS
-from coordinator.storage.reading import HeardPosition, Wanted
-from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
-from coordinator.web import asking, words
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.documents import Nothing, Number, Why
-from coordinator.web.operating import operate
-from coordinator.web.pages import charts
-from coordinator.web.ports import Site
-from coordinator.web.rows import last_week
+from nightjar.coordinator.enrolment.standing import Standing, standing_word, what_to_do
+from nightjar.coordinator.rounds.labelling import conditions
+from nightjar.coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
+from nightjar.coordinator.rounds.week import DAY_S, spent
+from nightjar.coordinator.storage.fleet import GROUPS
+from nightjar.coordinator.storage.reading import HeardPosition, Wanted
+from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
+from nightjar.coordinator.web import asking, words
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.documents import Nothing, Number, Why
+from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.pages import charts
+from nightjar.coordinator.web.ports import Site
+from nightjar.coordinator.web.rows import last_week
 
 MOST_DRAWN = 6
 """Occupations in the plot of a week: as many as the style sheet has colours for."""

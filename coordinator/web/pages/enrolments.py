@@ -15,14 +15,14 @@ from flask import Blueprint, g, redirect, render_template, url_for
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
-from coordinator.enrolment.claims import KeyState, carried
-from coordinator.enrolment.register import KeyPosition
-from coordinator.enrolment.routes import ClaimWanted, decide, end_claim, forget, make_claim
-from coordinator.web import asking
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.documents import Nothing
-from coordinator.web.ports import Site
+from nightjar.coordinator.enrolment.claims import KeyState, carried
+from nightjar.coordinator.enrolment.register import KeyPosition
+from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim, forget, make_claim
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.documents import Nothing
+from nightjar.coordinator.web.ports import Site
 
 
 class KeysAsked(msgspec.Struct, frozen=True):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from coordinator.ports import VersionRecord
-from coordinator.storage.baselines import compared
-from coordinator.tasks.operations import PromoteVersion, RollBack
-from coordinator.versions.quality_gate import Example
-from coordinator.web import asking
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.documents import Before, Why
-from coordinator.web.operating import operate
-from coordinator.web.ports import Site
-from coordinator.web.rows import recall_on_devices, version_detail
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.storage.baselines import compared
+from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
+from nightjar.coordinator.versions.quality_gate import Example
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.documents import Before, Why
+from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.ports import Site
+from nightjar.coordinator.web.rows import recall_on_devices, version_detail
 
 
 def add_models(blueprint: Blueprint, site: Site) -> None:

@@ -10,20 +10,20 @@ import msgspec
 from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
-from coordinator.rounds.round import Phase, Round
-from coordinator.rounds.seats import SeatState
-from coordinator.rounds.waiting import doing
-from coordinator.storage.baselines import Compared, compared
-from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
-from coordinator.storage.versions import VersionMeasurement
-from coordinator.tasks.schedule import DAY_S, HOUR_S
-from coordinator.versions.rollout import Stage
-from coordinator.web import asking, words
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.pages import charts
-from coordinator.web.ports import Site
-from coordinator.web.rows import by_label, recall_on_devices, why_not_active
+from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.waiting import doing
+from nightjar.coordinator.storage.baselines import Compared, compared
+from nightjar.coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
+from nightjar.coordinator.storage.versions import VersionMeasurement
+from nightjar.coordinator.tasks.schedule import DAY_S, HOUR_S
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.coordinator.web import asking, words
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.pages import charts
+from nightjar.coordinator.web.ports import Site
+from nightjar.coordinator.web.rows import by_label, recall_on_devices, why_not_active
 
 SAMPLE_EVERY_S = 900
 DRAWN_EVERY_S = 1800

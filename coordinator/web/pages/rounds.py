@@ -8,13 +8,13 @@ import msgspec
 from flask import Blueprint, render_template
 from msgspec import Meta
 
-from coordinator.rounds.round import Phase
-from coordinator.rounds.seats import SeatState
-from coordinator.web import asking
-from coordinator.web.access import Role
-from coordinator.web.admission import needs
-from coordinator.web.documents import Before
-from coordinator.web.ports import Site
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.web import asking
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import needs
+from nightjar.coordinator.web.documents import Before
+from nightjar.coordinator.web.ports import Site
 
 
 class RoundsAsked(Before, frozen=True):

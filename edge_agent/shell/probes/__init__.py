@@ -1,9 +1,10 @@
 """Probes of the device's state: one module per subject, all with the same small interface.
 
 A probe takes no arguments and returns readings (:data:`Probe`). It never raises and never blocks: slow questions are
-asked in the background (:mod:`edge_agent.shell.probes.background`), and a reading then has an age. A probe only
-translates; :mod:`edge_agent.core.eligibility` decides what an answer means for training. Files are looked up below a
-``root`` and programs are started by a ``run``, so that tests (and emulated phones) can supply a device of their own.
+asked in the background (:mod:`nightjar.edge_agent.shell.probes.background`), and a reading then has an age. A probe
+only translates; :mod:`nightjar.edge_agent.core.eligibility` decides what an answer means for training. Files are looked
+up below a ``root`` and programs are started by a ``run``, so that tests (and emulated phones) can supply a device of
+their own.
 
 ================ =============================================== ========================================
 module         conditions                                      asks
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 
 Probe = Callable[[], Readings]
 """Takes a reading now. Never raises, never blocks."""
@@ -37,7 +38,7 @@ _WEIGHT = (Answer.NO, Answer.YES, Answer.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Implements :class:`edge_agent.ports.Conditions` by asking every probe.
+    """Implements :class:`nightjar.edge_agent.ports.Conditions` by asking every probe.
 
     Among several readings of one condition, a no takes precedence over a yes, and a yes over an unknown; among equal
     answers the first reading wins.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from edge_agent.core.eligibility import (
+from nightjar.edge_agent.core.eligibility import (
     Answer,
     Condition,
     ConditionReading,
@@ -19,10 +19,10 @@ from edge_agent.core.eligibility import (
     heat_reading,
     yes_or_no,
 )
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.command import Run, run
-from edge_agent.shell.probes.termux import charging_reading
-from wire.errors import UnavailableError
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.command import Run, run
+from nightjar.edge_agent.shell.probes.termux import charging_reading
+from nightjar.wire.errors import UnavailableError
 
 EVERY_S = 10.0
 TIMEOUT_S = 5.0

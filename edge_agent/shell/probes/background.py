@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 T = TypeVar("T")
 

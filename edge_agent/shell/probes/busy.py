@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.files import text
-from edge_agent.shell.probes.own_use import own_use
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.files import text
+from nightjar.edge_agent.shell.probes.own_use import own_use
 
 MAXIMUM_PRESSURE = 0.2
 """Share of the time for which other processes may wait for a processor; a niced trainer hardly adds to it."""

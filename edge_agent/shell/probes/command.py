@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 MOST_OUTPUT = 1_000_000
 """Characters of output; no valid answer is longer."""

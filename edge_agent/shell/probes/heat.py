@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Condition, Readings, heat_reading
-from edge_agent.shell.probes.files import number, text
-from edge_agent.shell.probes.power import supplies
+from nightjar.edge_agent.core.eligibility import Condition, Readings, heat_reading
+from nightjar.edge_agent.shell.probes.files import number, text
+from nightjar.edge_agent.shell.probes.power import supplies
 
 MAXIMUM_ZONE_C = 80.0
 """Temperature at which a Raspberry Pi throttles."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.files import text
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.files import text
 
 NOTE_EVERY_S = 1.0
 """Key presses closer together than this are noted only once."""

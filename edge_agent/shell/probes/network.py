@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.command import Run, run
-from edge_agent.shell.probes.files import text
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.command import Run, run
+from nightjar.edge_agent.shell.probes.files import text
 
 Metered = Literal["auto", "yes", "no"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading
-from edge_agent.shell.probes.files import number, text
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading
+from nightjar.edge_agent.shell.probes.files import number, text
 
 MAINS = ("Mains", "USB", "Wireless")
 """Prefixes of the supply types that feed the device; they cover ``USB_C`` and ``USB_PD``."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.command import Run, run
-from edge_agent.shell.probes.files import number, text
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.command import Run, run
+from nightjar.edge_agent.shell.probes.files import number, text
 
 COMMAND = ("vcgencmd", "get_throttled")
 EVERY_S = 15.0

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.files import text
-from edge_agent.shell.probes.own_use import own_use
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.files import text
+from nightjar.edge_agent.shell.probes.own_use import own_use
 
 
 def free_bytes(folder: Path) -> int:

@@ -6,9 +6,9 @@ ssh sessions (their terminals have a probe of their own), background and manager
 
 from __future__ import annotations
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.command import Run, run
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.command import Run, run
 
 EVERY_S = 10.0
 TIMEOUT_S = 5.0

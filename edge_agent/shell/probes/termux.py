@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from edge_agent.core.eligibility import (
+from nightjar.edge_agent.core.eligibility import (
     Answer,
     Condition,
     ConditionReading,
@@ -22,8 +22,8 @@ from edge_agent.core.eligibility import (
     heat_reading,
     yes_or_no,
 )
-from edge_agent.shell.probes.background import Background
-from edge_agent.shell.probes.command import Run, run
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.edge_agent.shell.probes.command import Run, run
 
 COMMAND = ("termux-battery-status",)
 EVERY_S = 30.0

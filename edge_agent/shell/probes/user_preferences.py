@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, quiet_reading, yes_or_no
-from wire.errors import UnavailableError
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, quiet_reading, yes_or_no
+from nightjar.wire.errors import UnavailableError
 
 EARLIEST_CLOCK_S = 1_672_531_200.0
 """Start of 2023: a clock that reads less was never set."""

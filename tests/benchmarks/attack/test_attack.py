@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.attack.__main__ import harms, leaks
-from benchmarks.attack.defences import SentUpdate, defence
-from benchmarks.attack.malicious import Attack
-from benchmarks.attack.measure_harm import Battle
-from benchmarks.attack.scene import make_scene
-from wire.identifiers import DeviceId
+from nightjar.benchmarks.attack.__main__ import harms, leaks
+from nightjar.benchmarks.attack.defences import SentUpdate, defence
+from nightjar.benchmarks.attack.malicious import Attack
+from nightjar.benchmarks.attack.measure_harm import Battle
+from nightjar.benchmarks.attack.scene import make_scene
+from nightjar.wire.identifiers import DeviceId
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 QUIET = Console(file=io.StringIO())

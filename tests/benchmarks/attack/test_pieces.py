@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from benchmarks.attack.canary import exposure, log_probabilities
-from benchmarks.attack.defences import defence
-from benchmarks.attack.malicious import Attack, Situation, forged, seats, with_backdoor
-from benchmarks.attack.recover_words import features, fit, precision_and_recall
-from models.configurations import configuration
-from models.initial import initial_weights
-from wire.errors import ConfigError
+from nightjar.benchmarks.attack.canary import exposure, log_probabilities
+from nightjar.benchmarks.attack.defences import defence
+from nightjar.benchmarks.attack.malicious import Attack, Situation, forged, seats, with_backdoor
+from nightjar.benchmarks.attack.recover_words import features, fit, precision_and_recall
+from nightjar.models.configurations import configuration
+from nightjar.models.initial import initial_weights
+from nightjar.wire.errors import ConfigError
 
 WORDS, SIZE = 50, 8
 

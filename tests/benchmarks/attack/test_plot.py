@@ -3,11 +3,11 @@
 import msgspec
 from click.testing import CliRunner
 
-from benchmarks.attack.measure_harm import Harm
-from benchmarks.attack.measure_leaks import Leak
+from nightjar.benchmarks.attack.measure_harm import Harm
+from nightjar.benchmarks.attack.measure_leaks import Leak
 from tests.lazily import Lazy
 
-plot = Lazy("benchmarks.attack.plot")
+plot = Lazy("nightjar.benchmarks.attack.plot")
 
 
 def a_run(folder, seed):

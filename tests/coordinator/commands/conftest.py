@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from coordinator.__main__ import main
+from nightjar.coordinator.__main__ import main
 from tests.coordinator.commands.site import Site
 
 

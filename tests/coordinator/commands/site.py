@@ -7,30 +7,30 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coordinator.config_file import load_config
-from coordinator.engine.clock import WallClock
-from coordinator.engine.inbox import Inbox
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import Phase, open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.backup import ARTIFACTS
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.model_folder import import_model
-from coordinator.storage.tokens import TokenTable
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.web.app import create_app
-from coordinator.web.ports import WebPorts
-from coordinator.web.server import serving
-from simulation.demo.configuration import free_ports
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.inbox import Inbox
+from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import Phase, open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.storage.backup import ARTIFACTS
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.web.app import create_app
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.server import serving
+from nightjar.simulation.demo.configuration import free_ports
+from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.model_folder import write_model
-from wire.identifiers import DeviceId
 
 A, B = DeviceId("a"), DeviceId("b")
 REPORT = b"a report of a"

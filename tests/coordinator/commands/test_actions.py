@@ -3,14 +3,14 @@ import json
 
 import pytest
 
-from coordinator.engine.inbox import Operated
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.tokens import TokenTable
-from coordinator.tasks.operations import PromoteVersion, RollBack
-from coordinator.web.access import Role, fingerprint
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
+from nightjar.coordinator.web.access import Role, fingerprint
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.coordinator.commands.site import web_half
-from wire.errors import ConfigError, UnavailableError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from coordinator.__main__ import cli
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.tasks.privacy import explained
+from nightjar.coordinator.__main__ import cli
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.tasks.privacy import explained
 from tests.coordinator.model_folder import write_model
 
 SUMMED = """transport = "tls"

@@ -6,17 +6,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coordinator.enrolment.claims import Claim
-from coordinator.enrolment.register import Register
-from coordinator.rounds.labelling import Labelling, LabelRule
-from coordinator.rounds.seats import SeatState
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.tasks.operations import DropLabelRule, SetLabelRule
-from models.manifest import Manifest
+from nightjar.coordinator.enrolment.claims import Claim
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.tasks.operations import DropLabelRule, SetLabelRule
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import DropoutCause
 from tests.coordinator.commands.site import web_half
-from wire.errors import ConfigError
-from wire.messages import DropoutCause
 
 
 def test_rounds_are_listed_with_what_they_made(ask):
@@ -61,7 +61,7 @@ def test_versions_are_listed_with_their_recall(ask):
 
 
 def test_an_exported_version_can_be_the_first_of_another_coordinator(ask, site, tmp_path):
-    from coordinator.storage.model_folder import check_model
+    from nightjar.coordinator.storage.model_folder import check_model
 
     answer = ask("model", "export", 1, "--out", tmp_path / "out")
     manifest = check_model(tmp_path / "out")
@@ -176,7 +176,7 @@ def test_without_a_database_the_commands_say_what_to_do(run, site, tmp_path):
 def test_looking_on_never_changes_tables_of_another_version(run, site):
     import sqlite3
 
-    from coordinator.storage.engine import database_file
+    from nightjar.coordinator.storage.engine import database_file
 
     with sqlite3.connect(database_file(site.data)) as connection:
         connection.execute("DELETE FROM alembic_version")

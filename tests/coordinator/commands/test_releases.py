@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
 from tests.coordinator.commands.site import web_half
 from tests.releases.world import Owner
 
@@ -53,7 +53,7 @@ def test_a_missing_key_and_a_folder_without_metadata_are_named(ask, run, site, o
 
 
 def test_rotated_metadata_is_published_without_a_bundle(ask, site, owner):
-    from firmware_scripts import release_keys
+    from nightjar.firmware_scripts import release_keys
     from tests.releases.world import now
 
     add(ask, owner)
@@ -95,12 +95,12 @@ def test_the_service_is_asked_to_change_who_gets_it(run, site, owner, ask):
 
 
 def test_the_page_shows_releases_and_what_can_be_done(site, owner, ask):
-    from coordinator.config_file import load_config
-    from coordinator.engine.clock import WallClock
-    from coordinator.storage.blobs import FileBlobs
-    from coordinator.storage.tokens import TokenTable
-    from coordinator.web.app import create_app
-    from coordinator.web.ports import WebPorts
+    from nightjar.coordinator.config_file import load_config
+    from nightjar.coordinator.engine.clock import WallClock
+    from nightjar.coordinator.storage.blobs import FileBlobs
+    from nightjar.coordinator.storage.tokens import TokenTable
+    from nightjar.coordinator.web.app import create_app
+    from nightjar.coordinator.web.ports import WebPorts
 
     add(ask, owner, owner.release("0.2.0"))
     database = Database(f"sqlite:///{database_file(site.data)}")

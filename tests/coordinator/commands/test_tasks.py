@@ -2,14 +2,14 @@ import re
 
 import pytest
 
-from coordinator.engine.inbox import Operated
-from coordinator.learning.strategies import StrategyName
-from coordinator.storage.blobs import FileBlobs
-from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.task import Task
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.task import Task
+from nightjar.wire.messages import Work
 from tests.coordinator.commands.site import web_half
-from wire.messages import Work
 
 
 @pytest.fixture

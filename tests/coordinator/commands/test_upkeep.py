@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.commands import checkup
-from coordinator.commands.checkup import CheckupFinding
-from coordinator.config_file import load_config
-from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
-from coordinator.storage.backup import ROUNDS_SKIPPED
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.signing_key import KEY_FILE, load_signer
-from wire.errors import ConfigError
+from nightjar.coordinator.commands import checkup
+from nightjar.coordinator.commands.checkup import CheckupFinding
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.wire.errors import ConfigError
 
 
 def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
@@ -41,7 +41,7 @@ def test_init_writes_other_values_and_keeps_what_is_said_of_them(run, tmp_path):
     table = tomllib.loads(text)
     assert (table["task"]["goal"], table["population"], table["seed"]) == (12, "home", 8)
     assert (table["enrolment"]["names"], table["task"]["codec"]["name"]) == (["a", "b"], "topk-8")
-    assert text.count("  #") == (resources.files("coordinator") / "example.toml").read_text().count("  #")
+    assert text.count("  #") == (resources.files("nightjar.coordinator") / "example.toml").read_text().count("  #")
 
 
 @pytest.mark.parametrize("pair", ["task.goals=1", "goal=1", "task.goal", "=1"])
@@ -102,7 +102,7 @@ def test_doctor_says_which_tensorflow_there_is_and_how_many_gpus_it_sees(run, si
 
 
 def test_doctor_calls_a_tensorflow_that_is_missing_a_fault_where_versions_are_measured(site, monkeypatch):
-    monkeypatch.setattr(checkup.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     config = load_config(site.config, {})
     assert checkup._tensorflow(config).level == "warning"
     measured = msgspec.structs.replace(config.task, evaluation_text=Path("text.tsv"))
@@ -162,7 +162,7 @@ def test_a_backup_without_keys_says_so_and_how_to_save_them_and_so_does_restorin
 
 @pytest.mark.slow
 def test_what_init_makes_is_its_owners_alone_whatever_the_umask(tmp_path):
-    command = [sys.executable, "-m", "coordinator", "init", str(tmp_path / "new.toml")]
+    command = [sys.executable, "-m", "nightjar.coordinator", "init", str(tmp_path / "new.toml")]
     subprocess.run(command, check=True, capture_output=True, umask=0)
     found = [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o077]
     assert found == []

@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 from safetensors.numpy import load_file
 
-from coordinator.learning.device_metrics import merged, tally
-from coordinator.ports import Lineage
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.model_folder import check_model
-from coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.learning.device_metrics import merged, tally
+from nightjar.coordinator.ports import Lineage
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.model_folder import check_model
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.frame import LocalEvaluation
 from tests.coordinator.model_folder import INITIAL, LAYOUT
-from wire.errors import ConfigError
-from wire.frame import LocalEvaluation
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from models.manifest import Manifest
+from nightjar.models.manifest import Manifest
+from nightjar.wire.messages import Receipt, Verdict
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
-from wire.messages import Receipt, Verdict
-from wire.parameters import weights_from_bytes
 
 
 def delta(value: float) -> np.ndarray:

@@ -1,11 +1,11 @@
-from coordinator.engine import label_service
-from coordinator.engine.driver import LISTEN_S
-from coordinator.engine.inbox import Operated
-from coordinator.rounds.labelling import LabelRule
-from coordinator.rounds.lease import MOST_LABELS
-from coordinator.rounds.round import AbandonCause, Phase
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.operations import (
+from nightjar.coordinator.engine import label_service
+from nightjar.coordinator.engine.driver import LISTEN_S
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.rounds.labelling import LabelRule
+from nightjar.coordinator.rounds.lease import MOST_LABELS
+from nightjar.coordinator.rounds.round import AbandonCause, Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.operations import (
     BlockDevice,
     DropLabelRule,
     LabelDevice,
@@ -15,10 +15,10 @@ from coordinator.tasks.operations import (
     SetLabelRule,
     UnblockDevice,
 )
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Receipt, Rejection, RejectionReason, Verdict
 from tests.coordinator.engine.reporting import receipts, report
 from tests.coordinator.fakes import Killed
-from wire.identifiers import DeviceId
-from wire.messages import Receipt, Rejection, RejectionReason, Verdict
 
 A, B, C = DeviceId("a"), DeviceId("b"), DeviceId("c")
 

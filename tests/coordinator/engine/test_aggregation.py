@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
-from coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.model_folder import import_model
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
+from nightjar.coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.wire import frame
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import write_model
-from wire import frame
-from wire.errors import IntegrityError
-from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 SPARSE = CodecChoice(name="topk-8", density=0.01)
 WORDS = tuple(f"w{number}" for number in range(3_000))

@@ -5,14 +5,14 @@ import hashlib
 import numpy as np
 import pytest
 
-from coordinator.rounds.report_checks import max_report_bytes
-from coordinator.rounds.round import Phase
+from nightjar.coordinator.rounds.report_checks import max_report_bytes
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.wire import frame
+from nightjar.wire.messages import Missing, Query, Receipt, Verdict
 from tests.coordinator.engine.reporting import receipts
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
-from wire import frame
-from wire.messages import Missing, Query, Receipt, Verdict
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.driver import LISTEN_S
-from coordinator.engine.effect_runner import ANNOUNCED_FOR_S
-from coordinator.engine.effects import EvaluateVersion, StartAggregation
-from coordinator.engine.inbox import (
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.driver import LISTEN_S
+from nightjar.coordinator.engine.effect_runner import ANNOUNCED_FOR_S
+from nightjar.coordinator.engine.effects import EvaluateVersion, StartAggregation
+from nightjar.coordinator.engine.inbox import (
     ArtifactServed,
     BrokerDisconnected,
     BrokerDropped,
@@ -14,16 +14,16 @@ from coordinator.engine.inbox import (
     JobEnded,
     SessionLost,
 )
-from coordinator.engine.jobs import AggregationDone, EvaluationJob, JobFailed
-from coordinator.learning.strategies import StrategyName
-from coordinator.rounds.round import Phase
-from coordinator.rounds.seats import SeatState
-from coordinator.tasks.settings import StrategyConfig
+from nightjar.coordinator.engine.jobs import AggregationDone, EvaluationJob, JobFailed
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks.settings import StrategyConfig
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.messages import Announcement, Dropout, DropoutCause, Rejection, RejectionReason, Status, Verdict
 from tests.coordinator.engine.reporting import receipts, report, weights_of
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
-from wire.errors import RemoteProtocolError
-from wire.messages import Announcement, Dropout, DropoutCause, Rejection, RejectionReason, Status, Verdict
 
 
 def test_a_round_from_check_in_to_the_next_version(make_world):

@@ -4,14 +4,14 @@ import contextlib
 
 import pytest
 
-from coordinator.engine.effects import EvaluateVersion
-from coordinator.rounds.round import Phase
-from coordinator.rounds.seats import SeatState
+from nightjar.coordinator.engine.effects import EvaluateVersion
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.wire.crash_loop import CRASHES_ALLOWED
+from nightjar.wire.messages import Assignment, Verdict
 from tests.coordinator.engine.reporting import receipts, report, weights_of
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import write_model
-from wire.crash_loop import CRASHES_ALLOWED
-from wire.messages import Assignment, Verdict
 
 
 class Script:

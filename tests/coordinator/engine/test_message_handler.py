@@ -5,13 +5,13 @@ import hashlib
 import numpy as np
 import pytest
 
-from coordinator.engine.inbox import MessageArrived
+from nightjar.coordinator.engine.inbox import MessageArrived
+from nightjar.wire import frame, messages
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import Assignment, CheckIn, Receipt, Verdict
 from tests.coordinator.engine.reporting import delta, receipts, report, weights_of
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import LAYOUT
-from wire import frame, messages
-from wire.errors import UnavailableError
-from wire.messages import Assignment, CheckIn, Receipt, Verdict
 
 
 def test_a_late_report_and_a_strangers_get_their_receipts_and_change_nothing(make_world):

@@ -3,26 +3,26 @@
 import numpy as np
 import pytest
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import JobFailed
-from coordinator.engine.task_creation import take_stock
-from coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.privacy.tree_noise import noise_step
-from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database
-from coordinator.tasks.dp import DpConfig
-from coordinator.tasks.operations import RollBack
-from coordinator.tasks.settings import PlanConfig
-from coordinator.tasks.task import TaskStatus
-from models.manifest import Manifest
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.inbox import JobEnded, Operated
+from nightjar.coordinator.engine.jobs import JobFailed
+from nightjar.coordinator.engine.task_creation import take_stock
+from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tasks.dp import DpConfig
+from nightjar.coordinator.tasks.operations import RollBack
+from nightjar.coordinator.tasks.settings import PlanConfig
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.models.manifest import Manifest
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import Assignment, PrivacyTerms, Rejection, RejectionReason
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire.errors import ConfigError
-from wire.messages import Assignment, PrivacyTerms, Rejection, RejectionReason
-from wire.parameters import weights_from_bytes
 
 PRIVATE = {
     "privacy": Privacy.DP,

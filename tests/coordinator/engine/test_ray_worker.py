@@ -8,14 +8,14 @@ import msgspec
 import psutil
 import pytest
 
-from coordinator.config import CoordinatorConfig, TaskConfig, disagreements
-from coordinator.engine import ray_worker
-from coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
-from coordinator.engine.ray_worker import RayWorker
-from coordinator.engine.worker import Stores, WorkerProcess
-from coordinator.storage.artifacts import open_artifacts
-from coordinator.storage.database import Database
-from coordinator.storage.model_folder import import_model
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig, disagreements
+from nightjar.coordinator.engine import ray_worker
+from nightjar.coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
+from nightjar.coordinator.engine.ray_worker import RayWorker
+from nightjar.coordinator.engine.worker import Stores, WorkerProcess
+from nightjar.coordinator.storage.artifacts import open_artifacts
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.model_folder import import_model
 from tests.coordinator.engine.test_worker import job_on, write_measurable
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import write_model
@@ -134,6 +134,6 @@ def test_a_cluster_that_does_not_answer_is_tried_again_until_the_job_fails(site)
 
 
 def test_sqlite_on_one_host_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.config.find_spec", lambda _name: None)
+    monkeypatch.setattr("nightjar.coordinator.config.find_spec", lambda _name: None)
     faults = disagreements(CoordinatorConfig(task=TaskConfig(model=tmp_path), data_dir=tmp_path, ray="auto"))
     assert [each.partition(":")[0] for each in faults if each.startswith("ray")] == ["ray", "ray"]

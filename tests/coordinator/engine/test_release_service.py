@@ -3,18 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.engine.inbox import Operated, Ticked
-from coordinator.engine.release_service import JUDGED_EVERY_S
-from coordinator.rounds.lease import Lease
-from coordinator.storage.database import Database
-from coordinator.storage.engine import IN_MEMORY
-from coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
-from coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find
-from coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.engine.inbox import Operated, Ticked
+from nightjar.coordinator.engine.release_service import JUDGED_EVERY_S
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import IN_MEMORY
+from nightjar.coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
+from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Status
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
-from wire.identifiers import DeviceId
-from wire.messages import Status
 
 
 @pytest.fixture

@@ -5,25 +5,25 @@ import hashlib
 import msgspec
 import pytest
 
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import EvaluationDone
-from coordinator.learning.strategies import StrategyName
-from coordinator.rounds.round import Phase
-from coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
-from coordinator.tasks.settings import StrategyConfig
-from coordinator.tasks.task import TaskStatus
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.rollout import Stage, TrialPolicy
-from models.manifest import Manifest
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.inbox import JobEnded, Operated
+from nightjar.coordinator.engine.jobs import EvaluationDone
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
+from nightjar.coordinator.tasks.settings import StrategyConfig
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
+from nightjar.models.manifest import Manifest
+from nightjar.wire import frame as frames
+from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
+from nightjar.wire.shares import is_canary
 from tests.coordinator.engine.reporting import delta
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire import frame as frames
-from wire.frame import LocalEvaluation
-from wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
-from wire.shares import is_canary
 
 GOOD, BAD = 20, 2
 """Of 100 held-out words, foreseen."""

@@ -6,30 +6,30 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.engine.aggregation import with_bases
-from coordinator.engine.inbox import JobEnded
-from coordinator.engine.jobs import AggregationJob, JobFailed
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.strategies import state_from_bytes
-from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database
-from coordinator.tasks.dp import DpConfig
-from coordinator.tasks.settings import PlanConfig
-from coordinator.tasks.task import TaskStatus
-from edge_agent.core import secure_sum as device_side
-from edge_agent.core.privacy_ledger import noise_faults
-from edge_agent.core.secure_sum import Tools, UpdateEncoded
-from models.manifest import Manifest
-from simulation.rounds.ports import enrolled_key
+from nightjar.coordinator.engine.aggregation import with_bases
+from nightjar.coordinator.engine.inbox import JobEnded
+from nightjar.coordinator.engine.jobs import AggregationJob, JobFailed
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.strategies import state_from_bytes
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tasks.dp import DpConfig
+from nightjar.coordinator.tasks.settings import PlanConfig
+from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.edge_agent.core import secure_sum as device_side
+from nightjar.edge_agent.core.privacy_ledger import noise_faults
+from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
+from nightjar.models.manifest import Manifest
+from nightjar.simulation.rounds.ports import enrolled_key
+from nightjar.wire import frame, topics
+from nightjar.wire.messages import Assignment, DropoutCause, Receipt, Rejection, RejectionReason, Status, Verdict
+from nightjar.wire.parameters import weights_from_bytes
+from nightjar.wire.secure_sum.low_rank import Rank, from_bytes
+from nightjar.wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
+from nightjar.wire.secure_sum.order import contribution, read_sum, terms_of, values_of
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.secure_sums import PRIMITIVES
-from wire import frame, topics
-from wire.messages import Assignment, DropoutCause, Receipt, Rejection, RejectionReason, Status, Verdict
-from wire.parameters import weights_from_bytes
-from wire.secure_sum.low_rank import Rank, from_bytes
-from wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
-from wire.secure_sum.order import contribution, read_sum, terms_of, values_of
 
 NAMES = ("d0", "d1", "d2", "d3", "d4")
 SUMMED = {
@@ -185,7 +185,7 @@ def test_first_bases_are_made_once_and_again_only_for_another_rank(world, monkey
     with world.repository.transaction() as tx:
         first = Manifest.decode(world.artifacts.get(tx.version(0).manifest))
     assert with_bases(first, *given) == first
-    monkeypatch.setattr("coordinator.learning.summed.RANKS", (Rank(rows=9, right=1, left=1),))
+    monkeypatch.setattr("nightjar.coordinator.learning.summed.RANKS", (Rank(rows=9, right=1, left=1),))
     assert with_bases(first, *given).bases != first.bases
     assert with_bases(first, Privacy.NONE, *given[1:]) == first
 

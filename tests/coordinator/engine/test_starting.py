@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.config import CoordinatorConfig
-from coordinator.engine.effects import EvaluateVersion
-from coordinator.engine.starting import import_once
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.versions.rollout import Stage
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.effects import EvaluateVersion
+from nightjar.coordinator.engine.starting import import_once
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.versions.rollout import Stage
 from tests.coordinator.fakes import task_config
 from tests.coordinator.model_folder import write_model
 

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.engine.inbox import JobEnded
-from coordinator.engine.jobs import (
+from nightjar.coordinator.engine.inbox import JobEnded
+from nightjar.coordinator.engine.jobs import (
     AggregationDone,
     AggregationJob,
     EvaluationDone,
@@ -23,26 +23,26 @@ from coordinator.engine.jobs import (
     ReportFile,
     Result,
 )
-from coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
-from coordinator.engine.worker_child import answers
-from coordinator.learning.strategies import StrategyChoice, StrategyName
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.model_folder import import_model
-from coordinator.versions.quality_gate import Example
-from host.children import TRIES, answer_lines
-from host.retrying import GIVE_UP_AFTER_S
-from models.configurations import configuration
-from models.folder import write_model_folder
-from models.manifest import Manifest
-from models.vocabulary import Vocabulary
+from nightjar.coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
+from nightjar.coordinator.engine.worker_child import answers
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.versions.quality_gate import Example
+from nightjar.host.children import TRIES, answer_lines
+from nightjar.host.retrying import GIVE_UP_AFTER_S
+from nightjar.models.configurations import configuration
+from nightjar.models.folder import write_model_folder
+from nightjar.models.manifest import Manifest
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
+from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from tests.processes import is_alive
-from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
-from wire.messages import Assignment, CodecChoice, TrainingPlan
-from wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -220,7 +220,7 @@ def test_closing_ends_a_worker_in_the_middle_of_a_job(stores, make_worker):
 def test_the_worker_dies_with_its_parent(stores, tmp_path):
     parent = (
         "import os, subprocess, sys, time\n"
-        "command = [sys.executable, '-m', 'coordinator.engine.worker_child', str(os.getpid())]\n"
+        "command = [sys.executable, '-m', 'nightjar.coordinator.engine.worker_child', str(os.getpid())]\n"
         "child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
     )
@@ -237,7 +237,8 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
 
 
 def test_the_service_process_never_imports_tensorflow():
-    code = "import sys, coordinator.service, coordinator.engine.aggregation; sys.exit('tensorflow' in sys.modules)"
+    modules = "nightjar.coordinator.service, nightjar.coordinator.engine.aggregation"
+    code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": "."}, check=False)
     assert done.returncode == 0
 

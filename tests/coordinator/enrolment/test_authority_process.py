@@ -7,10 +7,16 @@ import threading
 import msgspec
 import pytest
 
-from coordinator.enrolment import authority_process as signing
-from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice, ListAuthorities, own_command, serve
-from wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.coordinator.enrolment import authority_process as signing
+from nightjar.coordinator.enrolment.authority import new_request
+from nightjar.coordinator.enrolment.authority_process import (
+    AuthorityClient,
+    CertifyDevice,
+    ListAuthorities,
+    own_command,
+    serve,
+)
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
 
 def answers(folder, *lines: bytes) -> list[dict]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known, redeem
+from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known, redeem
 
 KEY, OTHER = 64 * "a", 64 * "b"
 CLAIM = Claim(name="kitchen", sha256="", device="pi", uses=1, uses_left=1, created_s=0.0, expires_s=100.0)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.certificate_issuer import Certified, claim_hash
-from coordinator.enrolment.register import MOST_CERTIFICATES
+from nightjar.coordinator.enrolment.authority import new_request
+from nightjar.coordinator.enrolment.certificate_issuer import Certified, claim_hash
+from nightjar.coordinator.enrolment.register import MOST_CERTIFICATES
 from tests.coordinator.enrolment.test_revocation import DAY_S, NOW_S, House
 
 
@@ -38,7 +38,7 @@ def test_a_device_renews_again_when_its_former_certificates_have_ended(house):
 
 def test_strangers_fill_so_much_of_the_audit_log_and_no_more(house, monkeypatch):
     """Proven before: a row for each claim that was made up, 120 of 120, for ever."""
-    monkeypatch.setattr("coordinator.enrolment.register.MOST_REFUSALS", 5)
+    monkeypatch.setattr("nightjar.coordinator.enrolment.register.MOST_REFUSALS", 5)
     house.enrolled("pi")
     used = "pi0"
     for number in range(20):

@@ -4,24 +4,24 @@ import time
 import pytest
 from msgspec import structs
 
-from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.enrolment.authority import fingerprint, new_request
-from coordinator.enrolment.certificate_issuer import CertificateIssuer, claim_hash
-from coordinator.enrolment.claims import Claim
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.revocation import (
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.enrolment.authority import fingerprint, new_request
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, claim_hash
+from nightjar.coordinator.enrolment.claims import Claim
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.revocation import (
     EVICT_AT_LOOKS,
     MOST_LOOKS,
     PATIENCE_LOOKS,
     TELL_AGAIN_AT_LOOKS,
     RevocationEnforcer,
 )
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import ACCESS, Changes, refresh, refused_serials, revoked_serials
-from coordinator.rounds.lease import Lease
-from coordinator.storage.database import Database
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import ACCESS, Changes, refresh, refused_serials, revoked_serials
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.storage.database import Database
+from nightjar.wire.errors import UnavailableError
 from tests.enrolment.in_this_process import InThisProcess
-from wire.errors import UnavailableError
 
 NOW_S, DAY_S = 1.7e9, 86400.0
 REVOKED = Changes(server=False, authorities=False, revoked=True)
@@ -152,8 +152,8 @@ def test_revocation_does_not_wait_for_the_authority(house, monkeypatch):
 
 
 def test_a_list_that_is_not_signed_is_a_trouble_and_tried_again(house, monkeypatch):
-    monkeypatch.setattr("coordinator.enrolment.revocation.LOOK_S", 0.01)
-    monkeypatch.setattr("coordinator.enrolment.revocation.REFRESH_S", 0.01)
+    monkeypatch.setattr("nightjar.coordinator.enrolment.revocation.LOOK_S", 0.01)
+    monkeypatch.setattr("nightjar.coordinator.enrolment.revocation.REFRESH_S", 0.01)
     tried = threading.Semaphore(0)
 
     def ask(question):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.config import TaskConfig
-from coordinator.learning.device_metrics import (
+from nightjar.coordinator.config import TaskConfig
+from nightjar.coordinator.learning.device_metrics import (
     FAILURES,
     Spread,
     Tally,
@@ -18,10 +18,10 @@ from coordinator.learning.device_metrics import (
     tally,
     tried_in,
 )
-from coordinator.rounds.round import open_round
-from coordinator.rounds.seats import Seat, SeatState
-from wire.frame import LocalEvaluation
-from wire.messages import DropoutCause
+from nightjar.coordinator.rounds.round import open_round
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.messages import DropoutCause
 
 
 @st.composite

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from coordinator.learning.downlink import F32, FORMS, Base, keeps_residual, publish, ways_to
-from wire.codec.transfers import apply_transfer
-from wire.errors import ConfigError
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.coordinator.learning.downlink import F32, FORMS, Base, keeps_residual, publish, ways_to
+from nightjar.wire.codec.transfers import apply_transfer
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (300, 16)),))
 
@@ -67,7 +67,7 @@ def test_an_exact_transfer_is_offered_only_where_few_weights_changed():
 def test_for_weights_of_a_few_packets_there_is_no_other_way(monkeypatch):
     published = publish(first(), first() + step(1), F32, LAYOUT, rng())
     assert ways_to(published, Base("0" * 64, first()), [], LAYOUT)
-    monkeypatch.setattr("coordinator.learning.downlink.LEAST_WHOLE_BYTES", 4 * LAYOUT.size + 1)
+    monkeypatch.setattr("nightjar.coordinator.learning.downlink.LEAST_WHOLE_BYTES", 4 * LAYOUT.size + 1)
     assert ways_to(published, Base("0" * 64, first()), [], LAYOUT) == []
 
 

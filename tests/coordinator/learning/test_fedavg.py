@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.learning.fedavg import (
+from nightjar.coordinator.learning.fedavg import (
     ClientUpdate,
     Contribution,
     TooFewReadableError,
@@ -15,13 +15,13 @@ from coordinator.learning.fedavg import (
     weight_of,
     weighted_mean,
 )
-from coordinator.learning.strategies import Weighting
-from coordinator.learning.strategies.server_optimizer import fed_avg
-from wire.codec import Sparse, codec_for
-from wire.errors import LocalProtocolError
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.coordinator.learning.strategies import Weighting
+from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg
+from nightjar.wire.codec import Sparse, codec_for
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 DENSE = codec_for(CodecChoice(name="dense-f32"))
 LAYOUT = ParameterLayout((ParameterSpec("bias", (3,)),))

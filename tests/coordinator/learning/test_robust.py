@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from coordinator.learning.fedavg import Contribution
-from coordinator.learning.robust import (
+from nightjar.coordinator.learning.fedavg import Contribution
+from nightjar.coordinator.learning.robust import (
     BLOCK,
     NOISE_SHARE,
     aggregate_for,
@@ -18,9 +18,9 @@ from coordinator.learning.robust import (
     trimmed_mean,
     with_noise,
 )
-from coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
-from wire.codec import Sparse
-from wire.identifiers import DeviceId
+from nightjar.coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
+from nightjar.wire.codec import Sparse
+from nightjar.wire.identifiers import DeviceId
 
 HONEST, MALICIOUS, SIZE = 17, 3, 500
 

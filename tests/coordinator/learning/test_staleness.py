@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.learning.staleness import parse_staleness
-from wire.errors import ConfigError
+from nightjar.coordinator.learning.staleness import parse_staleness
+from nightjar.wire.errors import ConfigError
 
 
 def test_weight_falls_with_the_versions_published_since() -> None:

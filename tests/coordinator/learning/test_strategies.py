@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.learning.strategies import (
+from nightjar.coordinator.learning.strategies import (
     RateSchedule,
     StrategyChoice,
     StrategyName,
@@ -15,9 +15,15 @@ from coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from coordinator.learning.strategies.rate_schedule import Decay, rate_share
-from coordinator.learning.strategies.server_optimizer import fed_adagrad, fed_adam, fed_avg, fed_avg_m, fed_yogi
-from wire.identifiers import DeviceId
+from nightjar.coordinator.learning.strategies.rate_schedule import Decay, rate_share
+from nightjar.coordinator.learning.strategies.server_optimizer import (
+    fed_adagrad,
+    fed_adam,
+    fed_avg,
+    fed_avg_m,
+    fed_yogi,
+)
+from nightjar.wire.identifiers import DeviceId
 
 X = np.array([1.0], np.float32)
 VECTORS = {

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
-from coordinator.learning.summed import average_of_sum, first_bases, sum_order, unmasked_sum
-from coordinator.rounds.secure_sum import Unmask
-from models.configurations import configuration, lstm_layout
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
+from nightjar.coordinator.learning.summed import average_of_sum, first_bases, sum_order, unmasked_sum
+from nightjar.coordinator.rounds.secure_sum import Unmask
+from nightjar.models.configurations import configuration, lstm_layout
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum import masks
+from nightjar.wire.secure_sum.low_rank import from_bytes
+from nightjar.wire.secure_sum.order import contribution, values_of
 from tests.secure_sums import PRIMITIVES, terms
-from wire.errors import RemoteProtocolError
-from wire.secure_sum import masks
-from wire.secure_sum.low_rank import from_bytes
-from wire.secure_sum.order import contribution, values_of
 
 LAYOUT = lstm_layout(60, 12, 20)
 FED_AVG = optimizer_for(StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0))

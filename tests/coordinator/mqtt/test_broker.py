@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from coordinator.config import BrokerKind
-from coordinator.mqtt import broker
-from wire.errors import ConfigError
+from nightjar.coordinator.config import BrokerKind
+from nightjar.coordinator.mqtt import broker
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_taken_port_is_named_with_a_remedy():

@@ -7,8 +7,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.config import BrokerConfig, BrokerKind
-from coordinator.engine.inbox import (
+from nightjar.coordinator.config import BrokerConfig, BrokerKind
+from nightjar.coordinator.engine.inbox import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerDropped,
@@ -16,13 +16,13 @@ from coordinator.engine.inbox import (
     MessageArrived,
     SessionLost,
 )
-from coordinator.mqtt import client as mqtt
-from coordinator.mqtt.broker import find_mosquitto
-from coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt import client as mqtt
+from nightjar.coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.wire import topics
+from nightjar.wire.identifiers import DeviceId, Population
 from tests.brokers import hang_up
 from tests.faults.world import Mosquitto
-from wire import topics
-from wire.identifiers import DeviceId, Population
 
 PATIENCE_S = 60.0
 POPULATION = Population("demo")

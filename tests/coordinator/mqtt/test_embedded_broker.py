@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 from amqtt.session import Session
 
-from coordinator.mqtt import broker, embedded_broker
-from coordinator.mqtt.free_ports import free_ports
-from wire.frame import MAX_PACKET_BYTES
+from nightjar.coordinator.mqtt import broker, embedded_broker
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.wire.frame import MAX_PACKET_BYTES
 
 
 async def answer_to(*said: bytes) -> bytes:

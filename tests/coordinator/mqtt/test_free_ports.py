@@ -2,11 +2,11 @@ import socket
 import subprocess
 import sys
 
-from coordinator.mqtt.free_ports import free_ports, reserve
+from nightjar.coordinator.mqtt.free_ports import free_ports, reserve
 
 
 def test_what_one_process_found_free_no_other_finds_until_it_ends():
-    ask = "from coordinator.mqtt.free_ports import free_ports; print(*free_ports(1), flush=True); input()"
+    ask = "from nightjar.coordinator.mqtt.free_ports import free_ports; print(*free_ports(1), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

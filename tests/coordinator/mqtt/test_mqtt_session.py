@@ -6,14 +6,20 @@ import socket
 
 import pytest
 
-from benchmarks.mqtt_client import publish, take_packets
-from coordinator.config import BrokerConfig, BrokerKind
-from coordinator.engine.inbox import BrokerConnected, BrokerDisconnected, BrokerRefused, MessageArrived, SessionLost
-from coordinator.mqtt import client as mqtt
-from coordinator.mqtt.client import MqttTransport
-from coordinator.mqtt.free_ports import free_ports
-from wire.frame import MAX_PACKET_BYTES
-from wire.identifiers import Population
+from nightjar.benchmarks.mqtt_client import publish, take_packets
+from nightjar.coordinator.config import BrokerConfig, BrokerKind
+from nightjar.coordinator.engine.inbox import (
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerRefused,
+    MessageArrived,
+    SessionLost,
+)
+from nightjar.coordinator.mqtt import client as mqtt
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.wire.frame import MAX_PACKET_BYTES
+from nightjar.wire.identifiers import Population
 
 CONNACK, CONNACK_KEPT, REFUSED = b"\x20\x02\x00\x00", b"\x20\x02\x01\x00", b"\x20\x02\x00\x05"
 DUPLICATE, QOS_1, RETAIN = 0x08, 0x02, 0x01

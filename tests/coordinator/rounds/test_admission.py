@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coordinator.rounds.admission import (
+from nightjar.coordinator.rounds.admission import (
     Candidate,
     Declined,
     Eligibility,
@@ -16,16 +16,16 @@ from coordinator.rounds.admission import (
     free_slot,
     in_slot,
 )
-from coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
-from coordinator.rounds.lease import CheckedIn, Lease, step
-from coordinator.rounds.round import Phase, Round, open_round
-from coordinator.rounds.round import step as step_round
-from coordinator.rounds.rules import rules_for
-from coordinator.rounds.seats import Seat
-from coordinator.rounds.selection import Admission
-from wire.identifiers import DeviceId
-from wire.messages import CheckIn, DropoutCause, RejectionReason, Work
-from wire.shares import share_of
+from nightjar.coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
+from nightjar.coordinator.rounds.lease import CheckedIn, Lease, step
+from nightjar.coordinator.rounds.round import Phase, Round, open_round
+from nightjar.coordinator.rounds.round import step as step_round
+from nightjar.coordinator.rounds.rules import rules_for
+from nightjar.coordinator.rounds.seats import Seat
+from nightjar.coordinator.rounds.selection import Admission
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CheckIn, DropoutCause, RejectionReason, Work
+from nightjar.wire.shares import share_of
 
 A = DeviceId("a")
 OFFER = CheckIn(agent_version="0.2.0", runtime="ai-edge-litert 2.1", examples=5, memory_bytes=10**9)

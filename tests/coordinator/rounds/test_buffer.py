@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.buffer import TABLE, carry, opened, step
-from coordinator.rounds.events import (
+from nightjar.coordinator.rounds.buffer import TABLE, carry, opened, step
+from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
     AssignDevice,
@@ -25,12 +25,12 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import SeatState
-from wire.errors import IllegalEvent
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause, Verdict
+from nightjar.coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.wire.errors import IllegalEvent
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause, Verdict
 
 RULES = RoundRules(
     goal=2,

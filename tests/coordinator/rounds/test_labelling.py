@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.rounds.labelling import Labelling, LabelRule, conditions, labels_of, with_rule, without_rule
-from coordinator.rounds.lease import MOST_LABELS, CheckedIn, Lease, step
-from wire.identifiers import DeviceId
-from wire.messages import CheckIn
+from nightjar.coordinator.rounds.labelling import Labelling, LabelRule, conditions, labels_of, with_rule, without_rule
+from nightjar.coordinator.rounds.lease import MOST_LABELS, CheckedIn, Lease, step
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CheckIn
 
 PI = Lease(
     device=DeviceId("pi-3"), agent_version="0.10.0", runtime="tflite-runtime 2.14.0", memory_bytes=427 << 20,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.lease import (
+from nightjar.coordinator.rounds.lease import (
     BARRED_S,
     REFUSALS_ALLOWED,
     SHARE_WINDOW,
@@ -19,9 +19,9 @@ from coordinator.rounds.lease import (
     WentAway,
     step,
 )
-from wire.errors import IllegalEvent
-from wire.identifiers import DeviceId
-from wire.messages import CheckIn, Status
+from nightjar.wire.errors import IllegalEvent
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CheckIn, Status
 
 LEASE = Lease(device=DeviceId("a"), last_seen_s=10.0)
 OFFER = CheckIn(agent_version="0.1.0", runtime="none", examples=7, emulated=True, weights="0" * 64)

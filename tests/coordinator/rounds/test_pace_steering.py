@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.rounds.pace_steering import (
+from nightjar.coordinator.rounds.pace_steering import (
     DAY_S,
     HOUR_S,
     HOURS,

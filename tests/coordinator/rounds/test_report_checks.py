@@ -2,11 +2,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_report, max_report_bytes
+from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_report, max_report_bytes
+from nightjar.wire import frame
+from nightjar.wire.codec import NAMES, codec_for
+from nightjar.wire.messages import CodecChoice
 from tests.coordinator.model_folder import LAYOUT
-from wire import frame
-from wire.codec import NAMES, codec_for
-from wire.messages import CodecChoice
 
 DENSE = codec_for(CodecChoice(name="dense-f32"))
 ASKED = Asked(DENSE, LAYOUT, version=3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.events import (
+from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
     AssignDevice,
@@ -23,7 +23,7 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.round import (
+from nightjar.coordinator.rounds.round import (
     MAX_ATTEMPTS,
     TABLE,
     TERMINAL,
@@ -35,11 +35,11 @@ from coordinator.rounds.round import (
     open_round,
     step,
 )
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import SeatState
-from wire.errors import IllegalEvent
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause, RejectionReason, Verdict
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.wire.errors import IllegalEvent
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause, RejectionReason, Verdict
 
 RULES = RoundRules(
     goal=2,

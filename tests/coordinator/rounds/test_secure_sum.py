@@ -6,7 +6,7 @@ import itertools
 import msgspec
 import pytest
 
-from coordinator.rounds.secure_sum import (
+from nightjar.coordinator.rounds.secure_sum import (
     TABLE,
     Given,
     KeepValues,
@@ -20,11 +20,11 @@ from coordinator.rounds.secure_sum import (
     open_session,
     step,
 )
-from simulation.secure_sum import Silent, run
+from nightjar.simulation.secure_sum import Silent, run
+from nightjar.wire.errors import IllegalEvent, LocalProtocolError
+from nightjar.wire.secure_sum import messages
+from nightjar.wire.secure_sum.messages import Confirmation, Disclosure, MaskedUpdate, MemberKeys, Shares
 from tests.secure_sums import PRIMITIVES, cohort, enrolled_key, terms
-from wire.errors import IllegalEvent, LocalProtocolError
-from wire.secure_sum import messages
-from wire.secure_sum.messages import Confirmation, Disclosure, MaskedUpdate, MemberKeys, Shares
 
 TERMS = terms()
 MEMBERS = cohort(TERMS)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.lease import (
+from nightjar.coordinator.rounds.lease import (
     BARRED_S,
     REFUSALS_ALLOWED,
     SHARE_WINDOW,
@@ -15,9 +15,9 @@ from coordinator.rounds.lease import (
     ReportRefused,
     step,
 )
-from coordinator.rounds.selection import Admission, refusal, sample
-from wire.identifiers import DeviceId
-from wire.messages import CheckIn, RejectionReason
+from nightjar.coordinator.rounds.selection import Admission, refusal, sample
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CheckIn, RejectionReason
 
 POOL = [DeviceId(f"d{number:02d}") for number in range(20)]
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.waiting import MOST_CHARACTERS, doing, sentence
+from nightjar.coordinator.rounds.waiting import MOST_CHARACTERS, doing, sentence
 
 
 def test_the_most_frequent_comes_first_and_the_rest_is_summed_up():

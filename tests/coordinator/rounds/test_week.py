@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.rounds.week import DAY_S, DAYS, MOST_CHARACTERS, MOST_DOINGS, OTHER, noted, spent
+from nightjar.coordinator.rounds.week import DAY_S, DAYS, MOST_CHARACTERS, MOST_DOINGS, OTHER, noted, spent
 
 SAID = st.tuples(st.text(max_size=100), st.floats(0, 3 * DAY_S))
 

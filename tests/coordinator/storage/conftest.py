@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from coordinator.storage.database import Database
-from coordinator.storage.engine import IN_MEMORY
-from simulation.rounds.storage import MemoryRepository as SimulatedRepository
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import IN_MEMORY
+from nightjar.simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from tests.coordinator.storage.records import start
 
 KINDS = ["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.postgresql)]

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from coordinator.ports import StoredChunk, StoredReport, VersionRecord
-from coordinator.rounds.round import open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.storage.private import PrivateTables
-from simulation.rounds.storage import MemoryRepository as SimulatedRepository
-from wire.identifiers import DeviceId
+from nightjar.coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from nightjar.coordinator.rounds.round import open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.storage.private import PrivateTables
+from nightjar.simulation.rounds.storage import MemoryRepository as SimulatedRepository
+from nightjar.wire.identifiers import DeviceId
 
 RULES = RoundRules(
     goal=2,

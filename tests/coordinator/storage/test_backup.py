@@ -6,20 +6,20 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.claims import Claim, ClaimRefused
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
-from coordinator.rounds.round import AbandonCause, Phase
-from coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_file
-from coordinator.storage.lock import only_one
-from coordinator.storage.private import PrivateTables
-from coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.coordinator.enrolment.claims import Claim, ClaimRefused
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from nightjar.coordinator.rounds.round import AbandonCause, Phase
+from nightjar.coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_file
+from nightjar.coordinator.storage.lock import only_one
+from nightjar.coordinator.storage.private import PrivateTables
+from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.wire.errors import ConfigError
 from tests.coordinator.commands.site import REPORT, Site, report
-from wire.errors import ConfigError
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_backup_that_fails_leaves_nothing(site, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coordinator.storage.backup.shutil.copyfile", full)
+    monkeypatch.setattr("nightjar.coordinator.storage.backup.shutil.copyfile", full)
     with pytest.raises(Exception, match="No space left"):
         back_up(site.data, tmp_path / "saved")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("saved")] == []

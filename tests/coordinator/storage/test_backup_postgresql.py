@@ -9,15 +9,15 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from coordinator.__main__ import cli
-from coordinator.commands.deployment import BACKUP
-from coordinator.rounds.round import Phase
-from coordinator.storage.backup import ROUNDS_SKIPPED
-from coordinator.storage.database import Database
-from coordinator.storage.private import PrivateTables
+from nightjar.coordinator.__main__ import cli
+from nightjar.coordinator.commands.deployment import BACKUP
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.private import PrivateTables
+from nightjar.wire.errors import ConfigError
 from tests.coordinator.commands.site import REPORT, Site
 from tests.coordinator.storage.postgresql import fresh_database
-from wire.errors import ConfigError
 
 pytestmark = pytest.mark.postgresql
 

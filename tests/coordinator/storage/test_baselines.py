@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from coordinator.config import BaselineConfig, TaskConfig
-from coordinator.storage.baselines import KeptBaselines, compared
-from models.baselines import Baselines, Measured
+from nightjar.coordinator.config import BaselineConfig, TaskConfig
+from nightjar.coordinator.storage.baselines import KeptBaselines, compared
+from nightjar.models.baselines import Baselines, Measured
 
 GIVEN = BaselineConfig(label="theirs", top1=0.2, top3=0.3)
 KEPT = KeptBaselines(

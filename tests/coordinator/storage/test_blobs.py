@@ -6,12 +6,12 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from coordinator.storage.artifacts import S3Blobs, open_artifacts
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
+from nightjar.coordinator.storage.artifacts import S3Blobs, open_artifacts
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 from tests.coordinator.fakes import MemoryBlobs
 from tests.power_cut import assert_old_or_new, power_cut_library, recorded
-from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 
 @pytest.fixture(params=[FileBlobs, lambda _folder: MemoryBlobs()], ids=["files", "memory"])
@@ -22,7 +22,7 @@ def blobs(request, tmp_path):
 def test_a_power_cut_at_each_step_leaves_a_whole_blob_or_none(tmp_path):
     folder = tmp_path / "blobs"
     folder.mkdir()
-    before = "from coordinator.storage.blobs import FileBlobs"
+    before = "from nightjar.coordinator.storage.blobs import FileBlobs"
     (folder / hashlib.sha256(b"update").hexdigest()[:2]).mkdir()
     run = recorded(folder, power_cut_library(tmp_path), before, "FileBlobs(Path('.')).put(b'update')")
     assert_old_or_new(run, FileBlobs(folder).path(hashlib.sha256(b"update").hexdigest()))

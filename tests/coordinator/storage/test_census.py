@@ -3,14 +3,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from coordinator.ports import VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.storage import census as module
-from coordinator.storage.census import KEEP_S, CensusTaker, Recorder
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Census
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.storage import census as module
+from nightjar.coordinator.storage.census import KEEP_S, CensusTaker, Recorder
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Census
+from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.fakes import FakeClock
-from wire.identifiers import DeviceId
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from coordinator.engine.effects import AnnounceModel
-from coordinator.ports import VersionRecord
-from coordinator.storage.database import Database
-from coordinator.storage.tables import METADATA
+from nightjar.coordinator.engine.effects import AnnounceModel
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.tables import METADATA
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.coordinator.storage.records import A, stored
-from wire.errors import ConfigError, UnavailableError
 
 
 @pytest.fixture

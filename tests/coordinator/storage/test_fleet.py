@@ -1,4 +1,4 @@
-from coordinator.storage.fleet import GROUPS, OTHER, Census
+from nightjar.coordinator.storage.fleet import GROUPS, OTHER, Census
 
 STATES = {("checked-in", ""): 4, ("training", ""): 2, ("ineligible", "in use"): 3, ("", ""): 1, ("new-state", ""): 1}
 CENSUS = Census(counted_s=0.0, known=11, states=STATES, holders={})

@@ -3,12 +3,12 @@ import queue
 import pytest
 import sqlalchemy as sa
 
-from coordinator.storage.artifacts import DatabaseBlobs, SharedBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.fencing import LeadLostError
-from coordinator.storage.lead import LOST_S, RELEASE_S, TURN_S, Lead
-from coordinator.storage.tables import counters, effects
-from wire.errors import ConfigError, IntegrityError, UnavailableError
+from nightjar.coordinator.storage.artifacts import DatabaseBlobs, SharedBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fencing import LeadLostError
+from nightjar.coordinator.storage.lead import LOST_S, RELEASE_S, TURN_S, Lead
+from nightjar.coordinator.storage.tables import counters, effects
+from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 pytestmark = pytest.mark.postgresql
 PATIENCE_S = 60.0

@@ -1,7 +1,7 @@
 import pytest
 
-from coordinator.storage.lock import only_one
-from wire.errors import ConfigError
+from nightjar.coordinator.storage.lock import only_one
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_second_one_is_refused_with_a_remedy(tmp_path):

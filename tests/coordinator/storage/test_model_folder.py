@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from coordinator.storage.model_folder import export_version, import_model
-from models.manifest import Artifact
+from nightjar.coordinator.storage.model_folder import export_version, import_model
+from nightjar.models.manifest import Artifact
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
 from tests.coordinator.fakes import MemoryBlobs
 from tests.coordinator.model_folder import write_model
-from wire.errors import ConfigError
-from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 def test_the_files_become_artifacts_under_the_names_that_the_manifest_gives(tmp_path):

@@ -3,15 +3,15 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from coordinator.config import CoordinatorConfig
-from coordinator.rounds.round import Phase
-from coordinator.storage.database import Database
-from coordinator.storage.engine import database_url
-from coordinator.storage.tables import METADATA
+from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.engine import database_url
+from nightjar.coordinator.storage.tables import METADATA
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.coordinator.engine.reporting import report
 from tests.coordinator.fakes import World, task_config
 from tests.coordinator.model_folder import write_model
-from wire.errors import ConfigError, UnavailableError
 
 
 @pytest.mark.postgresql

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import Phase, open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage import reading
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Sample
-from coordinator.storage.reading import HeardPosition, Wanted
-from coordinator.storage.versions import VersionMeasurement
-from coordinator.versions.quality_gate import VersionMetrics
-from wire.identifiers import DeviceId
+from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import Phase, open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.storage import reading
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Sample
+from nightjar.coordinator.storage.reading import HeardPosition, Wanted
+from nightjar.coordinator.storage.versions import VersionMeasurement
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.wire.identifiers import DeviceId
 
 RULES = RoundRules(
     goal=3,

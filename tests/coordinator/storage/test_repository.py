@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from coordinator.engine.effects import AnnounceModel, EvaluateVersion, SendMissing
-from coordinator.rounds.admission import Variant
-from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from coordinator.rounds.round import Phase, Round, open_round
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.tasks import task
-from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
+from nightjar.coordinator.engine.effects import AnnounceModel, EvaluateVersion, SendMissing
+from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from nightjar.coordinator.rounds.round import Phase, Round, open_round
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.tasks import task
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.messages import DropoutCause, RejectionReason, Verdict
 from tests.coordinator.storage.records import RULES, A, B, chunk, pending, private_of, stored
-from wire.errors import IntegrityError
-from wire.messages import DropoutCause, RejectionReason, Verdict
 
 
 def test_an_empty_one_has_nothing(repository):

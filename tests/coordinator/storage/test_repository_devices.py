@@ -4,11 +4,11 @@ import contextlib
 
 from msgspec.structs import replace
 
-from coordinator.rounds.labelling import Labelling, LabelRule
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.pace_steering import Rhythm, check_in_counted
+from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.pace_steering import Rhythm, check_in_counted
+from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.storage.records import A, B
-from wire.identifiers import DeviceId
 
 
 def test_what_a_report_changes_of_a_lease_is_changed_and_nothing_else(started_database):

@@ -6,18 +6,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coordinator.learning.device_metrics import Tally, merged
-from coordinator.ports import Lineage, VersionRecord
-from coordinator.rounds.lease import Lease
-from coordinator.rounds.round import Phase, open_round
-from coordinator.storage.database import Database
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.releases import DeviceGroup, Release
-from coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.learning.device_metrics import Tally, merged
+from nightjar.coordinator.ports import Lineage, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.round import Phase, open_round
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.releases import DeviceGroup, Release
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
 from tests.coordinator.storage.records import RULES, private_of
-from wire.errors import IntegrityError
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
 
 
 def test_states_of_optimizers_are_there_until_they_are_dropped_or_no_version_has_them(started):

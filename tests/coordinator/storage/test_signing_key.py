@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from coordinator.storage.signing_key import (
+from nightjar.coordinator.storage.signing_key import (
     KEY_FILE,
     KEYS_FILE,
     change_key,
@@ -14,11 +14,11 @@ from coordinator.storage.signing_key import (
     make_recovery_key,
     read_key,
 )
-from host.files import replace_file
+from nightjar.host.files import replace_file
+from nightjar.wire import topics
+from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.signatures import signed_bytes, succession_bytes
 from tests.power_cut import assert_old_or_new, power_cut_library, recorded
-from wire import topics
-from wire.errors import ConfigError, UnavailableError
-from wire.signatures import signed_bytes, succession_bytes
 
 TOPIC = topics.announce("demo")
 
@@ -101,9 +101,9 @@ def test_a_change_of_keys_that_was_cut_off_is_whole_or_was_none(tmp_path, monkey
             raise KeyboardInterrupt
         return replace_file(path, data, mode)
 
-    monkeypatch.setattr("coordinator.storage.signing_key.replace_file", write)
+    monkeypatch.setattr("nightjar.coordinator.storage.signing_key.replace_file", write)
     monkeypatch.setattr(
-        "coordinator.storage.signing_key.load_signer", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+        "nightjar.coordinator.storage.signing_key.load_signer", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         change_key(tmp_path, "demo", None, 5.0)
@@ -117,7 +117,7 @@ def test_a_power_cut_at_each_step_leaves_a_whole_key_or_none(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     library = power_cut_library(tmp_path)
-    before = "from coordinator.storage.signing_key import load_signer"
+    before = "from nightjar.coordinator.storage.signing_key import load_signer"
     run = recorded(data, library, before, "load_signer(Path('.'))")
     assert_old_or_new(run, data / KEY_FILE)
     assert run.widest_modes() == 0o600

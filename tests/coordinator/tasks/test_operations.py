@@ -1,7 +1,7 @@
 import pytest
 
-from coordinator.tasks.operations import OperationRefused, PauseTask, ResumeTask, StopTask, change_of
-from coordinator.tasks.task import OVER, Paused, Resumed, Task, TaskStatus, TaskStopped
+from nightjar.coordinator.tasks.operations import OperationRefused, PauseTask, ResumeTask, StopTask, change_of
+from nightjar.coordinator.tasks.task import OVER, Paused, Resumed, Task, TaskStatus, TaskStopped
 
 CHANGES = {
     PauseTask("a", "why"): (TaskStatus.PAUSED, Paused(9.0, "why", "ann")),

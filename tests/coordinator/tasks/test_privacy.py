@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.strategies import Aggregation, Weighting
-from coordinator.tasks.dp import DpConfig
-from coordinator.tasks.settings import (
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.strategies import Aggregation, Weighting
+from nightjar.coordinator.tasks.dp import DpConfig
+from nightjar.coordinator.tasks.settings import (
     PlanConfig,
     StrategyConfig,
     TaskSettings,
@@ -15,8 +15,8 @@ from coordinator.tasks.settings import (
     promise,
     task_faults,
 )
-from wire.limits import Limits
-from wire.messages import Work
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Work
 
 PRIVATE = TaskSettings(privacy=Privacy.DP, rounds=500, minimum_separation=100, plan=PlanConfig(evaluation_share=0.0))
 

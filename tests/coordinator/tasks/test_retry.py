@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from coordinator.rounds import buffer
-from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import open_round
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.retry import NO_TASK_RETRY_S, REFUSED_RETRY_S, recall, retry_after_s, steering_of
-from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.settings import Mode, TaskSettings
-from coordinator.tasks.task import Task, TaskStatus
-from wire.messages import RejectionReason
+from nightjar.coordinator.rounds import buffer
+from nightjar.coordinator.rounds.pace_steering import Rhythm
+from nightjar.coordinator.rounds.round import open_round
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.retry import NO_TASK_RETRY_S, REFUSED_RETRY_S, recall, retry_after_s, steering_of
+from nightjar.coordinator.tasks.schedule import Schedule
+from nightjar.coordinator.tasks.settings import Mode, TaskSettings
+from nightjar.coordinator.tasks.task import Task, TaskStatus
+from nightjar.wire.messages import RejectionReason
 
 NOW_S = 1_000_000.0
 NEVER = Schedule(pause_s=7200.0)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.tasks.schedule import DAY_S, HOUR_S, Schedule, wait_s, within_hours
+from nightjar.coordinator.tasks.schedule import DAY_S, HOUR_S, Schedule, wait_s, within_hours
 
 MIDNIGHT_S = 20_000 * DAY_S
 hours = st.integers(0, 24)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.tasks import task as tasks
-from coordinator.tasks.task import (
+from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.task import (
     OVER,
     TABLE,
     Paused,
@@ -21,7 +21,7 @@ from coordinator.tasks.task import (
     enough,
     step,
 )
-from wire.errors import IllegalEvent
+from nightjar.wire.errors import IllegalEvent
 
 ACTIVE = Task(name="keyboard", number=1, created_s=5.0)
 ENDLESS = StopRule()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import (
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.versions.quality_gate import (
     COLLAPSE,
     COMPARED_WITH,
     VersionMetrics,

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coordinator.tasks.operations import ChangeRelease, ReleaseAction
-from coordinator.versions import releases as pure
-from coordinator.versions.releases import DeviceGroup, Release, ReleaseHealth, judge, order_of
-from coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed, TrialPolicy
-from wire.identifiers import DeviceId
-from wire.releases import EVERYBODY, MOST_METADATA_BYTES, ReleaseOffer, offered_release
-from wire.shares import share_of
+from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from nightjar.coordinator.versions import releases as pure
+from nightjar.coordinator.versions.releases import DeviceGroup, Release, ReleaseHealth, judge, order_of
+from nightjar.coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed, TrialPolicy
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.releases import EVERYBODY, MOST_METADATA_BYTES, ReleaseOffer, offered_release
+from nightjar.wire.shares import share_of
 
 START, PAUSE, PROMOTE, ROLLBACK = ReleaseAction
 OLD, NEW = Release(version="0.9.0", rollout=Rollout(stage=Stage.CURRENT)), Release(version="0.10.0")

@@ -2,9 +2,9 @@ import itertools
 
 import pytest
 
-from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.versions.rollout import (
+from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.rollout import (
     TABLE,
     GateFailed,
     GatePassed,
@@ -21,7 +21,7 @@ from coordinator.versions.rollout import (
     judge_new,
     step,
 )
-from wire.errors import IllegalEvent
+from nightjar.wire.errors import IllegalEvent
 
 NOW = 5.0
 EVENTS = [

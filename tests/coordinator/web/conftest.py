@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from coordinator.enrolment.claims import Claim
-from coordinator.enrolment.register import Register
-from coordinator.mqtt.free_ports import free_ports
-from coordinator.web.access import Role
-from coordinator.web.server import serving
-from models.manifest import Manifest
+from nightjar.coordinator.enrolment.claims import Claim
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.server import serving
+from nightjar.models.manifest import Manifest
 from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.coordinator.web.history import live_through
 from tests.coordinator.web.test_api import Service

@@ -6,19 +6,19 @@ import math
 
 from msgspec.structs import replace
 
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import AbandonCause, Phase, open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.database import Database
-from coordinator.storage.fleet import Sample
-from coordinator.tasks.operations import AuditEntry
-from coordinator.versions.quality_gate import Example, VersionMetrics
-from coordinator.versions.releases import Release
-from coordinator.versions.rollout import Rollout, Stage
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause
+from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.fleet import Sample
+from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
+from nightjar.coordinator.versions.releases import Release
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause
 
 RULES = RoundRules(
     goal=20,

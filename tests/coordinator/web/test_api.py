@@ -5,26 +5,26 @@ import json
 import pytest
 from msgspec import structs
 
-from coordinator.config import CoordinatorConfig, TransportSecurity
-from coordinator.engine.inbox import Operated
-from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.authority_process import AuthorityClient
-from coordinator.enrolment.certificate_issuer import CertificateIssuer
-from coordinator.enrolment.register import Register
-from coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
-from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.storage import tokens as token_table
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings, noise_terms
-from coordinator.tasks.task import Task
-from coordinator.web import api, operating
-from coordinator.web.access import Role, new_token
-from coordinator.web.admission import REFUSALS_PER_MINUTE
-from coordinator.web.app import create_app
-from coordinator.web.ports import WebPorts
+from nightjar.coordinator.config import CoordinatorConfig, TransportSecurity
+from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.coordinator.enrolment.authority_process import AuthorityClient
+from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
+from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
+from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.storage import tokens as token_table
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings, noise_terms
+from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.web import api, operating
+from nightjar.coordinator.web.access import Role, new_token
+from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
+from nightjar.coordinator.web.app import create_app
+from nightjar.coordinator.web.ports import WebPorts
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 

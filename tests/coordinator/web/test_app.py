@@ -2,29 +2,29 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
-from coordinator.engine.inbox import ArtifactServed
-from coordinator.ports import StoredReport, VersionRecord
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.rounds.round import AbandonCause, Phase, open_round
-from coordinator.rounds.rules import RoundRules
-from coordinator.rounds.seats import Given, Seat, SeatState
-from coordinator.rounds.week import noted
-from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import Database
-from coordinator.storage.model_folder import import_model
-from coordinator.storage.tokens import TokenTable
-from coordinator.tasks.record import TaskRecord
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task, TaskStatus
-from coordinator.versions.quality_gate import VersionMetrics
-from coordinator.web.app import create_app
-from coordinator.web.ports import WebPorts
-from simulation.demo.reading import state_from
+from nightjar.coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
+from nightjar.coordinator.engine.inbox import ArtifactServed
+from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
+from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.seats import Given, Seat, SeatState
+from nightjar.coordinator.rounds.week import noted
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task, TaskStatus
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.web.app import create_app
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.simulation.demo.reading import state_from
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import DropoutCause
 from tests.coordinator.fakes import FakeClock, task_config
 from tests.coordinator.model_folder import LAYOUT, write_model
-from wire.identifiers import DeviceId
-from wire.messages import DropoutCause
 
 RULES = RoundRules(
     goal=3,

@@ -8,7 +8,7 @@ import socket
 import pytest
 from flask import Flask, send_file
 
-from coordinator.web.server import THREADS, serving
+from nightjar.coordinator.web.server import THREADS, serving
 
 CONTENT = random.Random(1).randbytes(12_000_000)
 """More than sockets hold."""

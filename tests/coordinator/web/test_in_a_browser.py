@@ -6,8 +6,8 @@ import importlib.util
 
 import pytest
 
-from coordinator.web.access import Role
-from coordinator.web.server import serving
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.server import serving
 from tests.coordinator.web.conftest import DESKTOP, PHONE
 
 WIDER_PHONE = {"width": 390, "height": 844}

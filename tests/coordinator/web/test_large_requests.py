@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from coordinator.web.admission import MOST_BODY_BYTES
-from coordinator.web.server import serving
-from edge_agent.keyboard.app import MAX_BODY_BYTES
-from edge_agent.keyboard.server import serve
+from nightjar.coordinator.web.admission import MOST_BODY_BYTES
+from nightjar.coordinator.web.server import serving
+from nightjar.edge_agent.keyboard.app import MAX_BODY_BYTES
+from nightjar.edge_agent.keyboard.server import serve
 from tests.coordinator.web.test_tls_front import House
 
 SENT = 64 << 20

@@ -5,11 +5,11 @@ import urllib.request
 
 import pytest
 
-from coordinator.web import live
-from coordinator.web.access import Role
-from coordinator.web.live import MOST_STREAMS, Pulse
+from nightjar.coordinator.web import live
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.live import MOST_STREAMS, Pulse
+from nightjar.wire.errors import UnavailableError
 from tests.coordinator.web.conftest import Served
-from wire.errors import UnavailableError
 
 pytestmark = pytest.mark.slow
 

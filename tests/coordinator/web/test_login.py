@@ -1,7 +1,7 @@
 import pytest
 
-from coordinator.web.access import Role
-from coordinator.web.admission import REFUSALS_PER_MINUTE
+from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
 from tests.coordinator.web.test_api import HOUR_S, Service
 
 OURS = {"Sec-Fetch-Site": "same-origin"}

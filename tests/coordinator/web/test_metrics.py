@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.rounds.lease import Lease
-from coordinator.versions.releases import Release
-from coordinator.versions.rollout import Rollout, Stage
-from coordinator.web import metrics
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.versions.releases import Release
+from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.web import metrics
+from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.web.test_app import Site
-from wire.identifiers import DeviceId
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
 

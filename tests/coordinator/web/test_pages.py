@@ -3,19 +3,19 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.learning.device_metrics import tally
-from coordinator.rounds.labelling import Labelling, LabelRule
-from coordinator.rounds.lease import Lease, Presence
-from coordinator.storage.reading import Reading
-from coordinator.versions.quality_gate import Example, VersionMetrics
-from coordinator.web.access import Role
+from nightjar.coordinator.learning.device_metrics import tally
+from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
+from nightjar.coordinator.rounds.lease import Lease, Presence
+from nightjar.coordinator.storage.reading import Reading
+from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
+from nightjar.coordinator.web.access import Role
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.storage.test_baselines import KEPT
 from tests.coordinator.web.test_app import A, B, Site
 from tests.coordinator.web.test_login import OURS, log_in
 from tests.coordinator.web.test_login import service as service
-from wire.errors import UnavailableError
-from wire.frame import LocalEvaluation
-from wire.identifiers import DeviceId
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def site(tmp_path):
 def test_the_empty_page_says_what_to_do(site):
     page = site.get("/").text
     assert "No phone has been here yet" in page
-    assert "python -m edge_agent run" in page
+    assert "python -m nightjar.edge_agent run" in page
     assert page.count("<svg") == 1, "the bird"
 
 

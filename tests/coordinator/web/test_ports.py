@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coordinator.web.ports import Site
+from nightjar.coordinator.web.ports import Site
 
 
 @pytest.mark.parametrize(

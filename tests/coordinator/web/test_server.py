@@ -7,8 +7,8 @@ import threading
 import pytest
 from flask import Flask, request
 
-from coordinator.web.server import DRAIN_S, serving
-from wire.errors import ConfigError
+from nightjar.coordinator.web.server import DRAIN_S, serving
+from nightjar.wire.errors import ConfigError
 
 BODY = b"x" * 30_000_000
 """More than sockets buffer: a slow reader keeps the server sending."""
@@ -56,8 +56,8 @@ def read(connection: http.client.HTTPConnection) -> bytes:
 @pytest.fixture
 def patient(monkeypatch):
     """On a busy machine a moment is long."""
-    monkeypatch.setattr("coordinator.web.server.FRESH_S", 60)
-    monkeypatch.setattr("coordinator.web.server.DRAIN_S", 60)
+    monkeypatch.setattr("nightjar.coordinator.web.server.FRESH_S", 60)
+    monkeypatch.setattr("nightjar.coordinator.web.server.DRAIN_S", 60)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_who_comes_after_the_end_waits_for_the_next_server(site):
 
 
 def test_an_answer_that_takes_for_ever_does_not_hold_up_the_end(site, monkeypatch):
-    monkeypatch.setattr("coordinator.web.server.DRAIN_S", 0.2)
+    monkeypatch.setattr("nightjar.coordinator.web.server.DRAIN_S", 0.2)
     assert DRAIN_S > 1
     with site.serving():
         download = site.ask("/large")

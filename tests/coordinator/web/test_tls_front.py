@@ -8,14 +8,14 @@ import time
 import pytest
 import urllib3
 
-from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.enrolment.authority import Authority, new_request
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import refresh
-from coordinator.web.server import serving
-from coordinator.web.tls_front import SERIAL, TlsFront, behind_front
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.enrolment.authority import Authority, new_request
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import refresh
+from nightjar.coordinator.web.server import serving
+from nightjar.coordinator.web.tls_front import SERIAL, TlsFront, behind_front
+from nightjar.wire.errors import ConfigError
 from tests.enrolment.in_this_process import InThisProcess
-from wire.errors import ConfigError
 
 # Python leaves a socket open that was reset between its connection and its wrapping; the front resets many of these.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
@@ -219,7 +219,7 @@ def test_the_longest_of_the_address_with_the_most_makes_room(house):
 
 
 def test_a_request_that_drips_is_ended(house, monkeypatch):
-    monkeypatch.setattr("coordinator.web.server.REQUEST_S", 0.2)
+    monkeypatch.setattr("nightjar.coordinator.web.server.REQUEST_S", 0.2)
     with (
         house.front(),
         socket.create_connection(("127.0.0.1", house.port)) as plain,
@@ -274,7 +274,7 @@ def test_other_lines_end_the_connection_and_name_nobody(house, trusted, line):
 
 
 def test_a_proxys_client_that_says_nothing_is_ended(house, monkeypatch):
-    monkeypatch.setattr("coordinator.web.tls_front.HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("nightjar.coordinator.web.tls_front.HANDSHAKE_S", 0.2)
     with house.front(trusted_proxy="*"), socket.create_connection(("127.0.0.1", house.port), timeout=20) as silent:
         assert silent.recv(1) == b""
 

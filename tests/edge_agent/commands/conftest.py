@@ -6,12 +6,12 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
-from edge_agent.__main__ import main
-from edge_agent.assembly import caps
-from edge_agent.config import load
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.folder import DATABASE, own_folder
+from nightjar.edge_agent.__main__ import main
+from nightjar.edge_agent.assembly import caps
+from nightjar.edge_agent.config import load
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.folder import DATABASE, own_folder
 from tests.edge_agent.shell.probes.fake_device import Tree
 
 

@@ -1,8 +1,8 @@
 from itertools import islice
 
-from edge_agent.commands.conditions import looks
-from edge_agent.config import load
-from edge_agent.core.eligibility import Condition, EligibilityRun
+from nightjar.edge_agent.commands.conditions import looks
+from nightjar.edge_agent.config import load
+from nightjar.edge_agent.core.eligibility import Condition, EligibilityRun
 
 
 def test_every_condition_has_a_value_a_source_and_a_reason(place):

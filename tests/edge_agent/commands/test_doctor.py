@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.free_ports import free_ports
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 
 CATEGORIES = {"runtime", "storage", "permissions", "model", "broker", "coordinator", "clock", "conditions", "service"}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from edge_agent.commands import self_test as module
+from nightjar.edge_agent.commands import self_test as module
 from tests.edge_agent.commands.test_train_once import with_model  # noqa: F401 - a fixture
 
 

@@ -3,16 +3,16 @@ import os
 
 import structlog
 
-from edge_agent.assembly import caps
-from edge_agent.config import load
-from edge_agent.connection import FACT, Connection
-from edge_agent.core.lifecycle import STARTING
-from edge_agent.core.privacy_ledger import LedgerEntry
-from edge_agent.core.stored import Change
-from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.database import Database
-from edge_agent.shell.folder import DATABASE, own_folder
-from wire.messages import PrivacyTerms
+from nightjar.edge_agent.assembly import caps
+from nightjar.edge_agent.config import load
+from nightjar.edge_agent.connection import FACT, Connection
+from nightjar.edge_agent.core.lifecycle import STARTING
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
+from nightjar.edge_agent.core.stored import Change
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.folder import DATABASE, own_folder
+from nightjar.wire.messages import PrivacyTerms
 
 
 def test_before_the_first_start(place):

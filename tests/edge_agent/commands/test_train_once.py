@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from edge_agent.commands import train_once as module
+from nightjar.edge_agent.commands import train_once as module
 
 
 @pytest.fixture

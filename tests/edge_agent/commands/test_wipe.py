@@ -8,8 +8,8 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
-from edge_agent.__main__ import main
-from edge_agent.shell.model_files import PERSONAL
+from nightjar.edge_agent.__main__ import main
+from nightjar.edge_agent.shell.model_files import PERSONAL
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zyzzyva crwth"
@@ -56,7 +56,7 @@ def test_where_nothing_is_there_is_nothing_to_delete(place):
 def test_a_running_agent_is_asked_and_does_it(place):
     place.move_in(SECRET, SECRET + " again")
     with contextlib.ExitStack() as stack:
-        command = [sys.executable, "-m", "edge_agent", "run", "--config", str(place.config)]
+        command = [sys.executable, "-m", "nightjar.edge_agent", "run", "--config", str(place.config)]
         agent = stack.enter_context(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
         stack.callback(agent.kill)
         lines = iter(agent.stderr.readline, "")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core.eligibility import (
+from nightjar.edge_agent.core.eligibility import (
     DEFAULT_POLICY,
     Answer,
     Condition,
@@ -17,7 +17,7 @@ from edge_agent.core.eligibility import (
     quiet_span,
     settle,
 )
-from wire.messages import DropoutCause
+from nightjar.wire.messages import DropoutCause
 
 ALL_HOLD = {c: ConditionReading(Answer.YES, "test", "ok") for c in Condition}
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core.exclusion import CUT, Secret, storable
+from nightjar.edge_agent.core.exclusion import CUT, Secret, storable
 
 SECRETS = {
     Secret.EMAIL: [

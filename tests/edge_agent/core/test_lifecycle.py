@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core import lifecycle
-from edge_agent.core.eligibility import EligibilityRun
-from edge_agent.core.events import (
+from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.core.eligibility import EligibilityRun
+from nightjar.edge_agent.core.events import (
     Announced,
     Assigned,
     ConditionsJudged,
@@ -28,7 +28,7 @@ from edge_agent.core.events import (
     Trained,
     WorkFailed,
 )
-from edge_agent.core.lifecycle import (
+from nightjar.edge_agent.core.lifecycle import (
     FINISH_S,
     STARTING,
     TABLE,
@@ -44,8 +44,8 @@ from edge_agent.core.lifecycle import (
     reason,
     step,
 )
-from wire.errors import IllegalEvent
-from wire.messages import (
+from nightjar.wire.errors import IllegalEvent
+from nightjar.wire.messages import (
     Assignment,
     CodecChoice,
     DropoutCause,

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.mixture import FIRST_WORDS, Mixture
-from edge_agent.core.own_history import Blended
-from models.compact_ngram import compile_ngram, read_ngram
-from models.vocabulary import BOS, FIRST_WORD, Vocabulary
-from wire.errors import UnavailableError
+from nightjar.edge_agent.core.mixture import FIRST_WORDS, Mixture
+from nightjar.edge_agent.core.own_history import Blended
+from nightjar.models.compact_ngram import compile_ngram, read_ngram
+from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary
+from nightjar.wire.errors import UnavailableError
 
 VOCABULARY = Vocabulary(("the", "cat", "sat"))
 PUBLIC = "the cat sat"

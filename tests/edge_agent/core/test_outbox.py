@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core.events import Moment
-from edge_agent.core.outbox import (
+from nightjar.edge_agent.core.events import Moment
+from nightjar.edge_agent.core.outbox import (
     TABLE,
     MissingCame,
     Nudged,
@@ -20,8 +20,8 @@ from edge_agent.core.outbox import (
     TimePassed,
     step,
 )
-from wire.errors import IllegalEvent
-from wire.messages import Missing, Receipt, Verdict
+from nightjar.wire.errors import IllegalEvent
+from nightjar.wire.messages import Missing, Receipt, Verdict
 
 AT = Moment(100.0, 0.5)
 WHOLE, CUT = Parcel(3, 1, 1), Parcel(3, 1, 4)

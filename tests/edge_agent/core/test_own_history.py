@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.own_history import CACHE_WORDS, Blended, OwnHistory
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.edge_agent.core.own_history import CACHE_WORDS, Blended, OwnHistory
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 
 VOCABULARY = Vocabulary(("the", "cat", "sat", "dog", "ran", "home"))
 

@@ -1,8 +1,8 @@
 import pytest
 
-from edge_agent.core.personalisation import ENOUGH_WORDS, better
-from edge_agent.core.results import Evaluation
-from models.keyboard import held_out
+from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, better
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.models.keyboard import held_out
 
 TEXTS = [f"message {i}" for i in range(1000)]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edge_agent.core.prediction import NEVER, advance, score, weights_of
-from models.batches import pack
-from models.configurations import CELL_NAMES, ModelConfiguration
-from models.initial import initial_weights
-from models.vocabulary import BOS, FIRST_WORD, OOV, PAD
-from wire.errors import LocalProtocolError
+from nightjar.edge_agent.core.prediction import NEVER, advance, score, weights_of
+from nightjar.models.batches import pack
+from nightjar.models.configurations import CELL_NAMES, ModelConfiguration
+from nightjar.models.initial import initial_weights
+from nightjar.models.vocabulary import BOS, FIRST_WORD, OOV, PAD
+from nightjar.wire.errors import LocalProtocolError
 
 SHAPE = ModelConfiguration("small", max_vocabulary=40, embedding=6, hidden=9, batch_rows=3, sequence_length=8)
 LAYOUT = SHAPE.layout(40)
@@ -90,7 +90,7 @@ def test_values_that_are_not_numbers_foresee_nothing(vector, batch):
 def test_it_counts_as_tensorflow_does(cell, batch):
     import tensorflow as tf
 
-    from models import lstm
+    from nightjar.models import lstm
 
     shape = replace(SHAPE, cell=cell)
     layout = shape.layout(40)
@@ -106,8 +106,8 @@ def test_it_counts_as_tensorflow_does(cell, batch):
 
 @pytest.mark.tflite
 def test_it_predicts_as_the_program_on_the_runtime_does(exported):
-    from edge_agent.shell.tflite import RUNTIMES, runtime_name
-    from edge_agent.shell.weights import mapped_weights
+    from nightjar.edge_agent.shell.tflite import RUNTIMES, runtime_name
+    from nightjar.edge_agent.shell.weights import mapped_weights
 
     module = next(module for module, distribution in RUNTIMES if runtime_name().startswith(distribution))
     interpreter = importlib.import_module(f"{module}.interpreter").Interpreter(model_path=str(exported.model.program))

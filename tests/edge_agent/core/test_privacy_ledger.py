@@ -1,12 +1,12 @@
 from msgspec.structs import replace
 
-from edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, noise_faults, spent
-from wire.identifiers import Sha256
-from wire.limits import Limits
-from wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.low_rank import Rank
-from wire.secure_sum.order import SumOrder
+from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, noise_faults, spent
+from nightjar.wire.identifiers import Sha256
+from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.low_rank import Rank
+from nightjar.wire.secure_sum.order import SumOrder
 
 TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
 

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge_agent.core import secure_sum
-from edge_agent.core.secure_sum import (
+from nightjar.edge_agent.core import secure_sum
+from nightjar.edge_agent.core.secure_sum import (
     TABLE,
     Aborted,
     Disclosed,
@@ -23,12 +23,12 @@ from edge_agent.core.secure_sum import (
     join,
     step,
 )
-from simulation.secure_sum import Silent, run
+from nightjar.simulation.secure_sum import Silent, run
+from nightjar.wire.errors import IllegalEvent, LocalProtocolError
+from nightjar.wire.secure_sum import messages
+from nightjar.wire.secure_sum.graph import in_order
+from nightjar.wire.secure_sum.messages import Confirmations, Deliveries, Roster, Survivors, bitmap, members_of
 from tests.secure_sums import PRIMITIVES, cohort, terms
-from wire.errors import IllegalEvent, LocalProtocolError
-from wire.secure_sum import messages
-from wire.secure_sum.graph import in_order
-from wire.secure_sum.messages import Confirmations, Deliveries, Roster, Survivors, bitmap, members_of
 
 TERMS = terms()
 MEMBERS = cohort(TERMS, silent={8: Silent.REPORT})

@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from edge_agent.core.results import Evaluation
-from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train
-from models.batches import pack
+from nightjar.edge_agent.core.results import Evaluation
+from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train
+from nightjar.models.batches import pack
+from nightjar.wire.messages import DropoutCause, TrainingPlan
 from tests.edge_agent.fakes import FakeProgram
-from wire.messages import DropoutCause, TrainingPlan
 
 MESSAGES = [[4, 5, 6], [7, 8], [9, 4, 5, 6], [5], [6, 7, 8, 9]]
 

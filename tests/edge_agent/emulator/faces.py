@@ -11,8 +11,8 @@ import os
 import stat
 from pathlib import Path
 
-from edge_agent.emulator.day import PhoneState
-from host.files import replace_file
+from nightjar.edge_agent.emulator.day import PhoneState
+from nightjar.host.files import replace_file
 
 BATTERY_C = 29.0
 
@@ -78,9 +78,9 @@ def write_termux(folder: Path, phone: PhoneState) -> Path:
 
 
 def shell(phone: PhoneState, command: str) -> str:
-    r"""What ``adb shell`` prints for the commands that :mod:`edge_agent.shell.probes.adb` asks.
+    r"""What ``adb shell`` prints for the commands that :mod:`nightjar.edge_agent.shell.probes.adb` asks.
 
-    >>> from edge_agent.emulator.day import DEFAULT_DAY, state_at
+    >>> from nightjar.edge_agent.emulator.day import DEFAULT_DAY, state_at
     >>> shell(state_at(DEFAULT_DAY, 1, 3 * 3600.0), "dumpsys deviceidle get deep")
     'IDLE\n'
     """

@@ -6,22 +6,22 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from edge_agent.core.eligibility import Condition, Readings
-from edge_agent.emulator.day import PhoneState
-from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
-from edge_agent.shell.probes import Probe, Probes
-from edge_agent.shell.probes.adb import Adb
-from edge_agent.shell.probes.busy import Busy
-from edge_agent.shell.probes.command import run
-from edge_agent.shell.probes.heat import Heat
-from edge_agent.shell.probes.idle import Terminals
-from edge_agent.shell.probes.network import Network
-from edge_agent.shell.probes.power import Power
-from edge_agent.shell.probes.resources import Memory
-from edge_agent.shell.probes.termux import Termux
+from nightjar.edge_agent.core.eligibility import Condition, Readings
+from nightjar.edge_agent.emulator.day import PhoneState
+from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
+from nightjar.edge_agent.shell.probes import Probe, Probes
+from nightjar.edge_agent.shell.probes.adb import Adb
+from nightjar.edge_agent.shell.probes.busy import Busy
+from nightjar.edge_agent.shell.probes.command import run
+from nightjar.edge_agent.shell.probes.heat import Heat
+from nightjar.edge_agent.shell.probes.idle import Terminals
+from nightjar.edge_agent.shell.probes.network import Network
+from nightjar.edge_agent.shell.probes.power import Power
+from nightjar.edge_agent.shell.probes.resources import Memory
+from nightjar.edge_agent.shell.probes.termux import Termux
+from nightjar.wire.errors import UnavailableError
 from tests.edge_agent.emulator import faces
 from tests.edge_agent.emulator.adb_server import AdbServer
-from wire.errors import UnavailableError
 
 SERIAL = "emulated-phone"
 

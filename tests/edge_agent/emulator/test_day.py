@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.emulator.day import (
+from nightjar.edge_agent.emulator.day import (
     DAY_S,
     DEFAULT_DAY,
     HOUR_S,
@@ -15,7 +15,7 @@ from edge_agent.emulator.day import (
     day_from_toml,
     state_at,
 )
-from wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError
 
 SCRIPT = """
 jitter_minutes = 0

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.emulator.day import DEFAULT_DAY, PhoneState, state_at
-from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.emulator.day import DEFAULT_DAY, PhoneState, state_at
+from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from tests.edge_agent.emulator.adb_server import AdbServer, serving
 from tests.edge_agent.emulator.faces import shell
 from tests.edge_agent.emulator.staged import with_adb, with_files, with_termux

@@ -2,11 +2,11 @@ from functools import partial
 
 import pytest
 
-from edge_agent.core.eligibility import Condition, Demand, judge
-from edge_agent.emulator.day import Day, Segment, state_at
-from edge_agent.emulator.phone import PlayedPhone, ScriptedConditions, read_messages
-from wire.errors import ConfigError
-from wire.messages import DropoutCause
+from nightjar.edge_agent.core.eligibility import Condition, Demand, judge
+from nightjar.edge_agent.emulator.day import Day, Segment, state_at
+from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions, read_messages
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.messages import DropoutCause
 
 
 def segment(from_hour, **changes):

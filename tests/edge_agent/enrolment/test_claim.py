@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from edge_agent.enrolment.claim import read_claim, remove_claim_file, wipe_claim
-from wire.errors import ConfigError
+from nightjar.edge_agent.enrolment.claim import read_claim, remove_claim_file, wipe_claim
+from nightjar.wire.errors import ConfigError
 
 CLAIM = "njc_" + 43 * "a"
 FILE = {"claim": CLAIM, "url": "https://pi.local:8080", "authority": "PEM"}

@@ -9,16 +9,16 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import msgspec
 import pytest
 
-from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.engine.clock import WallClock
-from coordinator.enrolment.service_client import FOLDER
-from coordinator.enrolment.tls_files import broker_pair, coordinator_pair, refresh
-from edge_agent.enrolment.enrolling import refreshed
-from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
-from edge_agent.enrolment.keys import next_key
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.enrolment.tls_files import broker_pair, coordinator_pair, refresh
+from nightjar.edge_agent.enrolment.enrolling import refreshed
+from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
+from nightjar.edge_agent.enrolment.keys import next_key
+from nightjar.wire.enrolment import Enrolled
+from nightjar.wire.errors import UnavailableError
 from tests.enrolment.in_this_process import InThisProcess
-from wire.enrolment import Enrolled
-from wire.errors import UnavailableError
 
 OURS, THEIRS = "a" * 64, "e" * 64
 

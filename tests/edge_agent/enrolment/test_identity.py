@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from edge_agent.config import data_dir_of, load
-from edge_agent.enrolment.identity import FOLDER, IDENTITY, EnrolledIdentity, held_identity, keep, tls_context
-from edge_agent.enrolment.keys import forget_next_key, next_key
-from wire.errors import ConfigError
+from nightjar.edge_agent.config import data_dir_of, load
+from nightjar.edge_agent.enrolment.identity import FOLDER, IDENTITY, EnrolledIdentity, held_identity, keep, tls_context
+from nightjar.edge_agent.enrolment.keys import forget_next_key, next_key
+from nightjar.wire.errors import ConfigError
 
 HELD = EnrolledIdentity(
     device="pi-kitchen",

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from flask import Flask
 
-from edge_agent.keyboard.app import AgentInfo, create_app
-from edge_agent.keyboard.comparison import Comparison, compare
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.reader import Reader
-from edge_agent.keyboard.recall import RecallCount
-from edge_agent.keyboard.server import Serving, serve
-from edge_agent.keyboard.suggestions import Suggester
-from models.lexicon import WordList, read_lexicon, write_lexicon
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.edge_agent.keyboard.app import AgentInfo, create_app
+from nightjar.edge_agent.keyboard.comparison import Comparison, compare
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.keyboard.recall import RecallCount
+from nightjar.edge_agent.keyboard.server import Serving, serve
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.models.lexicon import WordList, read_lexicon, write_lexicon
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.wire.errors import UnavailableError
 from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.edge_agent.keyboard.screen import DESKTOP, Screen
-from wire.errors import UnavailableError
 
 PAGE_KEY = "the-key-of-this-page"
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from edge_agent.keyboard.app import (
+from nightjar.edge_agent.keyboard.app import (
     MAX_BODY_BYTES,
     MAX_GLIDE_POINTS,
     MAX_TEXT_CHARACTERS,
@@ -14,7 +14,7 @@ from edge_agent.keyboard.app import (
     create_app,
     is_this_device,
 )
-from edge_agent.keyboard.key import headers
+from nightjar.edge_agent.keyboard.key import headers
 from tests.edge_agent.keyboard.conftest import FOLLOWERS, WORDS
 
 PAGE_KEY = "the-key-of-this-page"

@@ -6,10 +6,10 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from edge_agent.keyboard.common_words import common_words
-from models.vocabulary import FIRST_WORD, words
+from nightjar.edge_agent.keyboard.common_words import common_words
+from nightjar.models.vocabulary import FIRST_WORD, words
 
-LISTS = tomllib.loads(resources.files("edge_agent.keyboard").joinpath("common_words.toml").read_text("utf-8"))
+LISTS = tomllib.loads(resources.files("nightjar.edge_agent.keyboard").joinpath("common_words.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("language", LISTS)

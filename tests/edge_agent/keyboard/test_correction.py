@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_agent.keyboard.correction import (
+from nightjar.edge_agent.keyboard.correction import (
     ENDING,
     FAR,
     FIRST_LETTER,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge_agent.keyboard.emoji import emoji_names
-from edge_agent.keyboard.typed import read_typed
-from models.vocabulary import words
+from nightjar.edge_agent.keyboard.emoji import emoji_names
+from nightjar.edge_agent.keyboard.typed import read_typed
+from nightjar.models.vocabulary import words
 
 
 def test_each_emoji_has_one_name():

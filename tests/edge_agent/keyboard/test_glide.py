@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.correction import key_centres
-from edge_agent.keyboard.glide import COMPARED, Paths, resampled
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.suggestions import Suggester
-from models.lexicon import fold, read_lexicon, write_lexicon
+from nightjar.edge_agent.keyboard.correction import key_centres
+from nightjar.edge_agent.keyboard.glide import COMPARED, Paths, resampled
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.models.lexicon import fold, read_lexicon, write_lexicon
 
 KEYS = key_centres("en")
 CENTRES = np.array([*KEYS.values()], np.float32)

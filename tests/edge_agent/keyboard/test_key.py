@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from edge_agent.keyboard.key import FILE, address, headers, kept_key, shows
-from wire.errors import ConfigError
+from nightjar.edge_agent.keyboard.key import FILE, address, headers, kept_key, shows
+from nightjar.wire.errors import ConfigError
 
 URL = "http://127.0.0.1:8700/"
 

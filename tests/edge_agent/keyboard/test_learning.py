@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.learning import LONGEST, own_words_in
+from nightjar.edge_agent.keyboard.learning import LONGEST, own_words_in
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.lexicon import Lexicon, PackedWords
-from models.lexicon import fold
+from nightjar.edge_agent.keyboard.lexicon import Lexicon, PackedWords
+from nightjar.models.lexicon import fold
 
 WORDS = ["the", "then", "don't", "café", "cafeteria", "ёлка", "йод", "naïve", "o'clock", "한국"]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from edge_agent.keyboard.server import serve
-from models.vocabulary import Vocabulary
+from nightjar.edge_agent.keyboard.server import serve
+from nightjar.models.vocabulary import Vocabulary
 from tests.edge_agent.keyboard.conftest import PAGE_KEY
 from tests.edge_agent.keyboard.screen import PHONE
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_agent.keyboard.reader import KEPT_STATES, Reader
-from models.vocabulary import BOS, OOV, words
-from wire.errors import LocalProtocolError
+from nightjar.edge_agent.keyboard.reader import KEPT_STATES, Reader
+from nightjar.models.vocabulary import BOS, OOV, words
+from nightjar.wire.errors import LocalProtocolError
 
 
 def read_as_typed(reader, model, text):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, RecallCount, drawing, latest
+from nightjar.edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, RecallCount, drawing, latest
 
 
 def test_nothing_typed_is_nothing_to_draw():

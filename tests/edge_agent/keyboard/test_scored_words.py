@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.scored_words import best
+from nightjar.edge_agent.keyboard.scored_words import best
 
 
 def test_scores_that_are_not_finite_are_never_chosen():

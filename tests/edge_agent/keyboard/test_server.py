@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from edge_agent.keyboard.server import Serving, serve
-from wire.errors import ConfigError
+from nightjar.edge_agent.keyboard.server import Serving, serve
+from nightjar.wire.errors import ConfigError
 
 
 def get(serving: Serving, path: str) -> tuple[int, bytes]:

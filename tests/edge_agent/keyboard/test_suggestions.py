@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.keyboard.reader import Reader
-from edge_agent.keyboard.suggestions import Suggester, Suggestions
-from models.lexicon import read_lexicon, write_lexicon
-from models.vocabulary import BOS, OOV, Vocabulary
-from wire.errors import UnavailableError
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.keyboard.suggestions import Suggester, Suggestions
+from nightjar.models.lexicon import read_lexicon, write_lexicon
+from nightjar.models.vocabulary import BOS, OOV, Vocabulary
+from nightjar.wire.errors import UnavailableError
 
 
 def test_empty_field_already_offers_words(bench):

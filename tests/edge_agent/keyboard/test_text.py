@@ -13,10 +13,10 @@ def page(chromium):
     """An empty page that may load the module."""
     from pathlib import Path
 
-    import edge_agent.keyboard
+    import nightjar.edge_agent.keyboard
 
     page = chromium.new_page()
-    source = (Path(edge_agent.keyboard.__file__).parent / "static/text.js").read_text(encoding="utf-8")
+    source = (Path(nightjar.edge_agent.keyboard.__file__).parent / "static/text.js").read_text(encoding="utf-8")
     # A module of its own, whose exports the tests can reach.
     page.evaluate(
         """async source => {

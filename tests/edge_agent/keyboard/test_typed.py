@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.typed import Typed, in_case_of, read_typed
+from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, read_typed
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,22 @@ import threading
 import numpy as np
 import pytest
 
-from edge_agent.core.events import SendDropout
-from edge_agent.core.lifecycle import STARTING, Reporting, Resting
-from edge_agent.core.outbox import Parcel, Settlement
-from edge_agent.core.stored import AgentTally, Change, NewReport
-from edge_agent.keyboard.learning import OwnWord
-from edge_agent.shell.database import (
+from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.lifecycle import STARTING, Reporting, Resting
+from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.stored import AgentTally, Change, NewReport
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.shell.database import (
     MOST_OWN_WORDS,
     MOST_PENDING_DROPOUTS,
     MOST_RECALL_ROWS,
     Caps,
     Database,
 )
+from nightjar.wire.codec import Sparse
+from nightjar.wire.errors import ConfigError, LocalProtocolError, UnavailableError
+from nightjar.wire.messages import DropoutCause
 from tests.edge_agent.fakes import CAPS, FakeClock
-from wire.codec import Sparse
-from wire.errors import ConfigError, LocalProtocolError, UnavailableError
-from wire.messages import DropoutCause
 
 DAY_S = 86_400.0
 

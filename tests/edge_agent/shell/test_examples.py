@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.examples import DeviceExamples
 
 
 class Messages:
@@ -40,6 +40,6 @@ def test_a_folder_is_counted_and_its_problem_is_said_until_it_is_mended(tmp_path
 
 @pytest.mark.parametrize("name", ["keyboard", "classification"])
 def test_our_own_task_types_are_there(name):
-    from models.task_types import installed
+    from nightjar.models.task_types import installed
 
     assert installed()[name].fault == ""

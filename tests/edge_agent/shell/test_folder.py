@@ -3,8 +3,8 @@ import stat
 
 import pytest
 
-from edge_agent.shell.folder import own_folder, running_agent
-from wire.errors import ConfigError
+from nightjar.edge_agent.shell.folder import own_folder, running_agent
+from nightjar.wire.errors import ConfigError
 
 
 def mode(path):

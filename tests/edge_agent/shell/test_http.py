@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from edge_agent.shell.http import Downloader, Patience
-from wire.backoff import BackOff
-from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.edge_agent.shell.http import Downloader, Patience
+from nightjar.wire.backoff import BackOff
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 DATA = bytes(range(256)) * 1000
 NAME = hashlib.sha256(DATA).hexdigest()

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_agent.session import personal_weights
-from edge_agent.shell.keyboard_model import load_best_model, load_keyboard_model
-from edge_agent.shell.model_files import ModelFiles
-from models.vocabulary import BOS
+from nightjar.edge_agent.session import personal_weights
+from nightjar.edge_agent.shell.keyboard_model import load_best_model, load_keyboard_model
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.models.vocabulary import BOS
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from tests.edge_agent.fakes import write_model
-from wire.errors import RemoteProtocolError, UnavailableError
 
 
 @pytest.fixture

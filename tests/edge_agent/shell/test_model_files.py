@@ -4,17 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge_agent.keyboard.comparison import Comparison
-from edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
-from edge_agent.shell.model_files import ModelFiles
-from models.compact_ngram import compile_ngram
-from models.lexicon import write_lexicon
-from models.manifest import Artifact, Transfer
-from models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.edge_agent.keyboard.comparison import Comparison
+from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
+from nightjar.edge_agent.shell.model_files import ModelFiles
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.lexicon import write_lexicon
+from nightjar.models.manifest import Artifact, Transfer
+from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.wire.codec.transfers import exact_transfer
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
 from tests.edge_agent.fakes import VOCABULARY, WORDS, write_model
-from wire.codec.transfers import exact_transfer
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 class FolderDownloader:

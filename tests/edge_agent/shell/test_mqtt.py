@@ -9,13 +9,13 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
-from coordinator.mqtt.free_ports import free_ports
-from edge_agent.inbox import Arrived, LinkDown, LinkUp
-from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.inbox import Arrived, LinkDown, LinkUp
+from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.frame import MAX_PUBLISH_BYTES
 from tests.brokers import hang_up
-from wire.errors import LocalProtocolError
-from wire.frame import MAX_PUBLISH_BYTES
 
 PATIENCE_S = 60.0
 UP, DOWN, STATUS = "nightjar/1/demo/up/0/phone/report", "nightjar/1/demo/down/phone/+", "nightjar/1/demo/status/phone"

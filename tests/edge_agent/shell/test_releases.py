@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from edge_agent.shell.releases import VARIABLE, rollback_reason
+from nightjar.edge_agent.shell.releases import VARIABLE, rollback_reason
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.shell.model_files import shortest_transfers
-from models.manifest import Artifact, Transfer
+from nightjar.edge_agent.shell.model_files import shortest_transfers
+from nightjar.models.manifest import Artifact, Transfer
 from tests.edge_agent.fakes import write_model
 
 WHOLE = 1000

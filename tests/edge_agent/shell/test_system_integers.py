@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edge_agent.shell.system_integers import SystemIntegers
-from wire.secure_sum.discrete_gaussian import discrete_gaussian
+from nightjar.edge_agent.shell.system_integers import SystemIntegers
+from nightjar.wire.secure_sum.discrete_gaussian import discrete_gaussian
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 3), (-5, 2), (0, 2**62 - 1), (0, 3 * 2**60)])

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from edge_agent.shell.keyboard_model import load_keyboard_model
-from edge_agent.shell.tflite import load_program, runtime_name
-from models.keyboard import batches_of
-from models.vocabulary import BOS, FIRST_WORD, PAD, Vocabulary
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.parameters import weights_from_bytes
+from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
+from nightjar.edge_agent.shell.tflite import load_program, runtime_name
+from nightjar.models.keyboard import batches_of
+from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD, Vocabulary
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.parameters import weights_from_bytes
 
 pytestmark = pytest.mark.tflite
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.core.training import TrainingStopped
-from edge_agent.session import Produced, SessionTask, in_this_process
-from edge_agent.shell.tflite import load_program
-from edge_agent.shell.trainer import TrainerProcess
-from edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
-from models.source import Source
+from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.session import Produced, SessionTask, in_this_process
+from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.edge_agent.shell.trainer import TrainerProcess
+from nightjar.edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
+from nightjar.models.source import Source
+from nightjar.wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
+from nightjar.wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
 from tests.edge_agent.fakes import assignment
-from wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
 
 pytestmark = pytest.mark.tflite
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from edge_agent.shell.signatures import holds, holds_in_a_process
-from edge_agent.shell.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
-from wire import messages, topics
-from wire.errors import RemoteProtocolError, UnavailableError
-from wire.messages import Announcement, Assignment, CodecChoice, Succession, TrainingPlan
-from wire.signatures import signed_bytes, succession_bytes
+from nightjar.edge_agent.shell.signatures import holds, holds_in_a_process
+from nightjar.edge_agent.shell.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
+from nightjar.wire import messages, topics
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Succession, TrainingPlan
+from nightjar.wire.signatures import signed_bytes, succession_bytes
 
 OURS, THEIRS, NEXT, LAST, RECOVERY = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(1, 6))
 MANIFEST, OTHER = "a" * 64, "b" * 64
@@ -271,8 +271,8 @@ def test_a_key_that_is_no_point_of_the_curve_signs_nothing():
 def test_an_agent_that_checks_orders_does_not_load_the_library_for_it():
     kind, payload = sealed(OURS, assignment())
     probe = (
-        "import sys, edge_agent.assembly\n"
-        "from edge_agent.shell.trust import KnownKey\n"
+        "import sys, nightjar.edge_agent.assembly\n"
+        "from nightjar.edge_agent.shell.trust import KnownKey\n"
         "class Facts(dict):\n"
         "    fact, remember = dict.get, dict.__setitem__\n"
         f"KnownKey('demo', 'pi', Facts(), '{public(OURS)}').check('{kind}', {payload!r})\n"

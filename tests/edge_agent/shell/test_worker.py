@@ -1,8 +1,8 @@
 import queue
 import threading
 
-from edge_agent.inbox import Job, WorkDone
-from edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.edge_agent.inbox import Job, WorkDone
+from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
 
 
 def test_outcomes_and_exceptions_come_back_with_their_number():

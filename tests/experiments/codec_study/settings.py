@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from edge_agent.core.results import Evaluation, TrainStep
-from experiments.codec_study.population import Population, PopulationSetting
-from models.batches import pack
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.experiments.codec_study.population import Population, PopulationSetting
+from nightjar.models.batches import pack
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("w", (10, 20)),))
 FEW = Population("few", phones=4, cohort=2, rounds=3, fewest_messages=1, learning_rate=0.5)

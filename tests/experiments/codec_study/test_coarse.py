@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from experiments.codec_study.coarse import coarse_codec
+from nightjar.experiments.codec_study.coarse import coarse_codec
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.messages import CodecChoice
 from tests.experiments.codec_study.settings import LAYOUT
-from wire.codec import codec_for
-from wire.errors import LocalProtocolError
-from wire.messages import CodecChoice
 
 DELTA = np.random.default_rng(3).standard_normal(LAYOUT.size).astype(np.float32)
 

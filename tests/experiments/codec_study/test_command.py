@@ -1,9 +1,9 @@
 import pytest
 
-from experiments.codec_study.__main__ import main
-from experiments.codec_study.population import POPULATIONS
-from experiments.codec_study.results import append, read
-from experiments.codec_study.variants import VARIANTS
+from nightjar.experiments.codec_study.__main__ import main
+from nightjar.experiments.codec_study.population import POPULATIONS
+from nightjar.experiments.codec_study.results import append, read
+from nightjar.experiments.codec_study.variants import VARIANTS
 from tests.experiments.codec_study.test_results import training
 
 CORPUS = "user\ttext\n" + "".join(f"u{user}\thello there {n}\n" for user in range(3) for n in range(3))

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.training import TrainedUpdate, train
-from experiments.codec_study import federation
-from experiments.codec_study.federation import Phones, run
-from experiments.codec_study.variants import DENSE, AfterLate, CodecVariant
-from simulation.warm_start import seeded
+from nightjar.edge_agent.core.training import TrainedUpdate, train
+from nightjar.experiments.codec_study import federation
+from nightjar.experiments.codec_study.federation import Phones, run
+from nightjar.experiments.codec_study.variants import DENSE, AfterLate, CodecVariant
+from nightjar.simulation.warm_start import seeded
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import CodecChoice, TrainingPlan
 from tests.experiments.codec_study.settings import ALL, FEW, LAYOUT, setting
-from wire.codec import codec_for
-from wire.errors import UnavailableError
-from wire.messages import CodecChoice, TrainingPlan
 
 EF = CodecChoice(name="topk-8", density=0.05, error_feedback=True)
 START = np.zeros(LAYOUT.size, np.float32)

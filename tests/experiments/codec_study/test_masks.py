@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.codec_study.masks import choose_mask
-from wire.errors import LocalProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.experiments.codec_study.masks import choose_mask
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from experiments.codec_study.federation import run
-from experiments.codec_study.population import POPULATIONS, Population, prepare
-from experiments.codec_study.variants import DENSE, CodecVariant
-from models.corpora.personas import personas
-from wire.messages import CodecChoice
+from nightjar.experiments.codec_study.federation import run
+from nightjar.experiments.codec_study.population import POPULATIONS, Population, prepare
+from nightjar.experiments.codec_study.variants import DENSE, CodecVariant
+from nightjar.models.corpora.personas import personas
+from nightjar.wire.messages import CodecChoice
 
 
 @pytest.mark.parametrize("population", POPULATIONS, ids=lambda p: p.name)

@@ -4,9 +4,9 @@ import math
 import pytest
 from rich.console import Console
 
-from experiments.codec_study.results import CurvePoint, FinishedTraining, append, outcomes, read, table
-from experiments.codec_study.variants import DENSE, VARIANTS
-from wire.errors import ConfigError, UnavailableError
+from nightjar.experiments.codec_study.results import CurvePoint, FinishedTraining, append, outcomes, read, table
+from nightjar.experiments.codec_study.variants import DENSE, VARIANTS
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 
 def training(

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.linear.coordinates import Choice, Coordinates
-from experiments.linear.dense import Whole
-from experiments.linear.low_rank import LowRank
-from experiments.linear.rotation import Rotated, hadamard
-from experiments.linear.sketch import CountSketch
-from models.configurations import lstm_layout
-from wire.secure_sum.low_rank import Rank
+from nightjar.experiments.linear.coordinates import Choice, Coordinates
+from nightjar.experiments.linear.dense import Whole
+from nightjar.experiments.linear.low_rank import LowRank
+from nightjar.experiments.linear.rotation import Rotated, hadamard
+from nightjar.experiments.linear.sketch import CountSketch
+from nightjar.models.configurations import lstm_layout
+from nightjar.wire.secure_sum.low_rank import Rank
 
 LAYOUT = lstm_layout(40, 6, 10)
 COMPRESSORS = {

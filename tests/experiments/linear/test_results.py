@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from coordinator.learning.fedavg import Contribution
-from experiments.linear.dense import Whole
-from experiments.linear.picture import draw
-from experiments.linear.results import TrainedRun, compared, record, results
-from experiments.linear.screening import Screened, keep, screened
-from experiments.linear.training import Sums
-from models.configurations import lstm_layout
-from simulation.laboratory.experiment import EvaluationSettings, Experiment
-from wire.codec import Sparse
-from wire.identifiers import DeviceId
+from nightjar.coordinator.learning.fedavg import Contribution
+from nightjar.experiments.linear.dense import Whole
+from nightjar.experiments.linear.picture import draw
+from nightjar.experiments.linear.results import TrainedRun, compared, record, results
+from nightjar.experiments.linear.screening import Screened, keep, screened
+from nightjar.experiments.linear.training import Sums
+from nightjar.models.configurations import lstm_layout
+from nightjar.simulation.laboratory.experiment import EvaluationSettings, Experiment
+from nightjar.wire.codec import Sparse
+from nightjar.wire.identifiers import DeviceId
 
 LAYOUT = lstm_layout(40, 6, 10)
 

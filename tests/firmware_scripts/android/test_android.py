@@ -12,7 +12,7 @@ import tarfile
 
 import pytest
 
-from firmware_scripts.android.push import packed
+from nightjar.firmware_scripts.android.push import packed
 from tests.edge_agent.emulator.adb_server import AdbServer, serving
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import PROJECT, claim, keys, small_bundle
@@ -135,8 +135,8 @@ def test_phones_are_listed(phone):
 
 
 def test_a_phone_that_does_not_let_us_in_says_what_to_do():
-    from firmware_scripts.android.push import ListedPhone, choose, phones
-    from wire.errors import ConfigError
+    from nightjar.firmware_scripts.android.push import ListedPhone, choose, phones
+    from nightjar.wire.errors import ConfigError
 
     (found,) = phones(lambda *_: "List of devices attached\nR58M123\tunauthorized\n\n")
     assert found == ListedPhone("R58M123", "unauthorized")

@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
-from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, read_archive
-from firmware_scripts.bundle.signing import check_signature, load_private_key, load_public_key, make_key
-from firmware_scripts.bundle.wheelhouse import AGENT
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import PLATFORMS, platform_named
+from nightjar.firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, read_archive
+from nightjar.firmware_scripts.bundle.signing import check_signature, load_private_key, load_public_key, make_key
+from nightjar.firmware_scripts.bundle.wheelhouse import AGENT
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.command_line import firmware
-from wire.errors import ConfigError, RemoteProtocolError
 
 PLATFORM = platform_named("bookworm-aarch64")
 OTHERS = {"device/install.sh": b"#!/bin/sh\n"}
@@ -287,6 +287,6 @@ def test_an_unknown_platform_is_told_which_there_are():
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name)
 def test_the_requirements_of_every_platform_are_there(platform):
-    from firmware_scripts.commands.bundle import PROJECT
+    from nightjar.firmware_scripts.bundle.wheelhouse import PACKAGE
 
-    assert (PROJECT / "requirements" / platform.requirements).is_file()
+    assert (PACKAGE / "requirements" / platform.requirements).is_file()

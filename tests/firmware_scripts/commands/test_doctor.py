@@ -1,6 +1,6 @@
 import json
 
-from firmware_scripts.core.checks import Level, findings
+from nightjar.firmware_scripts.core.checks import Level, findings
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.core.test_checks import FakeHost
 

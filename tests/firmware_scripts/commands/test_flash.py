@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.commands.flash import status_of
-from firmware_scripts.core.bmap import Bmap, Range, format_bmap
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.fleet import CustomiseFailed, TargetRefused
-from firmware_scripts.verifying import VerifyFailed
-from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
+from nightjar.firmware_scripts.commands.flash import status_of
+from nightjar.firmware_scripts.core.bmap import Bmap, Range, format_bmap
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.fleet import CustomiseFailed, TargetRefused
+from nightjar.firmware_scripts.verifying import VerifyFailed
+from nightjar.firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
 from tests.firmware_scripts.command_line import firmware, partitioned
 
 ROOT = Path(__file__).parents[3]
@@ -191,7 +191,7 @@ def test_an_interrupt_from_the_keyboard_is_clean(image, tmp_path):
     with big.open("wb") as file:
         file.write(IMAGE)
         file.truncate(3 * 2**30)
-    command = [sys.executable, "-m", "firmware_scripts", "flash", str(big), str(tmp_path / "card")]
+    command = [sys.executable, "-m", "nightjar.firmware_scripts", "flash", str(big), str(tmp_path / "card")]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         process.stderr.readline()  # "looking through": it is at work
         process.send_signal(signal.SIGINT)

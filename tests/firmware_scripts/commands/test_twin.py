@@ -1,9 +1,9 @@
 import pytest
 
-from firmware_scripts.__main__ import run
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.image.tools import require
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.__main__ import run
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.image.tools import require
+from nightjar.wire.errors import UnavailableError
 
 
 @pytest.fixture(autouse=True)

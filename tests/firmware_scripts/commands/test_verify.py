@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from firmware_scripts.core.bmap import parse_bmap
+from nightjar.firmware_scripts.core.bmap import parse_bmap
 from tests.firmware_scripts.command_line import firmware
 
 IMAGE = random.Random(51).randbytes(2**20 + 70_000)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_scripts.core.bmap import MAX_BMAP_BYTES, Bmap, Range, format_bmap, parse_bmap
-from wire.errors import IntegrityError, RemoteProtocolError
+from nightjar.firmware_scripts.core.bmap import MAX_BMAP_BYTES, Bmap, Range, format_bmap, parse_bmap
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError
 
 SHA = "ab" * 32
 BMAP = Bmap(10_485_761, 4096, (Range(12288, 8192, SHA), Range(5242880, 1048576, SHA), Range(10485760, 1, SHA)))

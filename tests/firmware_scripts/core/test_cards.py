@@ -1,7 +1,7 @@
 import pytest
 
-from firmware_scripts.core.cards import parse_cards
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.core.cards import parse_cards
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_list_with_serials_and_columns_of_others():

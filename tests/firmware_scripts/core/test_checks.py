@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from firmware_scripts.core.checks import Level, check_desktop, check_listing, check_permission, findings
+from nightjar.firmware_scripts.core.checks import Level, check_desktop, check_listing, check_permission, findings
 
 
 @dataclass

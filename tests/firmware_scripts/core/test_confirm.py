@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from firmware_scripts.core.confirm import differences, phrase, serial_objection, typed_matches
-from firmware_scripts.core.devices import parse_lsblk
+from nightjar.firmware_scripts.core.confirm import differences, phrase, serial_objection, typed_matches
+from nightjar.firmware_scripts.core.devices import parse_lsblk
 
 CARD = parse_lsblk(
     '{"blockdevices": [{"name": "sdb", "maj:min": "8:16", "size": 31914983424, "model": "SD Reader", "serial": "12"}]}'

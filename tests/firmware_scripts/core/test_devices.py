@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_scripts.core.devices import MAX_DEVICES, parse_lsblk
-from wire.errors import RemoteProtocolError
+from nightjar.firmware_scripts.core.devices import MAX_DEVICES, parse_lsblk
+from nightjar.wire.errors import RemoteProtocolError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -2,11 +2,11 @@ import tomllib
 
 import pytest
 
-from coordinator.commands.upkeep import init
-from coordinator.config_file import load_config
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.core.cards import parse_cards
-from firmware_scripts.core.fleet_plan import (
+from nightjar.coordinator.commands.upkeep import init
+from nightjar.coordinator.config_file import load_config
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.core.cards import parse_cards
+from nightjar.firmware_scripts.core.fleet_plan import (
     BOARDS,
     FleetPlan,
     agent_settings_text,
@@ -17,10 +17,10 @@ from firmware_scripts.core.fleet_plan import (
     plan_text,
     read_plan,
 )
-from firmware_scripts.image.making import boards
+from nightjar.firmware_scripts.image.making import boards
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.limits import Limits
 from tests.coordinator.model_folder import write_model
-from wire.errors import ConfigError
-from wire.limits import Limits
 
 HOME = FleetPlan("home", 3, "192.0.2.7", user="ann", wifi='our "net"', wifi_country="GB")
 

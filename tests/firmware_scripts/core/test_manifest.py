@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from firmware_scripts.core.manifest import parse_manifest
-from wire.errors import RemoteProtocolError
+from nightjar.firmware_scripts.core.manifest import parse_manifest
+from nightjar.wire.errors import RemoteProtocolError
 
 SHA = "ab" * 32
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_scripts.core.mounts import containing, parse_mountinfo, parse_swaps
-from wire.errors import RemoteProtocolError
+from nightjar.firmware_scripts.core.mounts import containing, parse_mountinfo, parse_swaps
+from nightjar.wire.errors import RemoteProtocolError
 
 ROOT = "28 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw,errors=remount-ro\n"
 

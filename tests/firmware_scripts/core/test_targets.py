@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
-from firmware_scripts.core.targets import MachineState, judge, judge_all, parse_machine
+from nightjar.firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
+from nightjar.firmware_scripts.core.targets import MachineState, judge, judge_all, parse_machine
 from tests.firmware_scripts.make_machines import MACHINES
 
 FOLDER = Path(__file__).parents[1] / "machines"
@@ -77,7 +77,7 @@ def test_a_mount_more_never_allows_a_disk(name):
 def test_a_mount_of_any_device_refuses_every_disk_under_it(data):
     machine = described(data.draw(st.sampled_from(machines())))
     device = data.draw(st.sampled_from(sorted(machine.devices.by_name.values(), key=lambda d: d.name)))
-    from firmware_scripts.core.mounts import Mount
+    from nightjar.firmware_scripts.core.mounts import Mount
 
     busier = MachineState(
         machine.devices, (Mount(device.number, "/x", "ext4", "x", ""), *machine.mounts), machine.swaps

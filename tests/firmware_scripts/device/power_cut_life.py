@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from firmware_scripts.device.releases import Settled
+from nightjar.firmware_scripts.device.releases import Settled
 from tests.edge_agent.power_cut_life import forked
 from tests.firmware_scripts.device.test_booting import make_device
 

@@ -18,21 +18,21 @@ from functools import partial
 import paho.mqtt.client as paho
 import pytest
 
-from coordinator.mqtt.free_ports import free_ports
-from firmware_scripts.device.boot import boot
-from firmware_scripts.device.health import AGENT, SELF_TEST, Time
-from firmware_scripts.device.installing import FETCHED
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import Offered, Settled
-from firmware_scripts.device.status_log import StatusLog
-from firmware_scripts.device.switch import Switch
-from firmware_scripts.device.system_actions import DeviceActions
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.firmware_scripts.device.boot import boot
+from nightjar.firmware_scripts.device.health import AGENT, SELF_TEST, Time
+from nightjar.firmware_scripts.device.installing import FETCHED
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.record_file import RecordFile
+from nightjar.firmware_scripts.device.releases import Offered, Settled
+from nightjar.firmware_scripts.device.status_log import StatusLog
+from nightjar.firmware_scripts.device.switch import Switch
+from nightjar.firmware_scripts.device.system_actions import DeviceActions
+from nightjar.wire import messages
 from tests.brokers import hang_up
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 from tests.firmware_scripts.bad_releases import spoil
 from tests.firmware_scripts.parcels import PROJECT
-from wire import messages
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tflite]
 PATIENCE_S = 240.0  # for what must come; machines are busy
@@ -69,7 +69,7 @@ class PlayedSystemd:
 
     def command(self, *words):
         # The site-packages of this environment, and the agent of the release before them.
-        return [sys.executable, "-P", "-m", "edge_agent", *words, "--config", str(self.places.configuration)]
+        return [sys.executable, "-P", "-m", "nightjar.edge_agent", *words, "--config", str(self.places.configuration)]
 
     def run(self):
         self.ready, self.text = False, ""
@@ -173,7 +173,7 @@ class Device:
         lib = self.places.releases / self.offered / "lib"
         shutil.rmtree(lib.parent, ignore_errors=True)
         for name in ("wire", "host", "models", "edge_agent"):
-            shutil.copytree(PROJECT / name, lib / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(PROJECT / name, lib / "nightjar" / name, ignore=shutil.ignore_patterns("__pycache__"))
         spoil(lib, self.kind, self.offered)
         own = lib.parent / "device"
         (own / "units").mkdir(parents=True)

@@ -7,20 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from firmware_scripts.device import health
-from firmware_scripts.device.boot import AGAIN_S, boot
-from firmware_scripts.device.enrolling import ENROL, take_off_card, wipe
-from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
-from firmware_scripts.device.installing import FETCHED
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import Offered, Settled, Trying
-from firmware_scripts.device.status_log import MOST_LINES, StatusLog
-from firmware_scripts.device.switch import Switch
-from firmware_scripts.device.system_actions import Agent, DeviceActions
-from firmware_scripts.device.systemd import Systemd
-from host.files import replace_link
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.device import health
+from nightjar.firmware_scripts.device.boot import AGAIN_S, boot
+from nightjar.firmware_scripts.device.enrolling import ENROL, take_off_card, wipe
+from nightjar.firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
+from nightjar.firmware_scripts.device.installing import FETCHED
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.record_file import RecordFile
+from nightjar.firmware_scripts.device.releases import Offered, Settled, Trying
+from nightjar.firmware_scripts.device.status_log import MOST_LINES, StatusLog
+from nightjar.firmware_scripts.device.switch import Switch
+from nightjar.firmware_scripts.device.system_actions import Agent, DeviceActions
+from nightjar.firmware_scripts.device.systemd import Systemd
+from nightjar.host.files import replace_link
+from nightjar.wire.errors import UnavailableError
 
 CONNECTED, ALONE = "connected to the broker", "not connected to the broker"
 

@@ -7,15 +7,15 @@ import os
 
 import pytest
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.bundle.signing import load_private_key
-from firmware_scripts.device import __main__ as program
-from firmware_scripts.device import handing_over
-from firmware_scripts.device.places import Places
-from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import DeviceStarted, Record, Settled
-from host.files import replace_link
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key
+from nightjar.firmware_scripts.device import __main__ as program
+from nightjar.firmware_scripts.device import handing_over
+from nightjar.firmware_scripts.device.places import Places
+from nightjar.firmware_scripts.device.record_file import RecordFile
+from nightjar.firmware_scripts.device.releases import DeviceStarted, Record, Settled
+from nightjar.host.files import replace_link
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.device.test_booting import PlayedSystemd
 from tests.firmware_scripts.parcels import HERE, keys

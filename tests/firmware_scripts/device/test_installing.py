@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.bundle.making import make_bundle
-from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.bundle.signing import load_private_key
-from firmware_scripts.device_program import device_files
+from nightjar.firmware_scripts.bundle.making import make_bundle
+from nightjar.firmware_scripts.bundle.platforms import platform_named
+from nightjar.firmware_scripts.bundle.signing import load_private_key
+from nightjar.firmware_scripts.device_program import device_files
 from tests.firmware_scripts.bad_releases import spoiled_bundle
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import HERE, PROJECT, keys, pip_wheel, small_bundle
@@ -41,7 +41,7 @@ def parcel(tmp_path):
     folder.mkdir(parents=True)
     _, public = keys(tmp_path)
     shutil.copy(public, folder / "bundle.pub")
-    for name, data in device_files(PROJECT).items():
+    for name, data in device_files().items():
         if "/units/" not in name:
             (folder / Path(name).name).write_bytes(data)
     (folder / "agent.toml").write_text('device = "porch-01"\n')
@@ -260,7 +260,7 @@ def test_the_units_are_what_systemd_understands_and_leave_little_exposed(tmp_pat
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed: apt install systemd")
     exposures = {}
-    for name, data in device_files(PROJECT).items():
+    for name, data in device_files().items():
         if not name.endswith(".service"):
             continue
         path = tmp_path / Path(name).name
@@ -282,8 +282,8 @@ def test_the_units_are_what_systemd_understands_and_leave_little_exposed(tmp_pat
 
 
 def test_the_program_packed_twice_is_the_same_and_needs_nothing_but_python(tmp_path):
-    files = device_files(PROJECT)
-    assert files == device_files(PROJECT)
+    files = device_files()
+    assert files == device_files()
     program = tmp_path / "nightjar-device.pyz"
     program.write_bytes(files["device/nightjar-device.pyz"])
     command = [str(SYSTEM_PYTHON), "-I", "-S", str(program), "--help"]
@@ -310,7 +310,16 @@ def test_the_real_bundle_installs_with_no_network_and_its_agent_runs(tmp_path, p
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (root / "agent.toml").write_text(f'device = "d"\ndata_dir = "{root}/data"\n')
-    agent = [str(SYSTEM_PYTHON), "-s", "-P", "-m", "edge_agent", "self-test", "--config", str(root / "agent.toml")]
+    agent = [
+        str(SYSTEM_PYTHON),
+        "-s",
+        "-P",
+        "-m",
+        "nightjar.edge_agent",
+        "self-test",
+        "--config",
+        str(root / "agent.toml"),
+    ]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root / "opt/nightjar/current/lib")}
     done = subprocess.run(agent, capture_output=True, text=True, check=False, cwd="/", env=environment)
     assert done.returncode == 0, done.stderr
@@ -319,7 +328,9 @@ def test_the_real_bundle_installs_with_no_network_and_its_agent_runs(tmp_path, p
 
 @pytest.mark.slow
 def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
-    shutil.copytree(PROJECT / "edge_agent", tmp_path / "agent/edge_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PROJECT / "edge_agent", tmp_path / "agent/nightjar/edge_agent", ignore=shutil.ignore_patterns("__pycache__")
+    )
     good = small_bundle(tmp_path, HERE)
     with tarfile.open(good) as archive:
         archive.extractall(tmp_path / "good", filter="data")
@@ -335,7 +346,7 @@ def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
     root = tmp_path / "root"
     done = install(parcel, root)
     assert done.returncode == 0, done.stderr
-    lib = root / "opt/nightjar/current/lib/edge_agent"
+    lib = root / "opt/nightjar/current/lib/nightjar/edge_agent"
     assert '__version__ = "0.2.0"' in (lib / "__init__.py").read_text()
     assert "broken on purpose" in (lib / "__main__.py").read_text()
 

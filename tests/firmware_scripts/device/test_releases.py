@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_scripts.device import releases
-from firmware_scripts.device.record_file import decode, encode
-from firmware_scripts.device.releases import (
+from nightjar.firmware_scripts.device import releases
+from nightjar.firmware_scripts.device.record_file import decode, encode
+from nightjar.firmware_scripts.device.releases import (
     Adopt,
     CheckHealth,
     Decline,
@@ -34,10 +34,10 @@ from firmware_scripts.device.releases import (
     running,
     step,
 )
-from firmware_scripts.device.switch import Switch
-from wire.crash_loop import CRASHES_ALLOWED
-from wire.errors import IllegalEvent, RemoteProtocolError
-from wire.release_version import numbers
+from nightjar.firmware_scripts.device.switch import Switch
+from nightjar.wire.crash_loop import CRASHES_ALLOWED
+from nightjar.wire.errors import IllegalEvent, RemoteProtocolError
+from nightjar.wire.release_version import numbers
 
 OFFER = Offered("0.2.0", present_is_well=True)
 STATES = [

@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from firmware_scripts.bundle.reading import Checked
-from firmware_scripts.device.unpacking import LOCK, _check_machine, _install
-from wire.errors import RemoteProtocolError, UnavailableError
+from nightjar.firmware_scripts.bundle.reading import Checked
+from nightjar.firmware_scripts.device.unpacking import LOCK, _check_machine, _install
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
 
 @pytest.mark.parametrize(

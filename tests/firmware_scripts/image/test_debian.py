@@ -3,8 +3,8 @@ import tarfile
 
 import pytest
 
-from firmware_scripts.image import debian
-from firmware_scripts.image.debian import (
+from nightjar.firmware_scripts.image import debian
+from nightjar.firmware_scripts.image.debian import (
     Package,
     cached_name,
     check_numbers,
@@ -12,11 +12,11 @@ from firmware_scripts.image.debian import (
     parse_packages,
     root_file_system,
 )
-from firmware_scripts.image.making import recipe_of
-from firmware_scripts.image.tools import cache_folder, require
-from firmware_scripts.sbom import image_sbom
-from host import programs
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.image.making import recipe_of
+from nightjar.firmware_scripts.image.tools import cache_folder, require
+from nightjar.firmware_scripts.sbom import image_sbom
+from nightjar.host import programs
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 STATUS = b"""Package: dash
 Status: install ok installed

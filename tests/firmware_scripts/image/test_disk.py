@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from firmware_scripts.__main__ import run
-from firmware_scripts.core.bmap import format_bmap, parse_bmap
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
-from firmware_scripts.image.tools import EPOCH_S, environment
-from firmware_scripts.shell.fat import boot_partition
-from firmware_scripts.shell.sparse import map_of
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.__main__ import run
+from nightjar.firmware_scripts.core.bmap import format_bmap, parse_bmap
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
+from nightjar.firmware_scripts.image.tools import EPOCH_S, environment
+from nightjar.firmware_scripts.shell.fat import boot_partition
+from nightjar.firmware_scripts.shell.sparse import map_of
+from nightjar.wire.errors import UnavailableError
 
 TOOLS = ("fakeroot", "mcopy", "mkfs.vfat", "mke2fs", "debugfs", "sfdisk")
 PATH = environment()["PATH"]

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from firmware_scripts.image.early import early_archive, modules_in_order
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.image.early import early_archive, modules_in_order
+from nightjar.wire.errors import ConfigError
 
 DEPENDENCIES = "kernel/fs/ext4.ko: kernel/fs/jbd2.ko kernel/lib/crc16.ko\nkernel/fs/jbd2.ko:\nkernel/lib/crc16.ko:\n"
 

@@ -1,9 +1,9 @@
 import io
 import tarfile
 
-from firmware_scripts.core.image_format import IMAGE_FILE, detect
-from firmware_scripts.image.debian import RootFileSystem
-from firmware_scripts.image.making import _boot_files, recipe_of
+from nightjar.firmware_scripts.core.image_format import IMAGE_FILE, detect
+from nightjar.firmware_scripts.image.debian import RootFileSystem
+from nightjar.firmware_scripts.image.making import _boot_files, recipe_of
 
 
 def test_an_image_says_which_bundle_fits_it(tmp_path):

@@ -1,10 +1,10 @@
 import pytest
 
-from firmware_scripts.commands import image
-from firmware_scripts.image.making import boards, recipe_of
-from firmware_scripts.image.recipe import read_recipe
+from nightjar.firmware_scripts.commands import image
+from nightjar.firmware_scripts.image.making import boards, recipe_of
+from nightjar.firmware_scripts.image.recipe import read_recipe
+from nightjar.wire.errors import ConfigError
 from tests.firmware_scripts.command_line import firmware
-from wire.errors import ConfigError
 
 BOARD = b"about: b\narchitecture: arm64\nlayers: [low, high]\nkernel: arm64\nearly_modules: []\ncommand_line: ro\n"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.image.tools import run
-from wire.errors import UnavailableError
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.image.tools import run
+from nightjar.wire.errors import UnavailableError
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,7 +32,7 @@ def test_one_that_is_interrupted_is_given_the_time_to_clean_up(tmp_path, number)
     """mmdebstrap undoes its mounts then; killed, it leaves them. A background job of a shell ignores SIGINT."""
     script = (
         "import signal, sys, firmware_scripts.__main__ as program\n"
-        "from firmware_scripts.image.tools import run\n"
+        "from nightjar.firmware_scripts.image.tools import run\n"
         f"if {number} == signal.SIGTERM: signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "@program.cli.command()\n"
         "def wait():\n"

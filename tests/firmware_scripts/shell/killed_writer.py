@@ -6,10 +6,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from firmware_scripts.shell.block_file import OpenFile, open_file
-from firmware_scripts.shell.images import open_image
-from firmware_scripts.surveying import survey
-from firmware_scripts.writing import Written, write_image
+from nightjar.firmware_scripts.shell.block_file import OpenFile, open_file
+from nightjar.firmware_scripts.shell.images import open_image
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.writing import Written, write_image
 
 
 class Mortal:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of
-from firmware_scripts.surveying import survey
+from nightjar.firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of
+from nightjar.firmware_scripts.surveying import survey
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from tests.firmware_scripts.fake_card import quiet
-from wire.errors import ConfigError, RemoteProtocolError
 
 IMAGE = random.Random(5).randbytes(300_000) + bytes(2_000_000) + random.Random(6).randbytes(70_000)
 PACKERS = {Packing.GZIP: gzip.compress, Packing.XZ: lzma.compress, Packing.ZSTD: zstd.compress, Packing.PLAIN: bytes}
@@ -106,7 +106,8 @@ def test_a_file_of_mostly_zeros_is_unpacked_in_little_memory(tmp_path):
     path.write_bytes(zstd.compress(bytes(200_000_000)))
     script = (
         "import re, sys; from pathlib import Path; from functools import partial;"
-        "from firmware_scripts.shell.images import open_image; from firmware_scripts.surveying import survey;"
+        "from nightjar.firmware_scripts.shell.images import open_image\n"
+        "from nightjar.firmware_scripts.surveying import survey\n"
         "survey(partial(open_image, Path(sys.argv[1])), None, lambda *a: None);"
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.core.plan import HEAD_BYTES
+from nightjar.firmware_scripts.core.plan import HEAD_BYTES
 
 ROOT = Path(__file__).parents[3]
 IMAGE = random.Random(11).randbytes(HEAD_BYTES + 2**20 + 4_321)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import judge
-from firmware_scripts.shell.block_file import OpenFile, open_block, open_to_read
-from firmware_scripts.shell.look import look
-from firmware_scripts.shell.naming import DiskTarget, find_target
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import judge
+from nightjar.firmware_scripts.shell.block_file import OpenFile, open_block, open_to_read
+from nightjar.firmware_scripts.shell.look import look
+from nightjar.firmware_scripts.shell.naming import DiskTarget, find_target
 from tests.firmware_scripts.command_line import firmware, partitioned
 from tests.firmware_scripts.stock_images import TRIXIE, make_image, missing, read
 

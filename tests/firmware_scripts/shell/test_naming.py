@@ -2,10 +2,10 @@ import os
 
 import pytest
 
-from firmware_scripts.core.mounts import Swap
-from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import MachineState
-from firmware_scripts.shell.naming import FileTarget, find_target
+from nightjar.firmware_scripts.core.mounts import Swap
+from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.core.targets import MachineState
+from nightjar.firmware_scripts.shell.naming import FileTarget, find_target
 from tests.firmware_scripts.core.test_targets import described
 
 MACHINE = described("laptop-usb-reader")

@@ -1,8 +1,8 @@
 import io
 import sys
 
-from firmware_scripts.ports import WorkPhase
-from firmware_scripts.shell.progress import LINE_EVERY_S, ProgressLines, display
+from nightjar.firmware_scripts.ports import WorkPhase
+from nightjar.firmware_scripts.shell.progress import LINE_EVERY_S, ProgressLines, display
 
 
 def test_lines_tell_rate_and_time_left_now_and_then():

@@ -39,5 +39,5 @@ def foreign_bundle(bundle, owner, version):
 
 def bad_bundle(bundle, owner, version, kind):
     """A bundle of the right owner; its agent is bad in the way that ``kind`` says."""
-    files = {"edge_agent/__main__.py": AGENTS[kind]}
+    files = {"nightjar/edge_agent/__main__.py": AGENTS[kind]}
     return small_bundle(bundle.parent, PLATFORM, version, more=files, root=owner.root)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firmware_scripts.twin.running import powered
+from nightjar.firmware_scripts.twin.running import powered
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from tests.firmware_scripts.twin.fleet import Fleet, bundle_of_this_checkout, image_with
 from tests.firmware_scripts.twin.over_the_air import Owner

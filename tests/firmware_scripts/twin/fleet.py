@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config_file import load_config
-from coordinator.enrolment.service_client import AUTHORITIES, FOLDER
-from coordinator.mqtt.free_ports import free_ports
-from firmware_scripts.core.host_settings import HostSettings
-from firmware_scripts.customising import Order
-from firmware_scripts.image.debian import root_file_system
-from firmware_scripts.image.making import make_image, recipe_of
-from firmware_scripts.image.tools import PACKAGES, cache_folder, environment
-from firmware_scripts.shell.given_files import load_parcel
-from firmware_scripts.twin.coordinator import Coordinator
-from firmware_scripts.twin.machines import machine_of
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.firmware_scripts.core.host_settings import HostSettings
+from nightjar.firmware_scripts.customising import Order
+from nightjar.firmware_scripts.image.debian import root_file_system
+from nightjar.firmware_scripts.image.making import make_image, recipe_of
+from nightjar.firmware_scripts.image.tools import PACKAGES, cache_folder, environment
+from nightjar.firmware_scripts.shell.given_files import load_parcel
+from nightjar.firmware_scripts.twin.coordinator import Coordinator
+from nightjar.firmware_scripts.twin.machines import machine_of
 from tests.enrolment.world import World
 from tests.firmware_scripts.parcels import keys
 from tests.firmware_scripts.twin.over_the_air import FILES, LINKS
@@ -129,7 +129,16 @@ class Fleet(World):
 def bundle_of_this_checkout(folder, root, platform=PLATFORM):
     """The whole agent with the packages that it needs, fetched from the index; its device trusts this root."""
     private, _ = keys(folder)
-    command = [sys.executable, "-m", "firmware_scripts", "bundle", "--platform", platform, "--key", str(private)]
+    command = [
+        sys.executable,
+        "-m",
+        "nightjar.firmware_scripts",
+        "bundle",
+        "--platform",
+        platform,
+        "--key",
+        str(private),
+    ]
     command += ["--include", f"root.json={root}", "--output", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 3:

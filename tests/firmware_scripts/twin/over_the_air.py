@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from firmware_scripts import release_keys
+from nightjar.firmware_scripts import release_keys
 
 ROOT = Path(__file__).parents[3]
 RECORD = "/var/lib/nightjar/releases.json"
@@ -21,7 +21,7 @@ import os, time
 
 if "NIGHTJAR_RELEASE" in os.environ:
     try:
-        from edge_agent.shell.releases import ReleaseProcess
+        from nightjar.edge_agent.shell.releases import ReleaseProcess
     except ImportError:  # a bad release has none
         pass
     else:
@@ -105,7 +105,7 @@ class Owner:
     def publish(self, fleet, *bundles, security=False):
         release_keys.add_bundles(self.folder, bundles, datetime.now(UTC), security=security)
         (online,) = (self.folder / "keys").glob("online-*.key")
-        command = [sys.executable, "-m", "coordinator", "release", "add", *bundles, "--config", fleet.path]
+        command = [sys.executable, "-m", "nightjar.coordinator", "release", "add", *bundles, "--config", fleet.path]
         command += ["--metadata", self.folder / "metadata", "--online-key", online]
         subprocess.run(command, cwd=ROOT, check=True)
 

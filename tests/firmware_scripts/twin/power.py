@@ -1,6 +1,6 @@
 """What the kernel of a twin says about power, to compare with what was done to its plug."""
 
-from firmware_scripts.twin.guest import Guest
+from nightjar.firmware_scripts.twin.guest import Guest
 
 
 def what_the_kernel_says(guest: Guest) -> dict[str, str]:

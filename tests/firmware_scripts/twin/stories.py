@@ -4,15 +4,15 @@ import contextlib
 import subprocess
 import time
 
-from firmware_scripts.image.disk import ROOT
-from firmware_scripts.image.tools import environment
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences, set_charging
-from firmware_scripts.twin.running import DISK, Twin, prepare
+from nightjar.firmware_scripts.image.disk import ROOT
+from nightjar.firmware_scripts.image.tools import environment
+from nightjar.firmware_scripts.twin.joining import join
+from nightjar.firmware_scripts.twin.person import sentences, set_charging
+from nightjar.firmware_scripts.twin.running import DISK, Twin, prepare
+from nightjar.wire.errors import UnavailableError
 from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
 from tests.firmware_scripts.twin.over_the_air import ask_for, record
 from tests.firmware_scripts.twin.power import what_the_kernel_says
-from wire.errors import UnavailableError
 
 IDENTITY = "/var/lib/private/nightjar-agent/identity"
 # Shell inside the device: its release counts, and whoever sees to that has ended.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences
-from firmware_scripts.twin.running import powered
+from nightjar.firmware_scripts.twin.joining import join
+from nightjar.firmware_scripts.twin.person import sentences
+from nightjar.firmware_scripts.twin.running import powered
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from tests.firmware_scripts.twin.fleet import (
     PATIENCE_S,

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from firmware_scripts.twin.belonging import belonging
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.twin.belonging import belonging
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_claim_says_where_and_whom_to_trust_and_leaves_the_name_to_the_coordinator():

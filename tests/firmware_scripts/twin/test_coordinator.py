@@ -4,8 +4,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from firmware_scripts.twin.coordinator import Coordinator
-from wire.errors import ConfigError, UnavailableError
+from nightjar.firmware_scripts.twin.coordinator import Coordinator
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 ROUNDS = [
     {"number": 4, "phase": "selection"},

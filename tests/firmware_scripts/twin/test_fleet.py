@@ -10,10 +10,11 @@ import time
 
 import pytest
 
-from coordinator.storage.blobs import FileBlobs
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences, set_charging
-from firmware_scripts.twin.running import boot_file, powered
+from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.firmware_scripts.twin.joining import join
+from nightjar.firmware_scripts.twin.person import sentences, set_charging
+from nightjar.firmware_scripts.twin.running import boot_file, powered
+from nightjar.wire.shares import share_of
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from tests.firmware_scripts.twin.bad_agents import bad_bundle, foreign_bundle, good_bundle
 from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S, Fleet
@@ -28,7 +29,6 @@ from tests.firmware_scripts.twin.over_the_air import (
     tried,
 )
 from tests.firmware_scripts.twin.stories import is_whole, ordered, settles, switch_off, there, told, twin_of, until
-from wire.shares import share_of
 
 # Fewer on a machine that cannot emulate three at once.
 NAMES = ("porch", "attic", "cellar")[: int(os.environ.get("NIGHTJAR_TWIN_DEVICES", "3"))]

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from firmware_scripts.twin.guest import Guest
-from firmware_scripts.twin.person import sentences, set_charging, type_sentences
+from nightjar.firmware_scripts.twin.guest import Guest
+from nightjar.firmware_scripts.twin.person import sentences, set_charging, type_sentences
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from tests.firmware_scripts.twin.power import what_the_kernel_says
-from wire.errors import RemoteProtocolError, UnavailableError
 
 
 class Inside:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.image.making import boards
-from firmware_scripts.twin.machines import MACHINES, machine_of, qemu_command
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.image.making import boards
+from nightjar.firmware_scripts.twin.machines import MACHINES, machine_of, qemu_command
+from nightjar.wire.errors import ConfigError
 
 
 def command(board, disk="disk.img", device_tree=None):

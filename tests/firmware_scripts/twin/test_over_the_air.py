@@ -4,8 +4,8 @@ A real kernel, its battery, systemd, and mutual TLS. One device for the whole st
 (scripts/twin_ci.sh): each further one costs a first boot and an enrolment.
 """
 
-from firmware_scripts.twin.person import set_charging
-from firmware_scripts.twin.running import boot_file, powered
+from nightjar.firmware_scripts.twin.person import set_charging
+from nightjar.firmware_scripts.twin.running import boot_file, powered
 from tests.firmware_scripts.twin.bad_agents import bad_bundle, good_bundle
 from tests.firmware_scripts.twin.fleet import MARKS
 from tests.firmware_scripts.twin.over_the_air import ask_for, look, record, tried

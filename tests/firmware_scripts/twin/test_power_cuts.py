@@ -1,8 +1,9 @@
 """QEMU is killed while its device writes: it starts again, goes on, and is enrolled once. Releases: test_fleet.py."""
 
-from firmware_scripts.twin.joining import join
-from firmware_scripts.twin.person import sentences, set_charging, type_sentences
-from firmware_scripts.twin.running import boot_file, powered
+from nightjar.firmware_scripts.twin.joining import join
+from nightjar.firmware_scripts.twin.person import sentences, set_charging, type_sentences
+from nightjar.firmware_scripts.twin.running import boot_file, powered
+from nightjar.wire.errors import UnavailableError
 from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
 from tests.firmware_scripts.twin.stories import (
     AT_WORK,
@@ -16,7 +17,6 @@ from tests.firmware_scripts.twin.stories import (
     twin_of,
     until,
 )
-from wire.errors import UnavailableError
 
 pytestmark = MARKS
 

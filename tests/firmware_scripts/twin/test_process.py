@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.twin import process
-from firmware_scripts.twin.process import BOOTED, Qemu
+from nightjar.firmware_scripts.twin import process
+from nightjar.firmware_scripts.twin.process import BOOTED, Qemu
+from nightjar.wire.errors import UnavailableError
 from tests.processes import is_alive
-from wire.errors import UnavailableError
 
 LONG_S = 60.0
 
@@ -54,7 +54,7 @@ def test_one_that_says_nothing_is_given_up(tmp_path):
 
 def test_it_ends_with_us_however_we_end(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from firmware_scripts.twin import process\n"
+        "import sys, time; from pathlib import Path; from nightjar.firmware_scripts.twin import process\n"
         "process.require = lambda *_: None\n"
         "with process.Qemu(['/bin/sleep', '600'], Path(sys.argv[1])) as machine:\n"
         "    print(machine.pid, flush=True); time.sleep(600)\n"

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from firmware_scripts.twin.running import Twin
-from wire.errors import ConfigError
+from nightjar.firmware_scripts.twin.running import Twin
+from nightjar.wire.errors import ConfigError
 
 
 def test_a_board_without_a_port_for_hands_says_so_before_it_is_switched_on():

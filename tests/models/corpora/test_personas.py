@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from models.corpora import load, split
-from models.corpora.personas import personas
-from models.corpora.phrasebook import RULES, TOPICS
-from models.vocabulary import Vocabulary, words
-from wire.errors import CorpusError
+from nightjar.models.corpora import load, split
+from nightjar.models.corpora.personas import personas
+from nightjar.models.corpora.phrasebook import RULES, TOPICS
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.wire.errors import CorpusError
 
 GOLDEN = "4cfbe7e9dab202a06f70eb571eb2e269df7ca3b657bd9d63865be6211e9aabda"
 

@@ -1,5 +1,5 @@
-from models.corpora import load
-from models.vocabulary import words
+from nightjar.models.corpora import load
+from nightjar.models.vocabulary import words
 
 
 def test_topics_are_users_and_sentences_are_messages() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from models.corpora import Corpus, load, split
-from wire.errors import CorpusError
+from nightjar.models.corpora import Corpus, load, split
+from nightjar.wire.errors import CorpusError
 
 
 def corpus(**messages: int) -> Corpus:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from models.corpora import load
-from wire.errors import CorpusError
+from nightjar.models.corpora import load
+from nightjar.wire.errors import CorpusError
 
 
 def write(folder: Path, data: bytes) -> str:

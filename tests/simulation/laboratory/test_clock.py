@@ -5,8 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from simulation.laboratory.clock import buffered_versions, first_to_report, seconds_of_work
-from simulation.laboratory.experiment import Experiment, TimeSettings
+from nightjar.simulation.laboratory.clock import buffered_versions, first_to_report, seconds_of_work
+from nightjar.simulation.laboratory.experiment import Experiment, TimeSettings
 
 PEOPLE = 60
 MIX = TimeSettings(training_s=30.0, transfer_s=5.0, spread=0.5, slow_share=0.1, slow_factor=10.0)

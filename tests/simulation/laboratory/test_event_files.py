@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.event_files import FILES, event_files
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.event_files import FILES, event_files
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.tasks.settings import TaskSettings
-from simulation.laboratory.experiment import Experiment, read_experiment
-from wire.errors import ConfigError
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
+from nightjar.wire.errors import ConfigError
 
 DEFAULT = Path(__file__).parents[3] / "experiments" / "default.toml"
 

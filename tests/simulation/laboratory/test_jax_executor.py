@@ -8,23 +8,26 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from coordinator.learning.strategies import StrategyName
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
-from models.batches import pack
-from models.configurations import configuration
-from models.initial import initial_weights
-from simulation.laboratory.command import learn
-from simulation.laboratory.executor import InProcess
-from simulation.laboratory.experiment import PersonalSettings
-from simulation.laboratory.references import central
-from simulation.laboratory.training import prepare
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig
+from nightjar.models.batches import pack
+from nightjar.models.configurations import configuration
+from nightjar.models.initial import initial_weights
+from nightjar.simulation.laboratory.command import learn
+from nightjar.simulation.laboratory.executor import InProcess
+from nightjar.simulation.laboratory.experiment import PersonalSettings
+from nightjar.simulation.laboratory.references import central
+from nightjar.simulation.laboratory.training import prepare
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.lazily import Lazy
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, trained
 from tests.skips import NO_GPU
-from wire.errors import ConfigError, UnavailableError
 
-tf, jax, reference = Lazy("tensorflow"), Lazy("jax"), Lazy("models.reference")
-jax_steps, jax_executor = Lazy("simulation.laboratory.jax_steps"), Lazy("simulation.laboratory.jax_executor")
+tf, jax, reference = Lazy("tensorflow"), Lazy("jax"), Lazy("nightjar.models.reference")
+jax_steps, jax_executor = (
+    Lazy("nightjar.simulation.laboratory.jax_steps"),
+    Lazy("nightjar.simulation.laboratory.jax_executor"),
+)
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -130,7 +133,7 @@ def test_what_it_cannot_do_is_refused(changes, what, programs, tmp_path):
 
 
 def test_the_command_trains_with_jax_and_says_what_it_needs(programs, tmp_path, monkeypatch):
-    monkeypatch.setattr("simulation.laboratory.command.PROGRAMS", programs)
+    monkeypatch.setattr("nightjar.simulation.laboratory.command.PROGRAMS", programs)
     lines = [f"{user}\t{message}\n" for user, messages in CORPUS.users.items() for message in messages]
     (tmp_path / "corpus.tsv").write_text("user\ttext\n" + "".join(lines))
     (tmp_path / "small.toml").write_text("rounds = 2\n[cohort]\nsize = 5\n")
@@ -142,6 +145,6 @@ def test_the_command_trains_with_jax_and_says_what_it_needs(programs, tmp_path, 
 
     with pytest.raises(ConfigError, match="leave --workers and --ray out"):
         CliRunner().invoke(learn, [*command, "--workers", "2", "--out", str(tmp_path / "b")], catch_exceptions=False)
-    monkeypatch.setitem(sys.modules, "simulation.laboratory.jax_executor", None)
+    monkeypatch.setitem(sys.modules, "nightjar.simulation.laboratory.jax_executor", None)
     with pytest.raises(ConfigError, match=r"pip install 'nightjar-federated\[jax\]'"):
         CliRunner().invoke(learn, [*command, "--out", str(tmp_path / "c")], catch_exceptions=False)

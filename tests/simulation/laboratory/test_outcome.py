@@ -1,7 +1,7 @@
 import pytest
 
-from simulation.laboratory.checkpoint import Point
-from simulation.laboratory.outcome import time_taken
+from nightjar.simulation.laboratory.checkpoint import Point
+from nightjar.simulation.laboratory.outcome import time_taken
 
 
 def curve(*top1, hours=1.0):

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.corpora import Corpus
-from simulation.laboratory.experiment import EvaluationSettings, SplitSettings
-from simulation.laboratory.people import divide
-from wire.errors import CorpusError
+from nightjar.models.corpora import Corpus
+from nightjar.simulation.laboratory.experiment import EvaluationSettings, SplitSettings
+from nightjar.simulation.laboratory.people import divide
+from nightjar.wire.errors import CorpusError
 
 CORPUS = Corpus("made up", {f"u{n}": tuple(f"u{n} says {k}" for k in range(20)) for n in range(20)})
 SPLIT = SplitSettings(public_people=0.2)

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from coordinator.engine import ray_cluster
-from coordinator.engine.ray_cluster import connected
-from simulation.laboratory import ray_executor
-from simulation.laboratory.checkpoint import CURVE
-from simulation.laboratory.command import learn
-from simulation.laboratory.ray_executor import RayWorkers
-from simulation.laboratory.training import prepare
+from nightjar.coordinator.engine import ray_cluster
+from nightjar.coordinator.engine.ray_cluster import connected
+from nightjar.simulation.laboratory import ray_executor
+from nightjar.simulation.laboratory.checkpoint import CURVE
+from nightjar.simulation.laboratory.command import learn
+from nightjar.simulation.laboratory.ray_executor import RayWorkers
+from nightjar.simulation.laboratory.training import prepare
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.ray_clusters import MARKS, two_nodes, with_ray
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, trained
-from wire.errors import ConfigError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, *MARKS]
 
@@ -52,7 +52,7 @@ def test_two_nodes_give_the_same_curve_even_after_a_kill(cluster, curve, program
 
 
 def test_the_command_runs_on_a_cluster_and_gives_the_same_curve(cluster, programs, tmp_path, monkeypatch):
-    monkeypatch.setattr("simulation.laboratory.command.PROGRAMS", programs)
+    monkeypatch.setattr("nightjar.simulation.laboratory.command.PROGRAMS", programs)
     lines = [f"{user}\t{message}\n" for user, messages in CORPUS.users.items() for message in messages]
     (tmp_path / "corpus.tsv").write_text("user\ttext\n" + "".join(lines))
     (tmp_path / "small.toml").write_text("rounds = 2\n[cohort]\nsize = 5\n")

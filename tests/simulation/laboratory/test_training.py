@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from coordinator.learning.privacy.accounting import calibrated
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.strategies import RateSchedule, StrategyName
-from coordinator.learning.strategies.rate_schedule import Decay
-from coordinator.learning.summed import sum_order
-from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, noise_terms
-from edge_agent.core.personalisation import ENOUGH_WORDS
-from models.corpora import Corpus
-from simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
-from simulation.laboratory.clients import kept
-from simulation.laboratory.cohorts import plan_of
-from simulation.laboratory.command import learn
-from simulation.laboratory.executor import InProcess, Processes
-from simulation.laboratory.experiment import (
+from nightjar.coordinator.learning.privacy.accounting import calibrated
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.strategies import RateSchedule, StrategyName
+from nightjar.coordinator.learning.strategies.rate_schedule import Decay
+from nightjar.coordinator.learning.summed import sum_order
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, noise_terms
+from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS
+from nightjar.models.corpora import Corpus
+from nightjar.simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights
+from nightjar.simulation.laboratory.clients import kept
+from nightjar.simulation.laboratory.cohorts import plan_of
+from nightjar.simulation.laboratory.command import learn
+from nightjar.simulation.laboratory.executor import InProcess, Processes
+from nightjar.simulation.laboratory.experiment import (
     PRIVATE,
     CohortSettings,
     EvaluationSettings,
@@ -29,11 +29,11 @@ from simulation.laboratory.experiment import (
     PersonalSettings,
     TimeSettings,
 )
-from simulation.laboratory.personalisation import METHODS, personalise
-from simulation.laboratory.training import prepare, run, start_weights
-from wire.codec import Sparse, codec_for
-from wire.errors import ConfigError, CorpusError, UnavailableError
-from wire.secure_sum.order import values_of
+from nightjar.simulation.laboratory.personalisation import METHODS, personalise
+from nightjar.simulation.laboratory.training import prepare, run, start_weights
+from nightjar.wire.codec import Sparse, codec_for
+from nightjar.wire.errors import ConfigError, CorpusError, UnavailableError
+from nightjar.wire.secure_sum.order import values_of
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -164,7 +164,7 @@ def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
 
 
 def test_what_devices_keep_may_be_more_than_the_memory_for_it(curve, programs, tmp_path, monkeypatch):
-    monkeypatch.setattr("simulation.laboratory.executor.HELD_BYTES", 1)
+    monkeypatch.setattr("nightjar.simulation.laboratory.executor.HELD_BYTES", 1)
     assert trained(EXPERIMENT, tmp_path, programs) == curve
 
 
@@ -387,7 +387,7 @@ def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
 
 
 def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch, tmp_path, programs):
-    monkeypatch.setattr("simulation.laboratory.command.PROGRAMS", programs)
+    monkeypatch.setattr("nightjar.simulation.laboratory.command.PROGRAMS", programs)
     corpus = tmp_path / "corpus.tsv"
     lines = [f"{user}\t{message}\n" for user, messages in CORPUS.users.items() for message in messages]
     corpus.write_text("user\ttext\n" + "".join(lines))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from simulation.rounds.faults import dangers
-from simulation.rounds.logs import errors_counted
-from simulation.rounds.world import Settings, SimulationResult, World, simulate
+from nightjar.simulation.rounds.faults import dangers
+from nightjar.simulation.rounds.logs import errors_counted
+from nightjar.simulation.rounds.world import Settings, SimulationResult, World, simulate
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulation.rounds.availability import DAY_S, Availability, GeneratedAvailability, TracedAvailability
+from nightjar.simulation.rounds.availability import DAY_S, Availability, GeneratedAvailability, TracedAvailability
+from nightjar.wire.errors import ConfigError
 from tests.skips import RECORDED
-from wire.errors import ConfigError
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "phone_availability" / "windows.csv"
 HEAD = "device,trace_start_s,trace_end_s,window_start_s,window_end_s\n"

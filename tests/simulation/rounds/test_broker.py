@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from simulation.rounds.broker import WILL_AFTER_S, Broker
-from simulation.rounds.faults import Dice
-from simulation.rounds.timeline import Timeline
-from wire import topics
-from wire.identifiers import DeviceId, Population
+from nightjar.simulation.rounds.broker import WILL_AFTER_S, Broker
+from nightjar.simulation.rounds.faults import Dice
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.wire import topics
+from nightjar.wire.identifiers import DeviceId, Population
 
 WHERE = Population("simulation")
 UP = topics.up(WHERE, DeviceId("a"), "check-in", 1)

@@ -8,11 +8,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from simulation.__main__ import main
-from simulation.rounds import command as command_module
-from simulation.rounds.command import rounds
-from simulation.rounds.observer import Observer
-from simulation.rounds.result import MEASURED
+from nightjar.simulation.commands import main
+from nightjar.simulation.rounds import command as command_module
+from nightjar.simulation.rounds.command import rounds
+from nightjar.simulation.rounds.observer import Observer
+from nightjar.simulation.rounds.result import MEASURED
 
 SMALL = ["--devices", "60", "--rounds", "2"]
 REQUIRED = {
@@ -121,7 +121,7 @@ def test_the_same_seed_gives_the_same_json_in_another_process_with_other_hashes(
         arguments = [
             sys.executable,
             "-m",
-            "simulation",
+            "nightjar.simulation",
             "rounds",
             *SMALL,
             "--faults",
@@ -146,6 +146,6 @@ def test_ctrl_c_ends_it_with_one_line_and_nothing_on_standard_output(monkeypatch
 
 
 def test_a_simulation_does_not_load_the_demos_database():
-    loads = "import sys; from simulation.__main__ import commands as c; c.get_command(None, 'rounds')"
+    loads = "import sys; from nightjar.simulation.commands import commands as c; c.get_command(None, 'rounds')"
     command = [sys.executable, "-c", f"{loads}; sys.exit('sqlalchemy' in sys.modules)"]
     assert subprocess.run(command, check=False).returncode == 0

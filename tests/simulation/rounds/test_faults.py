@@ -3,10 +3,10 @@ import typing
 import numpy as np
 import pytest
 
-from coordinator.rounds.round import TERMINAL, Phase
-from edge_agent.core import lifecycle
-from simulation.rounds.faults import PHASES, RATES, STATES, Danger, Dice, Fault, Fuse, PowerCut, dangers
-from wire.errors import ConfigError
+from nightjar.coordinator.rounds.round import TERMINAL, Phase
+from nightjar.edge_agent.core import lifecycle
+from nightjar.simulation.rounds.faults import PHASES, RATES, STATES, Danger, Dice, Fault, Fuse, PowerCut, dangers
+from nightjar.wire.errors import ConfigError
 
 
 def dice(text: str, severity: float = 1000.0) -> Dice:

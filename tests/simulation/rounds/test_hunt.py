@@ -1,15 +1,15 @@
-"""A short hunt on every run of the tests; `python -m simulation rounds --hunt` is the long one."""
+"""A short hunt on every run of the tests; `python -m nightjar.simulation rounds --hunt` is the long one."""
 
 import pytest
 
-import simulation.rounds.hunt as hunting
-import wire.frame
-from coordinator.tasks.settings import Mode
-from coordinator.versions.rollout import Stage
-from simulation.rounds.faults import dangers
-from simulation.rounds.hunt import complaints, hunt
-from simulation.rounds.model import is_bad
-from simulation.rounds.world import Settings
+import nightjar.simulation.rounds.hunt as hunting
+from nightjar.coordinator.tasks.settings import Mode
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.simulation.rounds.faults import dangers
+from nightjar.simulation.rounds.hunt import complaints, hunt
+from nightjar.simulation.rounds.model import is_bad
+from nightjar.simulation.rounds.world import Settings
+from nightjar.wire import frame
 
 HARSH = Settings(devices=120, rounds=8, seed=0, faults=dangers("all"), severity=4.0)
 
@@ -78,8 +78,8 @@ def test_many_seeds_with_every_fault_at_four_times_its_rate_have_no_defect():
 
 @pytest.mark.slow
 def test_reports_in_chunks_survive_every_fault_as_well(monkeypatch):
-    monkeypatch.setattr(wire.frame, "MAX_PUBLISH_BYTES", 300)
-    monkeypatch.setattr(wire.frame, "CHUNK_PART_BYTES", 300 - wire.frame.OVERHEAD_BYTES - wire.frame._CHUNK.size)
+    monkeypatch.setattr(frame, "MAX_PUBLISH_BYTES", 300)
+    monkeypatch.setattr(frame, "CHUNK_PART_BYTES", 300 - frame.OVERHEAD_BYTES - frame._CHUNK.size)
     bag = hunt(HARSH, range(20, 24))
     assert bag.wrong == {}
     assert bag.verdicts["accepted"] > 100

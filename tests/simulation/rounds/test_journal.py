@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.events import SendDropout
-from edge_agent.core.lifecycle import Reporting, Resting
-from edge_agent.core.outbox import Parcel, Settlement
-from edge_agent.core.stored import Change, NewReport
-from edge_agent.shell.database import Caps, Database
-from simulation.rounds.faults import Fuse, PowerCut
-from simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
+from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.lifecycle import Reporting, Resting
+from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.stored import Change, NewReport
+from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.simulation.rounds.faults import Fuse, PowerCut
+from nightjar.simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
+from nightjar.wire.codec import Sparse
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.messages import DropoutCause
 from tests.edge_agent.fakes import FakeClock
-from wire.codec import Sparse
-from wire.errors import LocalProtocolError
-from wire.messages import DropoutCause
 
 LAYOUT = "0123456789abcdef"
 REPORTING, RESTING = Reporting(3, 1), Resting(9.0, "done")

@@ -6,19 +6,19 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-import simulation.rounds.coordinator as host
-from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import AggregationJob
-from coordinator.learning import fedavg
-from coordinator.rounds.admission import Variant
-from coordinator.rounds.seats import Seat
-from simulation.rounds.model import LAYOUT
-from simulation.rounds.storage import MemoryView
-from simulation.rounds.world import POPULATION, World
-from wire import messages, topics
-from wire.identifiers import DeviceId
-from wire.messages import Assignment, CodecChoice, TrainingPlan, Verdict
-from wire.parameters import weights_from_bytes, weights_to_bytes
+import nightjar.simulation.rounds.coordinator as host
+from nightjar.coordinator.engine.aggregation import do_job
+from nightjar.coordinator.engine.jobs import AggregationJob
+from nightjar.coordinator.learning import fedavg
+from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.seats import Seat
+from nightjar.simulation.rounds.model import LAYOUT
+from nightjar.simulation.rounds.storage import MemoryView
+from nightjar.simulation.rounds.world import POPULATION, World
+from nightjar.wire import messages, topics
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan, Verdict
+from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
 
 SOUND = (0, 0, 0)
 

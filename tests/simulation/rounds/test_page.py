@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from simulation.rounds.command import rounds
-from simulation.rounds.faults import PHASES, RATES, STATES, Fault
-from simulation.rounds.result import result_of
+from nightjar.simulation.rounds.command import rounds
+from nightjar.simulation.rounds.faults import PHASES, RATES, STATES, Fault
+from nightjar.simulation.rounds.result import result_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from wire import messages
-from wire.messages import DropoutCause
+from nightjar.wire import messages
+from nightjar.wire.messages import DropoutCause
 
 
 def test_a_phone_that_is_not_free_has_no_driver(make_world):

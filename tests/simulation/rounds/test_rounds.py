@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from coordinator.rounds.round import Phase
-from coordinator.tasks.settings import Mode
-from simulation.rounds.faults import PHASES, STATES, Fault, dangers
-from simulation.rounds.hunt import complaints
-from simulation.rounds.result import MEASURED, result_of
-from simulation.rounds.world import Settings, SimulationResult, World, simulate
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.tasks.settings import Mode
+from nightjar.simulation.rounds.faults import PHASES, STATES, Fault, dangers
+from nightjar.simulation.rounds.hunt import complaints
+from nightjar.simulation.rounds.result import MEASURED, result_of
+from nightjar.simulation.rounds.world import Settings, SimulationResult, World, simulate
 
 pytestmark = pytest.mark.slow
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.rounds.round import Phase
-from simulation.rounds.faults import Fault, dangers
-from simulation.rounds.hunt import complaints
-from simulation.rounds.world import Settings, simulate
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.simulation.rounds.faults import Fault, dangers
+from nightjar.simulation.rounds.hunt import complaints
+from nightjar.simulation.rounds.world import Settings, simulate
 
 pytestmark = pytest.mark.slow
 

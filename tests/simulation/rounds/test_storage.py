@@ -2,13 +2,13 @@
 
 import pytest
 
-from coordinator.engine.effects import AnnounceModel
-from coordinator.ports import VersionRecord
-from coordinator.rounds.lease import Lease
-from simulation.rounds.faults import Fuse, PowerCut
-from simulation.rounds.storage import MemoryBlobs, MemoryRepository
-from wire.errors import IntegrityError
-from wire.identifiers import DeviceId
+from nightjar.coordinator.engine.effects import AnnounceModel
+from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.simulation.rounds.faults import Fuse, PowerCut
+from nightjar.simulation.rounds.storage import MemoryBlobs, MemoryRepository
+from nightjar.wire.errors import IntegrityError
+from nightjar.wire.identifiers import DeviceId
 
 A = DeviceId("a")
 

@@ -1,4 +1,4 @@
-from simulation.rounds.timeline import Timeline
+from nightjar.simulation.rounds.timeline import Timeline
 
 
 def test_calls_run_in_the_order_of_their_time_and_then_of_their_planning():

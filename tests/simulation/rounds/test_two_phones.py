@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from coordinator.rounds.admission import Variant
-from coordinator.rounds.round import Phase
-from simulation.rounds.faults import dangers
-from simulation.rounds.world import World
-from wire.shares import share_of
+from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.round import Phase
+from nightjar.simulation.rounds.faults import dangers
+from nightjar.simulation.rounds.world import World
+from nightjar.wire.shares import share_of
 
 ROUNDS = 30
 DAY_S = 86400

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simulation.silos.hosts import Loopback, plug
-from simulation.silos.study import HALVES, Images, SiloTraining, run_seed
+from nightjar.simulation.silos.hosts import Loopback, plug
+from nightjar.simulation.silos.study import HALVES, Images, SiloTraining, run_seed
 from tests.hosts.network import hosts
 
 pytestmark = [pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]

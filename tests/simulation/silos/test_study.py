@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from simulation.silos import command
-from simulation.silos.study import HALVES, LABELS, SiloTraining, StudyRun, parts_of, recipes
-from wire.errors import ConfigError
+from nightjar.simulation.silos import command
+from nightjar.simulation.silos.study import HALVES, LABELS, SiloTraining, StudyRun, parts_of, recipes
+from nightjar.wire.errors import ConfigError
 
 
 def run(model, split, seed, alone, pooled, federated):

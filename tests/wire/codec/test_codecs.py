@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightjar.wire.codec import NAMES, codec_for
+from nightjar.wire.codec.quantize import dequantize, logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.sparsify import count_for, top_k
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.wire.strategies import layouts, vectors
-from wire.codec import NAMES, codec_for
-from wire.codec.quantize import dequantize, logarithmic_grid, quantize, uniform_grid
-from wire.codec.sparsify import count_for, top_k
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
 OWN_CHOICE = ["topk-8", "topk-4"]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.codec import NAMES, FeedbackCodec, codec_for
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.codec import NAMES, FeedbackCodec, codec_for
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (20, 6)), ParameterSpec("bias", (10,))))
 fates = st.lists(st.sampled_from(["accepted", "duplicated", "late", "given up"]), max_size=12)

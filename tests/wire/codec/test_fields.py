@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.fields import WIDEST, FieldReader, pack
-from wire.errors import RemoteProtocolError
+from nightjar.wire.codec.fields import WIDEST, FieldReader, pack
+from nightjar.wire.errors import RemoteProtocolError
 
 
 @st.composite

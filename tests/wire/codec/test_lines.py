@@ -2,9 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightjar.wire.codec.lines import axes, extent, gaps, join, places, split
+from nightjar.wire.parameters import ParameterSpec
 from tests.wire.strategies import layouts
-from wire.codec.lines import axes, extent, gaps, join, places, split
-from wire.parameters import ParameterSpec
 
 
 @given(layouts, st.floats(0, 1), st.integers(0, 9))

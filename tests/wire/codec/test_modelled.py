@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.configurations import configuration
+from nightjar.models.configurations import configuration
+from nightjar.wire.codec import modelled
+from nightjar.wire.codec.modelled import lanes_for
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.wire.strategies import layouts
-from wire.codec import modelled
-from wire.codec.modelled import lanes_for
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec
 
 MATRIX = ParameterLayout((ParameterSpec("a", (50, 40)),))
 GBOARD = configuration("gboard").layout(10_000)

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.numbers import (
+from nightjar.wire.codec.numbers import (
     LARGEST,
     alphabet_for,
     geometric_prior,

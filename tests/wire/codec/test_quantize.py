@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.wire.strategies import vectors
-from wire.codec.quantize import (
+from nightjar.wire.codec.quantize import (
     OCTAVE,
     Logarithmic,
     Uniform,
@@ -20,6 +19,7 @@ from wire.codec.quantize import (
     quantize,
     uniform_grid,
 )
+from tests.wire.strategies import vectors
 
 LARGEST = float(np.finfo(np.float32).max)
 some_values = st.integers(0, 30).flatmap(vectors)

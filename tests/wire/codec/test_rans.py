@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.rans import (
+from nightjar.wire.codec.rans import (
     LONGEST_BLOCK,
     LOWEST,
     SHARE_BITS,
@@ -15,7 +15,7 @@ from wire.codec.rans import (
     blocks,
     stride_order,
 )
-from wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError
 
 
 def coded(streams, lanes, filler=None):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightjar.wire.codec.sparsify import count_for, top_k
 from tests.wire.strategies import vectors
-from wire.codec.sparsify import count_for, top_k
 
 
 @pytest.mark.slow

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.configurations import configuration
+from nightjar.models.configurations import configuration
+from nightjar.wire.codec.quantize import Logarithmic, Uniform, logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.sparsify import top_k
+from nightjar.wire.codec.topk import codec, decode_topk, encode_levels
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.wire.strategies import layouts, vectors
-from wire.codec.quantize import Logarithmic, Uniform, logarithmic_grid, quantize, uniform_grid
-from wire.codec.sparsify import top_k
-from wire.codec.topk import codec, decode_topk, encode_levels
-from wire.parameters import ParameterLayout, ParameterSpec
 
 TINY = configuration("tiny").layout(2_000)
 GBOARD = configuration("gboard").layout(10_000)

@@ -3,19 +3,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wire.half_transfer import half_transfer
-from tests.wire.strategies import layouts, vectors
-from wire.codec import codec_for
-from wire.codec.transfers import (
+from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.transfers import (
     TOPK_4,
     TOPK_8,
     apply_transfer,
     exact_transfer,
     topk_transfer,
 )
-from wire.errors import RemoteProtocolError
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
+from tests.wire.half_transfer import half_transfer
+from tests.wire.strategies import layouts, vectors
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
 

@@ -3,15 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from wire.errors import LocalProtocolError
-from wire.secure_sum.discrete_gaussian import (
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.secure_sum.discrete_gaussian import (
     MOST_VARIANCE,
     discrete_gaussian,
     noised_bits,
     private_words,
     rounded_norm,
 )
-from wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.grid import Grid
 
 MANY = 60_000
 

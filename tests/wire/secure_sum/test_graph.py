@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from wire.secure_sum.graph import in_order, neighbours
+from nightjar.wire.secure_sum.graph import in_order, neighbours
 
 
 def connected(cohort, degree, removed):

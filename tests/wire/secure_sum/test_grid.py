@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.errors import LocalProtocolError
-from wire.secure_sum.grid import Grid, mean_of, to_words
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.secure_sum.grid import Grid, mean_of, to_words
 
 GRID = Grid(step=0.01, most=127)
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from models.configurations import lstm_layout
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
-from wire.secure_sum.low_rank import (
+from nightjar.models.configurations import lstm_layout
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.secure_sum.grid import FIRST_SPREAD, Grid, mean_of, spread_in, spread_out, to_words
+from nightjar.wire.secure_sum.low_rank import (
     Rank,
     bases_of,
     decode,

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
+from nightjar.wire.secure_sum import masks
 from tests.secure_sums import PRIMITIVES, terms
-from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.secure_sum import masks
 
 
 @pytest.mark.parametrize("bits", range(1, 33))

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from wire.errors import RemoteProtocolError
-from wire.secure_sum import messages
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum import messages
 
 S = bytes(32)
 UP = [

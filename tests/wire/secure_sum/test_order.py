@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec
-from wire.secure_sum.grid import Grid
-from wire.secure_sum.low_rank import Rank, bases_of, group_sizes
-from wire.secure_sum.order import FURTHER_VALUES, SumOrder, contribution, read_sum, terms_of, values_of
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.wire.secure_sum.grid import Grid
+from nightjar.wire.secure_sum.low_rank import Rank, bases_of, group_sizes
+from nightjar.wire.secure_sum.order import FURTHER_VALUES, SumOrder, contribution, read_sum, terms_of, values_of
 
 LAYOUT = ParameterLayout((ParameterSpec("bias", (50,)), ParameterSpec("kernel", (8, 4))))
 RANK = Rank(rows=8, right=2, left=2)

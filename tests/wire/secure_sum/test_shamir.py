@@ -2,8 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.errors import RemoteProtocolError
-from wire.secure_sum.shamir import COEFFICIENT_BYTES, NO_SHARE, PRIME, SHARE_BYTES, combine, is_share, point_of, split
+from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.secure_sum.shamir import (
+    COEFFICIENT_BYTES,
+    NO_SHARE,
+    PRIME,
+    SHARE_BYTES,
+    combine,
+    is_share,
+    point_of,
+    split,
+)
 
 SECRETS = st.binary(min_size=16, max_size=16)
 

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from nightjar.wire.secure_sum.terms import Terms
 from tests.secure_sums import terms
-from wire.secure_sum.terms import Terms
 
 
 @pytest.mark.parametrize(("threshold", "minimum"), [(2, 3), (3, 7), (5, 9), (20, 70), (40, 70), (34, 67)])

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
-from coordinator.learning.privacy.ledger import Clipping, explain, ledger_of
-from coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
+from nightjar.coordinator.learning.privacy.ledger import Clipping, explain, ledger_of
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from tests.lazily import Lazy
 
 dp_accounting, rdp = Lazy("dp_accounting"), Lazy("dp_accounting.rdp")

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from coordinator.learning.privacy.adaptive_clipping import count_deviation, next_private_norm
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.learning.privacy.tree_noise import noise_step
+from nightjar.coordinator.learning.privacy.adaptive_clipping import count_deviation, next_private_norm
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 
 
 def terms(quantile, multiplier=0.0, devices=4, separation=1, key="ab" * 32):

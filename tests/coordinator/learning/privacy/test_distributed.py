@@ -4,12 +4,12 @@ import dp_accounting
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from coordinator.learning.privacy.accounting import calibrated, epsilon_after
-from coordinator.learning.privacy.distributed import MOST_MULTIPLIER, noised_grid
-from coordinator.learning.privacy.ledger import explain, ledger_of
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from wire.errors import LocalProtocolError
-from wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
+from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after
+from nightjar.coordinator.learning.privacy.distributed import MOST_MULTIPLIER, noised_grid
+from nightjar.coordinator.learning.privacy.ledger import explain, ledger_of
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.wire.errors import LocalProtocolError
+from nightjar.wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
 
 
 @pytest.mark.parametrize(("rounds", "separation", "reports"), [(500, 100, 5), (501, 100, 6), (40, 1, 40)])

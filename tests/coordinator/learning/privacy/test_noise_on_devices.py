@@ -5,11 +5,11 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from coordinator.learning.privacy.accounting import calibrated
-from edge_agent.core.privacy_ledger import noise_faults
+from nightjar.coordinator.learning.privacy.accounting import calibrated
+from nightjar.edge_agent.core.privacy_ledger import noise_faults
+from nightjar.wire.messages import Work
+from nightjar.wire.secure_sum.discrete_gaussian import rounded_norm
 from tests.edge_agent.core.test_privacy_ledger import TERMS, noised
-from wire.messages import Work
-from wire.secure_sum.discrete_gaussian import rounded_norm
 
 
 def variance_for(epsilon):

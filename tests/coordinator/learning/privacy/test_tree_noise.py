@@ -5,15 +5,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from coordinator.learning.fedavg import ClientUpdate, federated_average
-from coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
-from coordinator.learning.privacy.tree_noise import noise_step, prefix_variance
-from coordinator.learning.strategies import StrategyChoice, StrategyName, Weighting, optimizer_for
-from wire.codec import codec_for
-from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
-from wire.parameters import ParameterLayout, ParameterSpec
+from nightjar.coordinator.learning.fedavg import ClientUpdate, federated_average
+from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step, prefix_variance
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, Weighting, optimizer_for
+from nightjar.wire.codec import codec_for
+from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.messages import CodecChoice
+from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 KEY = b"a secret of the task"
 MANY = 40_000

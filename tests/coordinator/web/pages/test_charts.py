@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from coordinator.web.pages import charts
+from nightjar.coordinator.web.pages import charts
 
 LABELS = tuple(str(number) for number in range(200))
 VALUES = tuple(float(number) for number in range(200))

@@ -2,10 +2,10 @@ import re
 
 from msgspec.structs import replace
 
-from coordinator.rounds.round import Phase, open_round
-from coordinator.rounds.seats import Seat, SeatState
-from coordinator.storage.fleet import Sample
-from coordinator.web.pages.overview import by_hour, cost, day, late
+from nightjar.coordinator.rounds.round import Phase, open_round
+from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.storage.fleet import Sample
+from nightjar.coordinator.web.pages.overview import by_hour, cost, day, late
 from tests.coordinator.web.test_app import RULES, A, B, C
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 
-from wire.errors import UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 
 class Tree:

@@ -1,9 +1,9 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.adb import Adb, phone_from
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.adb import Adb, phone_from
+from nightjar.wire.errors import UnavailableError
 from tests.edge_agent.shell.probes.fake_device import settled
-from wire.errors import UnavailableError
 
 BATTERY = """Current Battery Service state:
   AC powered: true

@@ -1,7 +1,7 @@
 import threading
 
-from edge_agent.shell.probes.background import Background
-from wire.errors import UnavailableError
+from nightjar.edge_agent.shell.probes.background import Background
+from nightjar.wire.errors import UnavailableError
 
 
 class Clock:

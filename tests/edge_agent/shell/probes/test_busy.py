@@ -1,7 +1,7 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.busy import Busy, pressure_of_others
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.busy import Busy, pressure_of_others
 
 CORES = 4
 

@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from edge_agent.shell.probes.command import run
-from wire.errors import UnavailableError
+from nightjar.edge_agent.shell.probes.command import run
+from nightjar.wire.errors import UnavailableError
 
 
 def test_output():

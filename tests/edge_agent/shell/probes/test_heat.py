@@ -1,7 +1,7 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.heat import Heat
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.heat import Heat
 
 
 @pytest.mark.parametrize(

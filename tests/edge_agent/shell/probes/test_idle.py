@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
 
 WALL_S = 1_000_000.0
 

@@ -1,9 +1,9 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.network import Network, default_interface
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.network import Network, default_interface
+from nightjar.wire.errors import UnavailableError
 from tests.edge_agent.shell.probes.fake_device import settled
-from wire.errors import UnavailableError
 
 
 @pytest.mark.parametrize(("metered", "answer"), [("yes", Answer.NO), ("no", Answer.YES)])

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edge_agent.shell.probes.own_use import own_use
+from nightjar.edge_agent.shell.probes.own_use import own_use
 from tests.edge_agent.shell.probes.fake_device import Tree
 
 STAT = "{pid} (a (strange) name) S 1 1 1 0 -1 4194560 1 2 3 4 {user} {system} {cu} {cs} 20 0 1 0 5 1000 {pages} 1"

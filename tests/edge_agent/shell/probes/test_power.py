@@ -1,7 +1,7 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.power import Power
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.power import Power
 
 BATTERY = {"type": "Battery", "present": 1, "capacity": 80}
 MAINS_ON, MAINS_OFF = {"type": "Mains", "online": 1}, {"type": "Mains", "online": 0}

@@ -1,7 +1,7 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.resources import Disk, Memory, free_bytes
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.resources import Disk, Memory, free_bytes
 
 
 @pytest.mark.parametrize(("free", "answer"), [(200_000_000, Answer.YES), (199_999_999, Answer.NO)])

@@ -1,7 +1,7 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.sessions import Sessions, in_use
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.sessions import Sessions, in_use
 from tests.edge_agent.shell.probes.fake_device import settled
 
 

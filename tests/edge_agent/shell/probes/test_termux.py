@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes import command
-from edge_agent.shell.probes.termux import Termux
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes import command
+from nightjar.edge_agent.shell.probes.termux import Termux
 from tests.edge_agent.shell.probes.fake_device import settled
 
 
@@ -48,7 +48,7 @@ def test_a_program_that_hangs_is_unknown_and_nobody_waits(tmp_path, monkeypatch)
     stub.write_text("#!/bin/sh\nsleep 60 & wait\n")
     stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("edge_agent.shell.probes.termux.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("nightjar.edge_agent.shell.probes.termux.TIMEOUT_S", 0.3)
     readings = settled(Termux(0.3, 45.0, command.run))
     assert readings[Condition.CHARGING].value is Answer.UNKNOWN
     assert readings[Condition.CHARGING].reason == "termux-battery-status did not answer within 0.3 s"

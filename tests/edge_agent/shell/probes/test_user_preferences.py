@@ -1,8 +1,8 @@
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
-from wire.errors import UnavailableError
+from nightjar.edge_agent.core.eligibility import Answer, Condition
+from nightjar.edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
+from nightjar.wire.errors import UnavailableError
 
 
 def test_paused_learning_is_a_no():

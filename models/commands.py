@@ -1,0 +1,172 @@
+"""``python -m nightjar.models``: exports, converts and measures keyboard models."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import click
+import msgspec
+
+from nightjar.models import corpora
+from nightjar.models.baselines import CENTRAL_TRAINING, measure_baselines
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import CONFIGURATIONS, configuration
+from nightjar.models.exchange import FORMATS, exchange
+from nightjar.models.export import export_program
+from nightjar.models.folder import (
+    CLASSIFIERS,
+    HELD_OUT,
+    MANIFEST,
+    NGRAM,
+    PROGRAM,
+    VOCABULARY,
+    WEIGHTS,
+    hold_out,
+    lexicon_name,
+    write_model_folder,
+)
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.models.warm_start import PASSES, warm_start
+from nightjar.models.word_lists import LANGUAGES, compiled
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
+
+
+@click.group()
+def main() -> None:
+    """Make and measure the artifacts of a keyboard model."""
+
+
+@main.command()
+@click.option(
+    "--model", default="tiny", show_default=True, help=f"Configuration: {', '.join((*CONFIGURATIONS, *CLASSIFIERS))}."
+)
+@click.option(
+    "--corpus",
+    default="personas",
+    show_default=True,
+    help="personas, pydoc, or a TSV file (user, text); of a classifier the examples, which fix shape and classes.",
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of corpus and weights.")
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    default=("en",),
+    show_default=True,
+    type=click.Choice(LANGUAGES),
+    help="Language of the keyboard's lexicon; may be given several times.",
+)
+@click.option(
+    "--passes",
+    default=PASSES,
+    show_default=True,
+    type=click.FloatRange(0, 1000),
+    help="Passes of central training over the corpus, so that the fleet starts with a usable model; 0: random weights.",
+)
+def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, ...], passes: float) -> None:
+    """Write program, weights, vocabulary, lexicons, n-gram model, manifest and held-out text.
+
+    The weights and the n-gram model are trained on the corpus without its held-out text. Devices get both, so the
+    corpus must be public.
+    """
+    if model in CLASSIFIERS:
+        from nightjar.models.classifiers import export_classifier
+
+        made = export_classifier(model, Path(corpus), out, seed)
+        click.echo(
+            f"{out}: {made.layout.size:,} parameters, random weights; examples of shape {made.inputs}; a training "
+            f"takes {made.memory_bytes >> 20} MB"
+        )
+        return
+    shape = configuration(model)
+    texts, held_out = hold_out(corpora.load(corpus, seed).users)
+    vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
+    program = export_program(shape, vocabulary.size, out / "cache")
+    lexicons = {language: compiled(language) for language in languages}
+    messages = [vocabulary.encode(words(text)) for text in texts]
+    click.echo(f"corpus {corpus}: {len(texts):,} messages for training, {len(held_out):,} for evaluation")
+    weights = warm_start(shape, vocabulary.size, messages, passes, seed, partial(_say_progress, "warm start"))
+    if not passes:
+        click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
+    ngram = compile_ngram(messages, vocabulary.size)
+    write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram, held_out)
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
+        click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+
+
+@main.command("people")
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option(
+    "--seed", default=8, show_default=True, type=click.IntRange(min=0), help="Seed of personas; the export used 7."
+)
+@click.option("--people", default=2, show_default=True, type=click.IntRange(min=1), help="Number of people.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
+def write_people(corpus: str, seed: int, people: int, out: Path) -> None:
+    """Write each person's messages to person-1.txt and so on, for emulated phones to type (emulator.messages)."""
+    users = corpora.load(corpus, seed).users
+    if people > len(users):
+        msg = f"--people: corpus {corpus} has {len(users)} people, got {people}"
+        raise ConfigError(msg)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for number, (user, messages) in enumerate(islice(users.items(), people), start=1):
+            path = out / f"person-{number}.txt"
+            corpora.write_messages(path, messages)
+            click.echo(f"{path}: {len(messages)} messages of {user}")
+    except OSError as error:
+        msg = f"cannot write to {out}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
+
+
+@main.command("exchange")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--to", "form", required=True, type=click.Choice(FORMATS), help="safetensors needs no TensorFlow.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output file; a folder for saved-model.")
+def write_exchange(folder: Path, form: str, out: Path) -> None:
+    """Convert the model in FOLDER to another format."""
+    click.echo(f"{out}: {exchange(folder, form, out)} bytes")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--corpus", required=True, help="Training text: personas, pydoc, or a TSV file (user, text).")
+@click.option("--text", required=True, type=click.Path(path_type=Path), help="Test text: a TSV file (user, text).")
+@click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
+@click.option("--learning-rate", default=1.0, show_default=True, type=click.FloatRange(0, 1000, min_open=True))
+@click.option("--clip-norm", default=1.0, show_default=True, type=click.FloatRange(0, 1e9, min_open=True))
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of the message order.")
+def baselines(
+    folder: Path, corpus: str, text: Path, epochs: int, learning_rate: float, clip_norm: float, seed: int
+) -> None:
+    """Train a trigram and the model in FOLDER centrally; print their recall and loss as JSON."""
+    found = measure_baselines(
+        folder,
+        corpus,
+        text,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        clip_norm=clip_norm,
+        seed=seed,
+        progress=partial(_say_progress, CENTRAL_TRAINING),
+    )
+    click.echo(msgspec.json.encode(found).decode())
+
+
+def _say_progress(what: str, done: int, steps: int) -> None:
+    """Print at most twenty progress lines, readable in a terminal and in a log."""
+    before, now = 20 * (done - 1) // steps, 20 * done // steps
+    if now > before:
+        click.echo(f"{what}: {5 * now} % ({done:,} of {steps:,} steps)", err=True)
+
+
+def run() -> None:
+    """Run a command; an expected error is printed as one line, without a traceback."""
+    try:
+        main(prog_name="python -m nightjar.models")
+    except NightjarError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_status)

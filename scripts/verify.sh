@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Follows the pages that are meant to be followed, from nothing and with their downloads, one after another. The last line
+# is for docs/platforms.md. Usage: scripts/verify.sh [PYTEST OPTION...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+status=0
+.venv/bin/python -m pytest -m verify --timeout 3600 --durations=0 "$@" || status=$?
+[ "$status" = 0 ] && outcome=passed || outcome="FAILED with $status"
+echo "verify: $outcome at $(git describe --always --dirty) on $(date -u +%F), $((SECONDS / 60)) min" >&2
+exit "$status"
