@@ -1,6 +1,6 @@
-"""The slides' FedAvg on CIFAR-10 with a ResNet, beside central training and a single client.
+"""The slides' FedAvg on a fifth of CIFAR-10 with a ResNet, beside central training and a single client.
 
-ResNet-8 with group norm on a fifth of CIFAR-10 (10,000 images to train on, 2,000 to test on): what two processors can
+ResNet-8 with group norm on 10,000 images to train on and 2,000 to test on: what two processors can
 train; any folder of the same form works. The slides cut the images among clients in the order of the file, which is
 random; a folder is sorted by class, so the images are dealt at random here. Nothing is augmented. Expected by the
 slides, without figures: single client below federated, federated at most central, larger cohorts better.
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.data_sets import DataSet, Examples, cifar10, iid
-from experiments.engine import Federation, Plan, Played, averaging, play
-from experiments.frame import Request, Row, averaged, page_command, row
-from experiments.networks import resnet_8
+from nightjar.experiments.data_sets import DataSet, Examples, cifar10, iid
+from nightjar.experiments.engine import Federation, Plan, Played, averaging, play
+from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.networks import resnet_8
 
 CLIENTS = 10
 COHORTS = (10, 5, 2)

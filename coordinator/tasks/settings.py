@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict, force_setattr, replace
 
-from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.privacy.distributed import MOST_MULTIPLIER
-from coordinator.learning.privacy.ledger import Privacy
-from coordinator.learning.privacy.noised_mean import NoiseTerms
-from coordinator.learning.robust import aggregation_faults
-from coordinator.learning.staleness import parse_staleness
-from coordinator.learning.strategies import (
+from nightjar.coordinator.learning.downlink import F32, FORMS
+from nightjar.coordinator.learning.privacy.distributed import MOST_MULTIPLIER
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
+from nightjar.coordinator.learning.robust import aggregation_faults
+from nightjar.coordinator.learning.staleness import parse_staleness
+from nightjar.coordinator.learning.strategies import (
     ADAPTIVE,
     MEDIAN,
     Aggregation,
@@ -25,16 +25,16 @@ from coordinator.learning.strategies import (
     Weighting,
     strategies,
 )
-from coordinator.rounds.admission import Eligibility, Variant
-from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
-from coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
-from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.task import StopRule
-from wire.codec.codecs import NAMES, usable
-from wire.errors import ConfigError
-from wire.limits import Limits, outside
-from wire.messages import CodecChoice, TrainingPlan, Work
-from wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
+from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
+from nightjar.coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
+from nightjar.coordinator.tasks.schedule import Schedule
+from nightjar.coordinator.tasks.task import StopRule
+from nightjar.wire.codec.codecs import NAMES, usable
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.limits import Limits, outside
+from nightjar.wire.messages import CodecChoice, TrainingPlan, Work
+from nightjar.wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -61,8 +61,8 @@ Name = Annotated[
 class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.codec]``: how updates are compressed."""
 
-    name: str = "topk-4"  # 550 times smaller than dense
-    density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # most of the dense progress for 1/100 of the values
+    name: str = "topk-4"  # at 1 %, some 400 (tiny) to 540 times (gboard) smaller than dense
+    density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # 1/100 of the values, 0.4 to 0.6 of the dense progress
     error_feedback: bool | None = None  # on for top-k only (ADR 7)
 
     def choice(self) -> CodecChoice:

@@ -9,11 +9,11 @@ from typing import Any
 
 import tomli_w
 
-from coordinator.mqtt import free_ports as anywhere
-from coordinator.mqtt.broker import SERVICE_USER
-from models.configurations import CONFIGURATIONS
-from models.ngram import NgramRecall
-from wire.errors import ConfigError
+from nightjar.coordinator.mqtt import free_ports as anywhere
+from nightjar.coordinator.mqtt.broker import SERVICE_USER
+from nightjar.models.configurations import CONFIGURATIONS
+from nightjar.models.ngram import NgramRecall
+from nightjar.wire.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 LIMITS = {"household": True, "density": 1.0}
@@ -30,7 +30,7 @@ LONGEST_SELECTION = 0.4
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """Settings from the command line; see ``python -m simulation demo --help``."""
+    """Settings from the command line; see ``python -m nightjar.simulation demo --help``."""
 
     phones: int
     rounds: int
@@ -50,7 +50,7 @@ class Defaults:
     """Settings of one model configuration.
 
     The first version is trained on public text, as by ``models export``, and phones train as the product's default task
-    says (docs/adr/0006-demo-settings.md). What differs is that everything is small and quick.
+    says (docs/adr/0006-demo-settings.md), but for the density, 5 % instead of 1 %. Everything is small and quick.
     """
 
     messages: int  # maximum number of messages per phone, held-out ones included

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.__main__ import PAGES
-from experiments.frame import Row
-from experiments.linear import results as linear
-from experiments.linear.screening import Screened, screened
-from experiments.record import CHAT, results
-from experiments.silos import PAGE as SILOS
-from simulation.laboratory.outcome import Outcome
+from nightjar.experiments.__main__ import PAGES
+from nightjar.experiments.frame import Row
+from nightjar.experiments.linear import results as linear
+from nightjar.experiments.linear.screening import Screened, screened
+from nightjar.experiments.record import CHAT, results
+from nightjar.experiments.silos import PAGE as SILOS
+from nightjar.simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
 
 ROOT = Path(__file__).parents[2]
@@ -26,10 +26,10 @@ REFUSED = "refused"
 _HEAD = """# Experiments
 
 Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
-short form of all pages, `python -m experiments.PAGE --form long --data DATA --json` one (`experiments/data_sets.py`
-says what DATA holds), `python -m experiments --record` keeps rows, `python -m experiments.curves` draws. *Delta*:
-between measured and pooled; ±: standard deviation of the seeds. All ran on 2 shared cores (x86-64), with `--jax` on an
-H100 or H200.
+short form of all pages, `python -m nightjar.experiments.PAGE --form long --data DATA --json` one
+(`experiments/data_sets.py` says what DATA holds), `python -m nightjar.experiments --record` keeps rows, `python -m
+nightjar.experiments.curves` draws. *Delta*: between measured and pooled; ±: standard deviation of the seeds. All ran on
+2 shared cores (x86-64), but on an H100 or H200 with `--jax` or where a row says so.
 """
 _STRATEGIES = """
 ## The catalogue of strategies
@@ -50,7 +50,7 @@ Strategies that are refused, with the reason:
 _CHAT = """
 ## Chat
 
-Results of [the laboratory](laboratory.md) (`python -m experiments.record`), and [what follows](learning.md).
+Results of [the laboratory](laboratory.md) (`python -m nightjar.experiments.record`), and [what follows](learning.md).
 Top-1/top-3 recall in %; *new*: people who never train.
 
 |run|part|start|recall|new|one place|trigram|B up|B down|seeds|code|
@@ -62,7 +62,7 @@ _SUMS = """
 ## Updates that can be summed
 
 ```sh
-python -m experiments.linear --corpus chat.tsv --commit COMMIT   # --screen for the second table
+python -m nightjar.experiments.linear --corpus chat.tsv --commit COMMIT   # --screen for the second table
 ```
 
 One seed, validation part, 20 devices a round, FedAdam 0.01; a number has room for the sum of 100. Names:
