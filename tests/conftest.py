@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.notify_socket import line  # noqa: F401 - a fixture of all
 from tests.side_by_side import in_good_order
 from tests.skips import Skips, skipped_names, sort_skips
 

@@ -5,6 +5,7 @@ moved or removed are durable once their folder was flushed; before that any of t
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -180,3 +181,24 @@ def assert_old_or_new(run: Recorded, path: Path) -> None:
     assert new != old, "nothing was replaced"
     for number, found in enumerate(during):
         assert found <= {old, new}, f"after {run.changes[number]}: {found - {old, new}}"
+
+
+def live(module: str, folder: Path, least: int, **environment: str) -> None:
+    """Run a module that lives a life with a power cut at each of at least so many changes of a file; it complains of
+    what it does not survive.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        env={**os.environ, "LD_PRELOAD": str(power_cut_library(folder)), **environment},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    *complaints, last = done.stdout.splitlines()
+    assert complaints == [], done.stderr[-3000:]
+    changes = re.fullmatch(r"(\d+) changes", last)
+    assert changes is not None
+    assert int(changes[1]) > least

@@ -1,11 +1,9 @@
 """The unit for systemd: sandboxed, and a watchdog that is petted by a driver that really turns."""
 
-import contextlib
 import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,30 +20,6 @@ from tests.edge_agent.fakes import Phone
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "edge_agent" / "nightjar-agent.service"
 MOST_EXPOSURE = 2.0
-
-
-class Line:
-    """Where systemd would listen."""
-
-    def __init__(self, path):
-        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"}
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(str(path))
-        self.socket.setblocking(False)
-
-    def heard(self):
-        found = []
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                found.append(self.socket.recv(100).decode())
-        return found
-
-
-@pytest.fixture
-def line(tmp_path):
-    found = Line(tmp_path / "n")
-    yield found
-    found.socket.close()
 
 
 def test_a_driver_that_hangs_gives_no_sign_of_life(tmp_path):

@@ -1,4 +1,3 @@
-import contextlib
 import os
 import socket
 import subprocess
@@ -73,30 +72,6 @@ def test_a_socket_that_listens_elsewhere_is_refused(listener):
 def test_without_systemd_there_is_no_socket():
     assert given_listener({"LISTEN_PID": str(os.getpid() + 1), "LISTEN_FDS": "1"}, "127.0.0.1", 1) is None
     assert given_listener({}, "127.0.0.1", 1) is None
-
-
-class Line:
-    """Where systemd would listen."""
-
-    def __init__(self, path):
-        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"}
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(str(path))
-        self.socket.setblocking(False)
-
-    def heard(self):
-        found = []
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                found.append(self.socket.recv(100).decode())
-        return found
-
-
-@pytest.fixture
-def line(tmp_path):
-    found = Line(tmp_path / "n")
-    yield found
-    found.socket.close()
 
 
 def test_ready_once_then_a_sign_of_life_in_every_third_of_the_watchdogs_time(line):
