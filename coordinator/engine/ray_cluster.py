@@ -5,6 +5,7 @@ Ray is optional: ``pip install nightjar-federated[ray]``.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import socket
@@ -43,7 +44,8 @@ def connected(address: str) -> Any:
     if address != "auto":
         _knock(address)
     try:
-        ray.init(address, log_to_driver=False, logging_level="error")
+        with contextlib.chdir("/"):  # Ray puts the current folder on its workers' module path
+            ray.init(address, log_to_driver=False, logging_level="error")
     except (ConnectionError, RuntimeError, ValueError) as error:
         msg = f"no Ray cluster answers at {address} ({error}); start one with 'ray start --head'"
         raise UnavailableError(msg) from error

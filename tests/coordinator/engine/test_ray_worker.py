@@ -11,6 +11,7 @@ import pytest
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig, disagreements
 from nightjar.coordinator.engine import ray_worker
 from nightjar.coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
+from nightjar.coordinator.engine.ray_cluster import connected
 from nightjar.coordinator.engine.ray_worker import RayWorker
 from nightjar.coordinator.engine.worker import Stores, WorkerProcess
 from nightjar.coordinator.storage.artifacts import open_artifacts
@@ -82,6 +83,17 @@ def test_a_coordinator_need_not_belong_to_the_cluster(cluster, site, tmp_path):
     stores, job, _ = site
     (averaged,) = done(stores, [job], tmp_path / "log", f"ray://127.0.0.1:{port}")
     assert isinstance(averaged, AggregationDone), (averaged, (tmp_path / "log").read_text())
+
+
+def test_a_clusters_workers_run_no_code_of_the_current_folder(cluster, tmp_path, monkeypatch):
+    nodes, _ = cluster
+    monkeypatch.chdir(tmp_path)
+    ray = connected(nodes.address)
+    try:
+        path = ray.get(ray.remote(lambda: __import__("sys").path).remote())
+    finally:
+        ray.shutdown()
+    assert str(tmp_path) not in path
 
 
 def test_the_actor_is_started_again_when_it_is_killed(cluster, site):
