@@ -19,6 +19,7 @@ from nightjar.firmware_scripts.core.rules import Reason, Rule
 from nightjar.firmware_scripts.core.targets import MachineState, judge
 from nightjar.firmware_scripts.ports import BlockFile, OpenImage, ProgressReport
 from nightjar.firmware_scripts.shell.block_file import open_block, open_file
+from nightjar.firmware_scripts.shell.file_use import uses_of
 from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 from nightjar.firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
 from nightjar.wire.errors import NightjarError, UnavailableError
@@ -78,7 +79,7 @@ class FlashJob:
 def refusals(machine: MachineState, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
     """Every current reason to refuse ``target``, except those overridden by name."""
     if isinstance(target, FileTarget):
-        return ()
+        return uses_of(target.path)
     reasons = [reason for reason in judge(machine, target.device).reasons if reason.rule not in allow]
     size = target.device.size_bytes
     if size and size < image_bytes:

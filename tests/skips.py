@@ -15,6 +15,7 @@ NO_GPU = "sees no GPU on this machine"
 
 _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
+_USE = "tests/firmware_scripts/shell/test_file_use.py::"
 _SILOS = "tests/simulation/silos/test_federation.py::"
 MAY_BE_SKIPPED = {
     _SILOS + "test_each_of_three_hosts_is_killed_and_every_round_counts_once": NOT_ALLOWED,
@@ -30,6 +31,11 @@ MAY_BE_SKIPPED = {
     _LOOP + "test_a_loop_device_is_refused_unless_it_is_allowed_by_name": NOT_ALLOWED,
     _LOOP + "test_a_read_only_device_is_refused": NOT_ALLOWED,
     _LOOP + "test_yes_without_a_serial_is_no_confirmation_of_a_disk": NOT_ALLOWED,
+    _USE + "test_a_file_that_a_loop_device_presents_is_refused_under_every_name": NOT_ALLOWED,
+    _USE + "test_a_file_that_is_mounted_through_a_loop_device_says_where": NOT_ALLOWED,
+    _USE + "test_a_loop_device_does_not_hide_that_its_file_is_mounted_through_another": NOT_ALLOWED,
+    _USE + "test_a_file_that_is_bound_over_another_is_refused_also_by_what_uses_that": NOT_ALLOWED,
+    _USE + "test_another_file_of_the_same_content_and_of_the_name_of_a_deleted_one_is_free": NOT_ALLOWED,
     _LOOP + "test_a_file_system_that_is_full_is_told_and_is_no_success": NOT_ALLOWED,
     _LOOP + "test_a_card_is_customised_where_it_lies_and_a_mounted_one_is_not": NOT_ALLOWED,
 }

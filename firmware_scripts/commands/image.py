@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from nightjar.firmware_scripts.commands.ending import refuse
 from nightjar.firmware_scripts.core.printable import size_text
 from nightjar.firmware_scripts.image.debian import parse_packages
 from nightjar.firmware_scripts.image.making import boards, make_image, recipe_of
 from nightjar.firmware_scripts.image.tools import cache_folder
+from nightjar.firmware_scripts.shell.file_use import uses_of
 from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given_text
 from nightjar.firmware_scripts.shell.progress import display
 from nightjar.wire.errors import ConfigError, UnavailableError
@@ -55,6 +57,8 @@ def image(
         raise ConfigError(msg)
     parcel = load_parcel(bundle, public_key) if bundle and public_key else None
     output = (output or Path(f"nightjar-{board}.img")).absolute()  # some steps run in another folder
+    if reasons := uses_of(output):
+        refuse((str(output), reasons))
     cache = cache_folder(os.environ)
     locked = parse_packages(read_given_text(lock)) if lock else ()
     started = time.monotonic()

@@ -24,6 +24,7 @@ class Mount:
     file_system: str
     source: str  # the source that the file system reports, often a device path
     options: str  # the options of the file system, not of the mount
+    root: str = "/"  # what of the file system is mounted: a folder or a file in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
             msg = f"mountinfo: a line is not as the kernel writes it: {line[:120]!r}"
             raise RemoteProtocolError(msg, code="mountinfo")
         options = right[2] if len(right) > 2 else ""
-        mounts.append(Mount(left[2], _plain(left[4]), _plain(right[0]), _plain(right[1]), _plain(options)))
+        mounts.append(
+            Mount(left[2], _plain(left[4]), _plain(right[0]), _plain(right[1]), _plain(options), _plain(left[3]))
+        )
     if not mounts:
         msg = "mountinfo: is empty, but something must be mounted at /"
         raise RemoteProtocolError(msg, code="mountinfo")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.firmware_scripts.shell.file_use import uses
 
 # linux/fs.h
 _BLKGETSIZE64 = 0x80081272
@@ -83,6 +84,9 @@ def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | 
         if not _locked(fd, lock_tries):
             yield Reason(Rule.BUSY, f"{path} is locked by another program that writes disks: wait for it, or end it")
             return
+        if reasons := uses(fd, path):
+            yield reasons[0]
+            return
         size_bytes = int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
         if struct.unpack("i", fcntl.ioctl(fd, _BLKROGET, bytes(4)))[0]:
             yield Reason(Rule.READ_ONLY, f"the kernel has {path} as read-only: look for the switch on the card")
@@ -94,7 +98,10 @@ def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | 
 
 @contextlib.contextmanager
 def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
-    """Open or create a regular file of at least ``image_bytes``; yields a :class:`Reason` if that is refused."""
+    """Open or create a regular file of at least ``image_bytes``; yields a :class:`Reason` if that is refused.
+
+    A file that something else uses is refused, and not changed in any way.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -106,7 +113,9 @@ def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
             yield Reason(Rule.CHANGED, f"{path} is no ordinary file any more")
             return
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if reasons := uses(fd, path):
+                yield reasons[0]
+                return
             if status.st_size < image_bytes:
                 os.ftruncate(fd, image_bytes)
         except OSError as error:
