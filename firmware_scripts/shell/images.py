@@ -1,27 +1,32 @@
 """Opens images as published: plain, or packed with gzip, xz or zstd; detected by their first bytes, not by name.
 
-A packed file that ends early counts as damaged, not as short.
+A packed file that ends early, or goes on with something else, counts as damaged.
 """
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-
-from backports import zstd
+from typing import BinaryIO
 
 from nightjar.firmware_scripts.core.bmap import MAX_BMAP_BYTES, Bmap, parse_bmap
 from nightjar.firmware_scripts.ports import ByteStream
+from nightjar.firmware_scripts.shell.unpacked_stream import (
+    GZIP,
+    XZ,
+    ZSTD,
+    PackedDataError,
+    PackedFormat,
+    UnpackedStream,
+    is_skippable,
+)
 from nightjar.wire.errors import ConfigError, RemoteProtocolError
 
 
 class Packing(StrEnum):
-    """Detect how the image at ``path`` is packed."""
+    """How an image is packed."""
 
     PLAIN = "plain"
     GZIP = "gzip"
@@ -29,17 +34,23 @@ class Packing(StrEnum):
     ZSTD = "zstd"
 
 
-_MAGIC = {
-    b"\x1f\x8b": Packing.GZIP,
-    b"\xfd7zXZ\x00": Packing.XZ,
-    b"\x28\xb5\x2f\xfd": Packing.ZSTD,
-}
+_FORMATS = {Packing.GZIP: GZIP, Packing.XZ: XZ, Packing.ZSTD: ZSTD}
 _UNREADABLE = {
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"BZh": "packed with bzip2: unpack it first",
     b"7z\xbc\xaf\x27\x1c": "a 7z archive: unpack it first",
     b"MSWIM": "a Windows image",
     b"<?xml": "XML (a block map?), not an image",
+    b"\x04\x22\x4d\x18": "packed with lz4: unpack it first",
+    b"\x02\x21\x4c\x18": "packed with lz4: unpack it first",
+    b"LZIP": "packed with lzip: unpack it first",
+    b"\x89LZO": "packed with lzop: unpack it first",
+    b"]\x00\x00": "packed with lzma: unpack it first",
+    b"\x1f\x9d": "packed with compress: unpack it first",
+    b"Rar!": "a RAR archive: unpack it first",
+    b"\x3a\xff\x26\xed": "an Android sparse image: simg2img it first",
+    b"KDMV": "a VMDK image: qemu-img convert -O raw it first",
+    b"vhdxfile": "a VHDX image: qemu-img convert -O raw it first",
     b"QFI\xfb": "a qcow2 image: qemu-img convert -O raw it first",
 }
 
@@ -52,7 +63,7 @@ def packing_of(path: Path) -> Packing:
     """
     try:
         with path.open("rb") as file:
-            start = file.read(8)
+            skipped, start = _first_part(file)
     except OSError as error:
         msg = f"the image {path} cannot be read: {error.strerror}"
         raise ConfigError(msg) from error
@@ -60,7 +71,9 @@ def packing_of(path: Path) -> Packing:
         if start.startswith(magic):
             msg = f"{path} is {what}"
             raise ConfigError(msg)
-    return next((packing for magic, packing in _MAGIC.items() if start.startswith(magic)), Packing.PLAIN)
+    if skipped:
+        return Packing.ZSTD  # whatever follows: only zstd and lz4 have skippable frames
+    return next((packing for packing, packed in _FORMATS.items() if packed.begins(start)), Packing.PLAIN)
 
 
 @contextmanager
@@ -71,19 +84,18 @@ def open_image(path: Path) -> Iterator[ByteStream]:
         OSError: the image cannot be read.
         RemoteProtocolError: the image is damaged.
     """
+    packed = _FORMATS.get(packing_of(path))
     with path.open("rb") as file:
-        match packing_of(path):
-            case Packing.PLAIN:
-                yield file
-            case Packing.GZIP:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield _Unpacked(unpacked, path)
-            case Packing.XZ:
-                with lzma.LZMAFile(file) as unpacked:
-                    yield _Unpacked(unpacked, path)
-            case Packing.ZSTD:
-                with zstd.ZstdFile(file) as unpacked:
-                    yield _Unpacked(unpacked, path)
+        yield _Unpacked(file, packed, path) if packed else file
+
+
+def _first_part(file: BinaryIO) -> tuple[bool, bytes]:
+    """The first 8 bytes behind the skippable frames that a file begins with, and whether there were any."""
+    start, skipped = file.read(8), False
+    while is_skippable(start) and len(start) == 8:
+        file.seek(int.from_bytes(start[4:], "little"), 1)
+        start, skipped = file.read(8), True
+    return skipped, start
 
 
 def find_bmap(path: Path) -> Path | None:
@@ -113,20 +125,16 @@ def read_bmap(path: Path) -> Bmap:
 
 
 class _Unpacked:
-    """A library's stream whose exceptions are translated to ours."""
+    """A packed image whose faults name its file."""
 
-    def __init__(self, stream: ByteStream, path: Path) -> None:
-        self._stream = stream
+    def __init__(self, file: BinaryIO, packed: PackedFormat, path: Path) -> None:
+        self._stream = UnpackedStream(file, packed)
         self._path = path
 
     def read(self, length_bytes: int, /) -> bytes:
         """Read up to ``length_bytes``."""
         try:
             return self._stream.read(length_bytes)
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstd.ZstdError) as error:
-            raise _damaged(self._path, error) from error
-
-
-def _damaged(path: Path, why: object) -> RemoteProtocolError:
-    msg = f"the image {path} is damaged: {why}. Download it again"
-    return RemoteProtocolError(msg, code="image")
+        except PackedDataError as error:
+            msg = f"the image {self._path} is damaged: {error}. Download it again"
+            raise RemoteProtocolError(msg, code="image") from error

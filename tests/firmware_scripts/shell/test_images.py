@@ -2,6 +2,7 @@ import gzip
 import io
 import lzma
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +32,77 @@ def test_an_image_is_unpacked_whatever_its_name(tmp_path, packing):
     assert unpacked(path) == IMAGE
 
 
-@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.XZ, Packing.ZSTD])
-def test_an_image_packed_in_several_parts_is_unpacked_to_its_end(tmp_path, packing):
+def skippable(data, number=0):
+    return bytes([0x50 + number]) + b"\x2a\x4d\x18" + len(data).to_bytes(4, "little") + data
+
+
+def as_pzstd_writes(data, part_bytes=100_000):
+    """Each frame behind a skippable one that says how long it is (zstd's contrib/pzstd)."""
+    parts = [zstd.compress(data[at : at + part_bytes]) for at in range(0, len(data), part_bytes)]
+    return b"".join(skippable(len(part).to_bytes(4, "little")) + part for part in parts)
+
+
+XZ_PARTS = [lzma.compress(IMAGE[:1000], check=lzma.CHECK_SHA256), lzma.compress(b""), lzma.compress(IMAGE[1000:])]
+FORMS = {
+    "gzip of two members": gzip.compress(IMAGE[:1000]) + gzip.compress(IMAGE[1000:]),
+    "gzip with zeros at the end": gzip.compress(IMAGE) + bytes(513),
+    "gzip with zeros between its members": gzip.compress(IMAGE[:9]) + bytes(3) + gzip.compress(IMAGE[9:]) + bytes(1),
+    "xz of three streams": b"".join(XZ_PARTS),
+    "xz with padding": lzma.compress(IMAGE) + bytes(4),
+    "xz with much padding": lzma.compress(IMAGE) + bytes(2**20),
+    "xz with padding between its streams": bytes(8).join(XZ_PARTS) + bytes(4),
+    "zstd of two frames": zstd.compress(IMAGE[:1000]) + zstd.compress(IMAGE[1000:]),
+    "zstd of pzstd": as_pzstd_writes(IMAGE),
+    "zstd behind a long comment": skippable(bytes(300_000), 15) + zstd.compress(IMAGE),
+    "zstd with a table at its end": zstd.compress(IMAGE) + skippable(b"seekable", 14),
+    "zstd with an empty frame": zstd.compress(b"") + zstd.compress(IMAGE) + zstd.compress(b""),
+}
+
+
+@pytest.mark.parametrize("packed", FORMS.values(), ids=FORMS)
+def test_every_valid_form_of_a_format_is_unpacked_to_its_end(tmp_path, packed):
     path = tmp_path / "image"
-    path.write_bytes(PACKERS[packing](IMAGE[:1000]) + PACKERS[packing](IMAGE[1000:]))
+    path.write_bytes(packed)
+    assert packing_of(path) is not Packing.PLAIN
     assert unpacked(path) == IMAGE
+    assert survey(lambda: open_image(path), None, quiet).image_bytes == len(IMAGE)
+    with open_image(path) as stream:
+        assert all(stream.read(1) == IMAGE[at : at + 1] for at in range(1100))
+
+
+@pytest.mark.parametrize(
+    ("packed", "said"),
+    [
+        (lzma.compress(IMAGE) + b"x", "something else follows"),
+        (lzma.compress(IMAGE) + bytes(4) + b"something", "something else follows"),
+        (lzma.compress(IMAGE) + bytes(5), "5 zeros"),
+        (lzma.compress(IMAGE) + bytes(2) + lzma.compress(IMAGE), "2 zeros"),
+        (lzma.compress(IMAGE) + gzip.compress(IMAGE), "something else follows"),
+        (lzma.compress(IMAGE[:9]) + lzma.compress(IMAGE)[:-9], "ends in the middle"),
+        (gzip.compress(IMAGE) + bytes(9) + b"x", "something else follows"),
+        (zstd.compress(IMAGE) + bytes(4), "something else follows"),
+        (as_pzstd_writes(IMAGE) + b"x", "something else follows"),
+        (as_pzstd_writes(IMAGE)[:-1], "ends in the middle"),
+        (skippable(bytes(9))[:-1], "ends in the middle"),
+        (skippable(bytes(9)) + b"MBR or what", "something else follows"),
+    ],
+)
+def test_what_is_not_whole_or_goes_on_with_something_else_says_so(tmp_path, packed, said):
+    path = tmp_path / "image"
+    path.write_bytes(packed)
+    with pytest.raises(RemoteProtocolError, match=f"damaged.*{said}"):
+        unpacked(path)
+
+
+@pytest.mark.parametrize("program", ["pzstd -q -p 3", "zstd -q --long=31", "xz -T2 --block-size=100000", "gzip"])
+def test_what_the_programs_themselves_write_is_unpacked(tmp_path, program):
+    name, *options = program.split()
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed (apt install zstd xz-utils gzip)")
+    (tmp_path / "plain").write_bytes(IMAGE)
+    with (tmp_path / "image").open("wb") as file:
+        subprocess.run([name, *options, "-c", tmp_path / "plain"], stdout=file, check=True)
+    assert unpacked(tmp_path / "image") == IMAGE
 
 
 def cut_short(packed):
@@ -55,7 +122,7 @@ def flipped_in_the_middle(packed):
     return packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :]
 
 
-# What a format cannot notice, a block map or --sha256 does: zstd without checksums, and what follows an xz file.
+# What a format cannot notice, a block map or --sha256 does: zstd without checksums.
 DAMAGES = [
     *(
         (packing, damage)
@@ -63,6 +130,7 @@ DAMAGES = [
         for damage in (cut_short, cut_by_a_byte)
     ),
     (Packing.GZIP, followed_by_something),
+    (Packing.XZ, followed_by_something),
     (Packing.ZSTD, followed_by_something),
     (Packing.GZIP, flipped_in_the_middle),
     (Packing.XZ, flipped_in_the_middle),
@@ -77,7 +145,9 @@ def test_a_damaged_packed_image_is_refused(tmp_path, packing, damage):
         unpacked(path)
 
 
-@pytest.mark.parametrize("start", [b"PK\x03\x04", b"BZh9", b"7z\xbc\xaf\x27\x1c", b"QFI\xfb", b"<?xml version"])
+@pytest.mark.parametrize(
+    "start", [b"PK\x03\x04", b"BZh9", b"7z\xbc\xaf\x27\x1c", b"QFI\xfb", b"<?xml version", b"\x04\x22\x4d\x18"]
+)
 def test_what_is_no_image_of_a_disk_is_named(tmp_path, start):
     path = tmp_path / "image"
     path.write_bytes(start + bytes(100))
