@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from nightjar.firmware_scripts.core.cards import Card
@@ -74,13 +74,31 @@ class FlashJob:
     allow: frozenset[Rule]  # the rules that the user has overridden by name
     customise: Customise | None = None  # customises a written card; None if cards are not customised
     open: OpenTarget = open_target  # opens a target exclusively, or returns the reason why that is refused
+    sector_sizes: frozenset[int] = frozenset()  # what the image's partition table is for; empty if it has none
 
 
-def refusals(machine: MachineState, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
-    """Every current reason to refuse ``target``, except those overridden by name."""
+def refusals(
+    machine: MachineState,
+    target: Target,
+    image_bytes: int,
+    allow: frozenset[Rule],
+    sector_sizes: frozenset[int] = frozenset(),
+) -> tuple[Reason, ...]:
+    """Every current reason to refuse ``target``, except those overridden by name.
+
+    ``sector_sizes`` are those that the image's partition table is for; empty if that does not matter.
+    """
     if isinstance(target, FileTarget):
         return uses_of(target.path)
     reasons = [reason for reason in judge(machine, target.device).reasons if reason.rule not in allow]
+    sector = target.device.sector_bytes
+    if sector and sector_sizes and sector not in sector_sizes and Rule.SECTOR_SIZE not in allow:
+        made_for = " or ".join(str(each) for each in sorted(sector_sizes))
+        text = (
+            f"the disk has sectors of {sector} bytes, the image is made for {made_for}: it would not boot from it; "
+            "take another card, or an image that is made for such disks"
+        )
+        reasons.append(Reason(Rule.SECTOR_SIZE, text))
     size = target.device.size_bytes
     if size and size < image_bytes:
         reasons.append(Reason(Rule.TOO_SMALL, f"the image has {image_bytes} bytes, the disk only {size}"))
@@ -112,7 +130,7 @@ def _write_card(
         if isinstance(confirmed.target, DiskTarget):
             try:
                 size = job.survey.image_bytes
-                reasons = changed_or_refused(job.look(), confirmed.target, opened, size, job.allow)
+                reasons = changed_or_refused(job.look(), confirmed.target, opened, size, job.allow, job.sector_sizes)
             except UnavailableError as error:
                 reasons = (Reason(Rule.UNKNOWN_FACT, str(error)),)
             if reasons:
@@ -129,7 +147,12 @@ def _write_card(
 
 
 def changed_or_refused(
-    machine: MachineState, target: DiskTarget, opened: BlockFile, image_bytes: int, allow: frozenset[Rule]
+    machine: MachineState,
+    target: DiskTarget,
+    opened: BlockFile,
+    image_bytes: int,
+    allow: frozenset[Rule],
+    sector_sizes: frozenset[int] = frozenset(),
 ) -> tuple[Reason, ...]:
     """Every reason not to write to a disk that was confirmed before and is open now."""
     device = machine.devices.numbered(opened.number)
@@ -139,4 +162,5 @@ def changed_or_refused(
     if changed or opened.size_bytes != device.size_bytes:
         text = f"{target.path} is not what was confirmed ({', '.join(changed) or 'size'} differs): look again"
         return (Reason(Rule.CHANGED, text),)
-    return refusals(machine, DiskTarget(target.path, device), image_bytes, allow)
+    device = replace(device, sector_bytes=opened.sector_bytes)  # older kernels and lsblk do not say
+    return refusals(machine, DiskTarget(target.path, device), image_bytes, allow, sector_sizes)

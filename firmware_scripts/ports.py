@@ -16,6 +16,10 @@ class BlockFile(Protocol):
         """Its capacity in bytes."""
 
     @property
+    def sector_bytes(self) -> int:
+        """Its logical sector in bytes; 512 for a file."""
+
+    @property
     def number(self) -> str:
         """``major:minor``, for a disk."""
 

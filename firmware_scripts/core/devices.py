@@ -28,6 +28,7 @@ class BlockDevice:
     size_bytes: int | None  # 0 for a reader without a card
     removable: bool | None  # the kernel's flag for a removable medium
     hotplug: bool | None  # lsblk's flag for a hot-pluggable port
+    sector_bytes: int | None  # the logical sector, in which partition tables count
     read_only: bool | None  # whether it is write-protected, by a switch or by the device itself
     transport: str  # usb, sata, nvme, mmc, iscsi ...
     subsystems: str  # the kernel's chain of subsystems, such as ``block:scsi:usb:pci``
@@ -151,6 +152,7 @@ def _device(raw: dict[str, object], parent: str) -> BlockDevice:
         size_bytes=_whole_number(raw.get("size")),
         removable=_flag(raw.get("rm")),
         hotplug=_flag(raw.get("hotplug")),
+        sector_bytes=_whole_number(raw.get("log-sec")),
         read_only=_flag(raw.get("ro")),
         transport=_text(raw, "tran").lower(),
         subsystems=_text(raw, "subsystems"),

@@ -23,6 +23,9 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _CLOUD_INIT_FILES = ("user-data", "meta-data")
 # pi-gen writes this line, such as "Raspberry Pi reference 2023-12-05".
 _ISSUE = re.compile(r"Raspberry Pi reference (\d{4}-\d{2}-\d{2})")
+HEAD_BYTES = 8192
+"""How much of an image :func:`sector_sizes` needs."""
+_SECTOR_SIZES = (512, 1024, 2048, 4096)
 _BOOKWORM, _TRIXIE = "2023-10-10", "2025-10-01"
 
 
@@ -97,6 +100,19 @@ def has_partition_table(sector: bytes) -> bool:
         and all(entry[0] in {0x00, 0x80} for entry in entries)
         and any(entry[4] and any(entry[12:16]) for entry in entries)
     )
+
+
+def sector_sizes(head: bytes) -> frozenset[int]:
+    """The sizes of sectors, in bytes, that the partition table in the first 8 KiB of an image is for.
+
+    A GPT lies in the second sector, wherever that begins; an MBR alone counts in sectors of 512 bytes, as all published
+    images do. Empty if there is no partition table.
+
+    >>> sorted(sector_sizes(bytes(4096) + b"EFI PART"))
+    [4096]
+    """
+    found = {size for size in _SECTOR_SIZES if head[size : size + 8] == b"EFI PART"}
+    return frozenset(found or ({512} if has_partition_table(head[:512]) else ()))
 
 
 def _own(text: str) -> Detected:

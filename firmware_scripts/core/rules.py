@@ -39,6 +39,7 @@ class Rule(StrEnum):
     OFFLINE = "offline"
     NOT_LISTED = "not-listed"  # the path is no disk of this machine
     TOO_SMALL = "too-small"
+    SECTOR_SIZE = "sector-size"  # the image's partition table counts in other sectors than the disk has
     BUSY = "busy"  # the kernel reports that it is in use
     NO_PERMISSION = "no-permission"
     CHANGED = "changed"  # it is not the device that was confirmed
@@ -46,7 +47,7 @@ class Rule(StrEnum):
 
 
 # Only the rules that a person can judge better. A disk that is in use can never be allowed.
-CAN_BE_ALLOWED = frozenset({Rule.TOO_LARGE, Rule.NOT_REMOVABLE, Rule.IS_LOOP, Rule.PART_OF_POOL})
+CAN_BE_ALLOWED = frozenset({Rule.TOO_LARGE, Rule.NOT_REMOVABLE, Rule.IS_LOOP, Rule.PART_OF_POOL, Rule.SECTOR_SIZE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,11 @@ from nightjar.firmware_scripts.shell.file_use import uses
 # linux/fs.h
 _BLKGETSIZE64 = 0x80081272
 _BLKFLSBUF = 0x1261
+_BLKSSZGET = 0x1268
 _BLKROGET = 0x125E
 
+FILE_SECTOR_BYTES = 512
+"""What a file in place of a card is taken to have, as loop devices and virtual machines take it."""
 LOCK_TRIES = 50
 _LOCK_EVERY_S = 0.1
 
@@ -31,15 +34,21 @@ _LOCK_EVERY_S = 0.1
 class OpenFile:
     """Implements BlockFile over a file descriptor."""
 
-    def __init__(self, fd: int, size_bytes: int, *, is_block: bool) -> None:
+    def __init__(self, fd: int, size_bytes: int, sector_bytes: int = FILE_SECTOR_BYTES, *, is_block: bool) -> None:
         self._fd = fd
         self._size_bytes = size_bytes
+        self._sector_bytes = sector_bytes
         self._is_block = is_block
 
     @property
     def size_bytes(self) -> int:
         """Its capacity in bytes."""
         return self._size_bytes
+
+    @property
+    def sector_bytes(self) -> int:
+        """Its logical sector in bytes."""
+        return self._sector_bytes
 
     @property
     def number(self) -> str:
@@ -91,7 +100,7 @@ def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | 
         if struct.unpack("i", fcntl.ioctl(fd, _BLKROGET, bytes(4)))[0]:
             yield Reason(Rule.READ_ONLY, f"the kernel has {path} as read-only: look for the switch on the card")
             return
-        yield OpenFile(fd, size_bytes, is_block=True)
+        yield OpenFile(fd, size_bytes, _sector_bytes(fd), is_block=True)
     finally:
         os.close(fd)
 
@@ -139,10 +148,17 @@ def open_to_read(path: Path) -> Iterator[OpenFile]:
         is_block = stat.S_ISBLK(status.st_mode)
         if not is_block and not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is neither a disk nor an ordinary file", str(path))
-        size = struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0] if is_block else status.st_size
-        yield OpenFile(fd, int(size), is_block=is_block)
+        if is_block:
+            size = int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
+            yield OpenFile(fd, size, _sector_bytes(fd), is_block=True)
+        else:
+            yield OpenFile(fd, status.st_size, is_block=False)
     finally:
         os.close(fd)
+
+
+def _sector_bytes(fd: int) -> int:
+    return int(struct.unpack("i", fcntl.ioctl(fd, _BLKSSZGET, bytes(4)))[0])
 
 
 def _locked(fd: int, tries: int) -> bool:

@@ -126,4 +126,18 @@ def _offset_of_fat(image: Path) -> int:
     if not found:
         msg = f"{image} has no FAT partition, which a board starts from"
         raise RemoteProtocolError(msg, code="image")
-    return int(found[0]["start"]) * size
+    start = int(found[0]["start"])
+    if size != _SECTOR_BYTES:
+        with open_to_read(image) as file:
+            if not _is_fat(file.read_at(start * size, _SECTOR_BYTES)):
+                msg = (
+                    f"{image} has sectors of {size} bytes, and the partition table on it counts in others: no board "
+                    "starts from it, and its boot partition is not where the table says"
+                )
+                raise RemoteProtocolError(msg, code="image")
+    return start * size
+
+
+def _is_fat(sector: bytes) -> bool:
+    """Whether this is the boot sector of a FAT: a jump, and a size of sectors that is a power of two."""
+    return sector[:1] in {b"\xeb", b"\xe9"} and int.from_bytes(sector[11:13], "little") in {512, 1024, 2048, 4096}

@@ -47,7 +47,7 @@ def node(name, number, kind, size, children=(), **facts):
         "mountpoint": None,
         "mountpoints": [None],
     }
-    unknown = facts.keys() - found.keys() - {"mm", "pkname", "disk-seq"}
+    unknown = facts.keys() - found.keys() - {"mm", "pkname", "disk-seq", "log-sec"}
     if unknown:
         raise KeyError(unknown)
     points = facts.pop("mm", [])

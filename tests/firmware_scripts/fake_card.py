@@ -13,6 +13,8 @@ class Cut(BaseException):
 class FakeCard:
     """Implements BlockFile. ``on_medium`` survives; the last writes are ``cached`` until they are flushed."""
 
+    sector_bytes = 512
+
     def __init__(self, size_bytes, *, old=b"\xee", most_per_write=None, write_faults=None, read_faults=None):
         self.on_medium = bytearray(old * size_bytes)
         self.cached = []

@@ -231,3 +231,24 @@ def test_a_file_that_became_a_link_is_not_followed(tmp_path):
     (outcome,) = write_cards(job, [Confirmed(FileTarget(tmp_path / "card.img", None))], [quiet], 1, threading.Event())
     assert isinstance(outcome, TargetRefused)
     assert precious.read_bytes() == b"mine"
+
+
+def test_a_disk_with_other_sectors_than_the_image_is_refused_when_lsblk_or_the_disk_itself_says_so():
+    large = seen(reader(**{"log-sec": 4096}))
+    for_small, for_large = frozenset({512}), frozenset({4096})
+    (reason,) = refusals(large, sdb(large), SIZE, frozenset(), for_small)
+    assert (reason.rule, "4096" in reason.text, "512" in reason.text) == (Rule.SECTOR_SIZE, True, True)
+    assert refusals(large, sdb(large), SIZE, frozenset(), for_large) == ()
+    assert refusals(large, sdb(large), SIZE, frozenset(), frozenset()) == (), "an image without a partition table"
+    assert refusals(large, sdb(large), SIZE, frozenset({Rule.SECTOR_SIZE}), for_small) == ()
+
+    silent = seen(reader())  # an lsblk that does not say
+    assert refusals(silent, sdb(silent), SIZE, frozenset(), for_small) == ()
+    opened = Opened()
+    opened.sector_bytes = 4096
+    job = FlashJob(
+        SURVEY, image_of(IMAGE), lambda: silent, frozenset(), None, opener(opened), sector_sizes=frozenset({512})
+    )
+    (outcome,) = write_cards(job, [Confirmed(sdb(silent))], [quiet], 1, threading.Event())
+    assert refused_by(outcome) == {Rule.SECTOR_SIZE}
+    assert opened.operations == 0

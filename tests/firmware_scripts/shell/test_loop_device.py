@@ -170,3 +170,71 @@ def test_a_card_is_customised_where_it_lies_and_a_mounted_one_is_not(tmp_path):
         assert b"porch-01" in read(image, "meta-data")
     finally:
         run("losetup", "--detach", card)
+
+
+@pytest.fixture
+def large_sectors(tmp_path):
+    """A disk with sectors of 4096 bytes, and the file behind it."""
+    backing = tmp_path / "large"
+    with backing.open("wb") as file:
+        file.truncate(80 * 2**20)
+    made = run("losetup", "--find", "--show", "--sector-size", "4096", backing)
+    if made.returncode:
+        pytest.skip(f"this machine or user may not make loop devices: {made.stderr.strip()}")
+    path = Path(made.stdout.strip())
+    yield path, backing
+    run("losetup", "--detach", path)
+
+
+def test_an_image_for_small_sectors_is_refused_on_a_disk_of_large_ones(large_sectors, tmp_path):
+    loop, backing = large_sectors
+    with open_block(loop) as card:
+        assert card.sector_bytes == 4096
+    image = tmp_path / "pi.img"
+    image.write_bytes(IMAGE)
+    typed = f"{loop.name} 83.9 MB\n"
+    done = flash("--allow", "is-loop", image, loop, typed=typed)
+    assert (done.returncode, "sector-size" in done.stderr, "4096" in done.stderr) == (4, True, True)
+    assert not any(backing.read_bytes()[:8192])
+    done = flash("--allow", "is-loop", "--allow", "sector-size", image, loop, typed=typed)
+    assert done.returncode == 0, done.stderr
+    run("blockdev", "--flushbufs", loop)
+    assert backing.read_bytes()[: len(IMAGE)] == IMAGE
+
+
+def test_an_image_for_large_sectors_is_written_to_a_disk_of_large_ones_and_customised(large_sectors, tmp_path):
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())} (apt install mtools dosfstools fdisk)")
+    loop, backing = large_sectors
+    run("sfdisk", "-q", loop, input="label: gpt\nstart=1024, size=16384, type=uefi\n")
+    run("mkfs.vfat", "-F", "16", "-S", "4096", "--offset", "1024", loop, "65536")
+    for name, text in TRIXIE.items():
+        (tmp_path / name).write_text(text)
+        run("mcopy", "-i", f"{loop}@@{1024 * 4096}", tmp_path / name, f"::/{name}")
+    run("blockdev", "--flushbufs", loop)
+    image = tmp_path / "large.img"
+    shutil.copy(backing, image)
+    backing.write_bytes(bytes(80 * 2**20))
+    run("blockdev", "--flushbufs", loop)
+    options = ("--allow", "is-loop", "--hostname", "porch-01")
+    done = flash(*options, image, loop, typed=f"{loop.name} 83.9 MB\n")
+    assert done.returncode == 0, done.stderr
+    said = run("mtype", "-i", f"{loop}@@{1024 * 4096}", "::/meta-data").stdout
+    assert "porch-01" in said
+
+
+def test_customising_a_disk_whose_table_counts_in_other_sectors_says_so(large_sectors, tmp_path):
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())} (apt install mtools dosfstools fdisk)")
+    loop, _ = large_sectors
+    image = make_image(tmp_path / "pi.img", TRIXIE)
+    options = ("--allow", "is-loop", "--allow", "sector-size")
+    assert flash(*options, image, loop, typed=f"{loop.name} 83.9 MB\n").returncode == 0
+    done = firmware("customise", loop, *options, "--hostname", "porch-01", typed=f"{loop.name} 83.9 MB\n")
+    assert (done.returncode, "4096" in done.stderr) == (6, True)
+
+
+def test_what_may_not_be_written_is_said_before_what_is_missing(loop, tmp_path):
+    (tmp_path / "pi.img").write_bytes(IMAGE)
+    done = flash("--yes", tmp_path / "pi.img", loop)
+    assert (done.returncode, "is-loop" in done.stderr, "serial" in done.stderr) == (4, True, False)
