@@ -14,7 +14,7 @@ from nightjar.firmware_scripts.core import cloud_init, firstrun
 from nightjar.firmware_scripts.core.agent_settings import agent_settings, check_claim, local_only
 from nightjar.firmware_scripts.core.host_settings import HostSettings, check_settings
 from nightjar.firmware_scripts.core.image_format import TELLING, Detected, ImageFormat, detect
-from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.core.printable import size_text, time_text
 from nightjar.firmware_scripts.shell.fat import Fat, boot_partition
 from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
@@ -53,6 +53,7 @@ class Order:
     agent_toml: str | None  # the settings shared by the fleet; None if the claim supplies everything
     claim: bytes | None
     instance_id: str  # cloud-init's instance-id, new for each card
+    claim_until_s: float | None = None  # until when the claim can be used; None if that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,8 @@ def _words(order: Order, detected: Detected) -> tuple[str, ...]:
     facts = order.parcel.facts
     words.append(f"agent {facts.get('agent')} is installed from the card, with no network, for {facts.get('platform')}")
     if order.claim is not None:
-        words.append("it enrols with the claim on the card, once, and then wipes it")
+        until = "" if order.claim_until_s is None else f", until {time_text(order.claim_until_s)}"
+        words.append(f"it enrols with the claim on the card, once{until}, and then wipes it")
     else:
         words.append("it takes coordinator and broker from agent.toml; nothing is enrolled")
     return (

@@ -10,6 +10,8 @@
     nightjar-*.tar             the agent with its packages
     agent.toml                 the settings that all devices share
     claims/NAME.json           what each device enrols with, once
+    claims-until.json          until when each of them can be used
+    wifi-key.json              the key of the devices' Wi-Fi, made of its phrase
     cards.csv                  the list of cards
 
 The coordinator is run as its own program: this package does not import it.
@@ -47,6 +49,7 @@ from nightjar.wire.errors import ConfigError, UnavailableError
 PLAN, CONFIG, AGENT, CARDS = "fleet.toml", "coordinator.toml", "agent.toml", "cards.csv"
 MODEL, CLAIMS, TUF = "model", "claims", "tuf"
 KEY, PUBLIC_KEY, SSH_KEY = "fleet.key", "fleet.pub", "ssh.pub"
+CLAIMS_UNTIL, WIFI_KEY = "claims-until.json", "wifi-key.json"
 CLAIM_HOURS = 14 * 24.0
 """Two weeks to write the cards; a claim is for one device, and wiped once used."""
 _START_S = 120.0
@@ -77,11 +80,43 @@ def bundle_in(folder: Path, plan: FleetPlan) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Tell) -> None:
+def held_wifi_key(folder: Path, ssid: str) -> str | None:
+    """The key of this Wi-Fi that a fleet's folder keeps, as 64 hexadecimal digits; None if it keeps none.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    held = _read_json(folder / WIFI_KEY)
+    key = held.get("key")
+    return key if held.get("ssid") == ssid and isinstance(key, str) else None
+
+
+def claims_until(folder: Path) -> dict[str, float]:
+    """Until when each claim of a fleet can be used, in seconds since 1970, by host name, as far as it is known.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    held = _read_json(folder / CLAIMS_UNTIL)
+    return {name: float(until) for name, until in held.items() if isinstance(until, int | float)}
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        held = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise ConfigError(msg) from error
+    return held if isinstance(held, dict) else {}
+
+
+def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, wifi_key: str | None, model: str, tell: Tell) -> None:
     """Make what is missing in a fleet's folder.
 
-    ``ssh_key`` holds public keys, and is empty if nobody may log in; ``model`` is the size of the first model. ``tell``
-    receives a line before each step.
+    ``ssh_key`` holds public keys, and is empty if nobody may log in; ``wifi_key`` is that of the plan's Wi-Fi, and None
+    if it is not to be kept; ``model`` is the size of the first model. ``tell`` receives a line before each step.
 
     Raises:
         ConfigError: a step cannot be done with these answers.
@@ -95,6 +130,8 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
     for name, text in ((SSH_KEY, ssh_key), (AGENT, agent_settings_text(plan)), (CARDS, cards_text(plan))):
         if text and not (folder / name).exists():
             replace_file(folder / name, text.encode())
+    if wifi_key is not None:
+        replace_file(folder / WIFI_KEY, json.dumps({"ssid": plan.wifi, "key": wifi_key}).encode() + b"\n")
     if not (folder / KEY).exists():
         tell(f"{KEY}: the key that signs what devices install")
         make_key(folder / KEY, folder / PUBLIC_KEY)
@@ -117,7 +154,8 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, model: str, tell: Te
         options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
         root = f"{ROOT_FILE}={folder / TUF}/metadata/1.{ROOT_FILE}"
         _run(folder, "nightjar.firmware_scripts", "bundle", *options, "--include", root)
-    if not all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames()):
+    made = all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames())
+    if not made or not (folder / CLAIMS_UNTIL).exists():
         tell(f"{CLAIMS}: one for each of {plan.devices} devices, from the coordinator, which is started for that")
         _make_claims(folder)
 
@@ -139,9 +177,19 @@ def _make_claims(folder: Path) -> None:
                     msg = f"the coordinator made no claims; edit {folder / CONFIG} and try again:\n{said[-2_000:]}"
                     raise UnavailableError(msg)
                 time.sleep(0.5)
+            _note_claims(folder, config)
         finally:
             service.send_signal(signal.SIGTERM)
             service.wait(60)
+
+
+def _note_claims(folder: Path, config: Sequence[str]) -> None:
+    """Note until when the claims can be used; the files themselves do not say it."""
+    listed = _done("nightjar.coordinator", "enrol-token", "list", *config, "--json")
+    if listed.returncode == 0:
+        until = claims_until(folder)
+        until |= {each["device"]: each["expires_s"] for each in json.loads(listed.stdout) if each["device"]}
+        replace_file(folder / CLAIMS_UNTIL, (json.dumps(until, indent=2) + "\n").encode())
 
 
 def _run(folder: Path, module: str, *arguments: str) -> None:

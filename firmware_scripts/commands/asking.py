@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -10,9 +12,14 @@ from nightjar.firmware_scripts.commands.ending import CommandEnded
 from nightjar.firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
 from nightjar.firmware_scripts.core.devices import BlockDevice
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.firmware_scripts.core.host_settings import wifi_key
 from nightjar.firmware_scripts.core.printable import printable, size_text
 from nightjar.firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
 from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+from nightjar.wire.errors import ConfigError
+
+WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"
+"""The environment variable with the Wi-Fi's phrase. It is no option: every user can read those of a running program."""
 
 allow_option = click.option(
     "--allow",
@@ -41,6 +48,49 @@ def confirm(
         objection = _ask(target, disks, what_happens)
     if objection is not None:
         raise CommandEnded(ExitStatus.NOT_CONFIRMED, f"not confirmed, nothing was written: {objection}")
+
+
+def has_terminal() -> bool:
+    """Whether a person can be asked for something that is not shown."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return sys.stdin.isatty()
+    return True
+
+
+def wifi_key_given(ssid: str) -> str | None:
+    """The key of a Wi-Fi from the phrase in the environment; None if there is none.
+
+    Raises:
+        ConfigError: it is no phrase.
+    """
+    phrase = os.environ.get(WIFI_PHRASE)
+    if not phrase:
+        return None
+    try:
+        return wifi_key(ssid, phrase)
+    except ConfigError as error:
+        msg = f"{WIFI_PHRASE}: {error}"
+        raise ConfigError(msg) from error
+
+
+def ask_wifi_key(ssid: str, *, twice: bool = False) -> str:
+    """Ask for the phrase of a Wi-Fi until it can be one, and return its key; ``twice`` guards against slips.
+
+    Raises:
+        ConfigError: there is nobody to ask.
+    """
+    shown = printable(ssid)
+    if not has_terminal():
+        msg = f"the phrase of the Wi-Fi {shown} is missing, and there is no terminal to ask for it: set {WIFI_PHRASE}"
+        raise ConfigError(msg)
+    while True:
+        phrase = click.prompt(f"Phrase of the Wi-Fi {shown}", hide_input=True, err=True, confirmation_prompt=twice)
+        try:
+            return wifi_key(ssid, phrase)
+        except ConfigError as error:
+            click.echo(str(error), err=True)
 
 
 def _ask(target: Target, disks: Sequence[BlockDevice], what_happens: str) -> str | None:

@@ -49,7 +49,7 @@ def customise(
     Supports Raspberry Pi OS trixie (cloud-init) and bookworm (firstrun.sh), and our own images. The format is read from
     the image, never guessed. TARGET is not mounted. docs/customising.md has examples.
     """
-    options = read_host_options(given)
+    options = read_host_options(given, asks=not dry_run)
     if options is None or options.hostname is None:
         msg = "give at least --hostname: a card without a name of its own is nobody's"
         raise ConfigError(msg)

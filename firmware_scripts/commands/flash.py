@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from nightjar.firmware_scripts.card_contents import contents_json, contents_lines
 from nightjar.firmware_scripts.commands.asking import allow_option, confirm
 from nightjar.firmware_scripts.commands.ending import CommandEnded, refuse
 from nightjar.firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
@@ -19,8 +20,8 @@ from nightjar.firmware_scripts.core.bmap import Bmap
 from nightjar.firmware_scripts.core.cards import Card, parse_cards
 from nightjar.firmware_scripts.core.confirm import phrase
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
-from nightjar.firmware_scripts.core.image_format import has_partition_table
-from nightjar.firmware_scripts.core.plan import STEPS, Survey
+from nightjar.firmware_scripts.core.image_format import HEAD_BYTES, has_partition_table, sector_sizes
+from nightjar.firmware_scripts.core.plan import CUSTOMISE_STEP, STEPS, Survey
 from nightjar.firmware_scripts.core.printable import printable, size_text
 from nightjar.firmware_scripts.core.rules import Reason, Rule
 from nightjar.firmware_scripts.core.targets import MachineState, TargetVerdict
@@ -98,16 +99,24 @@ def flash(
     this machine; 'targets' says why. With --hostname, or a list of --cards, each card is customised as well.
     docs/flashing.md lists the exit statuses.
     """
-    options = read_host_options(given)
     try:
         bmap = _bmap(image, bmap_path, no_bmap=no_bmap)
-        machine = look()
-        named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path), yes=yes)
         with open_image(image) as stream:
-            partitioned = has_partition_table(exactly(stream, 512))
-        if not dry_run:
-            # Done before the image is read, so that a refusal does not take minutes.
-            _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allow) for entry in named])
+            head = exactly(stream, HEAD_BYTES)
+    except RemoteProtocolError as error:
+        raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
+    except OSError as error:
+        msg = f"the image {image} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    machine = look()
+    named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path))
+    sectors = sector_sizes(head)
+    if not dry_run:
+        # Done before anything is asked or the image is read, so that a refusal comes at once.
+        _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allow, sectors) for entry in named])
+    _check_serials(named, yes=yes)
+    options = read_host_options(given, asks=not dry_run)
+    try:
         with display() as report_for:
             surveyed = survey(partial(open_image, image), bmap, report_for(image.name))
     except RemoteProtocolError as error:
@@ -115,24 +124,24 @@ def flash(
     except OSError as error:
         msg = f"the image {image} cannot be read: {error}"
         raise UnavailableError(msg) from error
-    if not partitioned and not force:
+    if not has_partition_table(head) and not force:
         msg = f"{image} has no partition table: no device boots it; --force writes it"
         raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, msg)
     if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
         msg = f"the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}"
         raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, msg)
-    named = [_judged(machine, entry, surveyed.image_bytes, allow) for entry in named]
+    named = [_judged(machine, entry, surveyed.image_bytes, allow, sectors) for entry in named]
     orders = _orders(named, options, cards_path)
     if dry_run:
-        click.echo(json.dumps(_plan_json(machine, image, surveyed, named), indent=2))
+        click.echo(json.dumps(_plan_json(machine, image, surveyed, named, orders), indent=2))
         return ExitStatus.REFUSED if any(entry.reasons for entry in named) else ExitStatus.DONE
     _end_if_refused(named)
     confirmed = [_confirm(machine, entry, surveyed, yes=yes) for entry in named]
     customised = (lambda card: _customise(orders, card)) if orders else None
-    job = FlashJob(surveyed, partial(open_image, image), look, allow, customised)
+    job = FlashJob(surveyed, partial(open_image, image), look, allow, customised, sector_sizes=sectors)
     with noticed_signals() as stop, display() as report_for:
         outcomes = write_cards(job, confirmed, [report_for(entry.name) for entry in named], at_once, stop)
-    _tell(named, outcomes, as_json=as_json)
+    _tell(image, surveyed, named, orders, outcomes, as_json=as_json)
     return next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE)
 
 
@@ -205,25 +214,28 @@ def _targets_and_cards(
     return [(target, serials[i] if serials else "", None) for i, target in enumerate(targets)]
 
 
-def _name_targets(
-    machine: MachineState, image: Path, wanted: Sequence[tuple[str, str, Card | None]], *, yes: bool
-) -> list[_Named]:
+def _name_targets(machine: MachineState, image: Path, wanted: Sequence[tuple[str, str, Card | None]]) -> list[_Named]:
     named = [_Named(name, find_target(machine, Path(name), image), (), serial, card) for name, serial, card in wanted]
     paths = [entry.target.path for entry in named if not isinstance(entry.target, Reason)]
     if doubles := sorted({str(path) for path in paths if paths.count(path) > 1}):
         msg = f"named twice: {', '.join(doubles)}"
         raise ConfigError(msg)
+    return named
+
+
+def _check_serials(named: Sequence[_Named], *, yes: bool) -> None:
     unnamed = [entry.name for entry in named if isinstance(entry.target, DiskTarget) and not entry.serial]
     if yes and unnamed:
         msg = f"--yes needs the serial that each disk must have (--expect-serial): missing for {', '.join(unnamed)}"
         raise ConfigError(msg)
-    return named
 
 
-def _judged(machine: MachineState, one: _Named, image_bytes: int, allow: frozenset[Rule]) -> _Named:
+def _judged(
+    machine: MachineState, one: _Named, image_bytes: int, allow: frozenset[Rule], sectors: frozenset[int]
+) -> _Named:
     if isinstance(one.target, Reason):
         return replace(one, reasons=(one.target,))
-    return replace(one, reasons=refusals(machine, one.target, image_bytes, allow))
+    return replace(one, reasons=refusals(machine, one.target, image_bytes, allow, sectors))
 
 
 def _end_if_refused(named: Sequence[_Named]) -> None:
@@ -242,7 +254,9 @@ def _confirm(machine: MachineState, one: _Named, surveyed: Survey, *, yes: bool)
     return Confirmed(target, one.card)
 
 
-def _plan_json(machine: MachineState, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:
+def _plan_json(
+    machine: MachineState, image: Path, surveyed: Survey, named: Sequence[_Named], orders: Mapping[Path, Order]
+) -> dict[str, object]:
     disks = machine.devices.whole()
     targets: list[dict[str, object]] = []
     for entry in named:
@@ -253,7 +267,7 @@ def _plan_json(machine: MachineState, image: Path, surveyed: Survey, named: Sequ
             plan = {**verdict_json(TargetVerdict(device, ())), "kind": "disk", "confirm": phrase(device, disks)}
         elif isinstance(entry.target, FileTarget):
             plan = {"path": str(entry.target.path), "kind": "file", "size_bytes": entry.target.size_bytes}
-        plan |= {"allowed": not reasons, "reasons": reasons, "hostname": entry.card.hostname if entry.card else None}
+        plan |= {"allowed": not reasons, "reasons": reasons, **_contents_json(entry, orders)}
         targets.append(plan)
     return {
         "image": {
@@ -264,16 +278,35 @@ def _plan_json(machine: MachineState, image: Path, surveyed: Survey, named: Sequ
             "write_bytes": surveyed.mapped_bytes,
         },
         "targets": targets,
-        "steps": list(STEPS),
+        "steps": [*STEPS, CUSTOMISE_STEP] if orders else list(STEPS),
     }
 
 
-def _tell(named: Sequence[_Named], outcomes: Sequence[CardOutcome], *, as_json: bool) -> None:
+def _order_of(one: _Named, orders: Mapping[Path, Order]) -> Order | None:
+    return None if isinstance(one.target, Reason) else orders.get(one.target.path)
+
+
+def _contents_json(one: _Named, orders: Mapping[Path, Order]) -> dict[str, object]:
+    """What the settings of a card are, without its secrets; only the host name if it is not customised."""
+    order = _order_of(one, orders)
+    return {"hostname": one.card.hostname if one.card else None} if order is None else contents_json(order)
+
+
+def _tell(
+    image: Path,
+    surveyed: Survey,
+    named: Sequence[_Named],
+    orders: Mapping[Path, Order],
+    outcomes: Sequence[CardOutcome],
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
         rows = [
             {
                 "target": entry.name,
-                "hostname": entry.card.hostname if entry.card else None,
+                "image": {"path": str(image), "size_bytes": surveyed.image_bytes, "sha256": surveyed.sha256},
+                **_contents_json(entry, orders),
                 "outcome": status_of(outcome).name.lower().replace("_", "-"),
                 "offset": outcome.offset if isinstance(outcome, WriteFailed | VerifyFailed) else None,
                 "text": _words(outcome),
@@ -282,8 +315,14 @@ def _tell(named: Sequence[_Named], outcomes: Sequence[CardOutcome], *, as_json: 
         ]
         click.echo(json.dumps(rows, indent=2))
     for entry, outcome in zip(named, outcomes, strict=True):
-        host = f" ({entry.card.hostname})" if entry.card else ""
+        order = _order_of(entry, orders)
+        name = order.settings.hostname if order else entry.card.hostname if entry.card else ""
+        host = f" ({name})" if name else ""
         click.echo(f"{printable(entry.name)}{host}: {_words(outcome)}", err=True)
+        if isinstance(outcome, Written):
+            click.echo(f"  image: {printable(image.name)}, sha256 {surveyed.sha256}", err=True)
+            for line in contents_lines(order) if order else ():
+                click.echo(f"  {line}", err=True)
 
 
 def _words(outcome: CardOutcome) -> str:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from nightjar.firmware_scripts.commands.asking import ask_wifi_key, wifi_key_given
 from nightjar.firmware_scripts.core.agent_settings import agent_settings
-from nightjar.firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
+from nightjar.firmware_scripts.core.host_settings import HostSettings, Wifi
+from nightjar.firmware_scripts.core.printable import time_text
 from nightjar.firmware_scripts.customising import BundleFiles, Order, check_order
-from nightjar.firmware_scripts.fleet_folder import AGENT, CLAIMS, PLAN, PUBLIC_KEY, SSH_KEY, bundle_in, held_plan
+from nightjar.firmware_scripts.fleet_folder import (
+    AGENT,
+    CLAIMS,
+    PLAN,
+    PUBLIC_KEY,
+    SSH_KEY,
+    bundle_in,
+    claims_until,
+    held_plan,
+    held_wifi_key,
+)
 from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given, read_given_text
 from nightjar.firmware_scripts.shell.settings_check import check_agent_settings
 from nightjar.wire.errors import ConfigError
 
+_NO_KEY = "0" * 64  # of a Wi-Fi in a plan that is only shown
 F = TypeVar("F", bound=Callable[..., Any])
-WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"
 _FILE = click.Path(path_type=Path)
 _OPTIONS = (
     click.option("--fleet", type=_FILE, help="Folder of 'new-fleet': answers what the options below do not say."),
@@ -28,7 +40,10 @@ _OPTIONS = (
     click.option("--user", help="Who may log in, with sudo. There is no user with a password that others know."),
     click.option("--ssh-key", "ssh_keys", multiple=True, type=_FILE, help="Public key file (.pub). Again for more."),
     click.option("--password-hash", type=_FILE, help="File with a hash by 'mkpasswd --method=yescrypt'."),
-    click.option("--wifi", help="Name of the network. Its phrase is asked for, or taken from NIGHTJAR_WIFI_PHRASE."),
+    click.option(
+        "--wifi",
+        help="Name of the network; empty: by cable. Its phrase: the fleet's, NIGHTJAR_WIFI_PHRASE, or asked for.",
+    ),
     click.option("--wifi-country", help="Where its radio is used, such as GB."),
     click.option("--bundle", "bundle", type=_FILE, help="The agent for this kind of device (docs/bundles.md)."),
     click.option("--public-key", type=_FILE, help="The .pub file of the key that signed the bundle."),
@@ -49,7 +64,7 @@ class HostOptions:
     parcel: BundleFiles | None
     config: Path | None
     claim_file: Path | None
-    claims: Path | None
+    fleet: Path | None
 
     def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
         """Build the order for one card.
@@ -62,26 +77,34 @@ class HostOptions:
         """
         settings = HostSettings(hostname, self.user, self.ssh_keys, self.password_hash, self.wifi)
         config = folder / others["config"] if others.get("config") else self.config
-        claim = folder / others["claim"] if others.get("claim") else self.claim_file or self._claim_of(hostname)
+        own_claim = folder / others["claim"] if others.get("claim") else self.claim_file
+        claim = own_claim or self._claim_of(hostname)
         order = Order(
             settings,
             self.parcel,
             None if config is None else read_given_text(config),
             None if claim is None else read_given(claim),
             f"nightjar-{uuid.uuid4()}",
+            None if own_claim or self.fleet is None else claims_until(self.fleet).get(hostname),
         )
         check_order(order)
+        if order.claim_until_s is not None and order.claim_until_s < datetime.now(UTC).timestamp():
+            msg = (
+                f"the claim of {hostname} could be used until {time_text(order.claim_until_s)} only: make another with "
+                f"'nightjar-coordinator enrol-token create NAME --device {hostname} --out FILE', and give --claim-file"
+            )
+            raise ConfigError(msg)
         if order.agent_toml is not None:
             has_claim = order.claim is not None
             check_agent_settings(agent_settings(order.agent_toml, hostname, has_claim=has_claim), has_claim=has_claim)
         return order
 
     def _claim_of(self, hostname: str) -> Path | None:
-        if self.claims is None:
+        if self.fleet is None:
             return None
-        path = self.claims / f"{hostname}.json"
+        path = self.fleet / CLAIMS / f"{hostname}.json"
         if not path.is_file():
-            names = ", ".join(sorted(each.stem for each in self.claims.glob("*.json"))[:5])
+            names = ", ".join(sorted(each.stem for each in path.parent.glob("*.json"))[:5])
             msg = f"the fleet has no claim for {hostname!r}; it has {names or 'none'}: name one, or give --claim-file"
             raise ConfigError(msg)
         return path
@@ -94,8 +117,10 @@ def host_options(command: F) -> F:
     return command
 
 
-def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
+def read_host_options(given: Mapping[str, Any], *, asks: bool = True) -> HostOptions | None:
     """Parse the options; None if none was given.
+
+    ``asks`` is false if nothing will be written: a phrase that would have to be asked for is then left out.
 
     Raises:
         ConfigError: a file cannot be read, or an option is missing that another one needs.
@@ -113,14 +138,14 @@ def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
     hashed = read_given_text(given["password_hash"]).strip() if given["password_hash"] else None
     return HostOptions(
         given["hostname"],
-        given["user"],
+        given["user"] or None,
         tuple(key for key in keys if key and not key.startswith("#")),
         hashed,
-        _wifi(given["wifi"], given["wifi_country"]),
+        _wifi(fleet, given["wifi"], given["wifi_country"], asks=asks),
         load_parcel(given["bundle"], given["public_key"]) if given["bundle"] else None,
         given["config"],
         given["claim_file"],
-        None if fleet is None else fleet / CLAIMS,
+        fleet,
     )
 
 
@@ -134,24 +159,27 @@ def _of_the_fleet(fleet: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     if bundle is None:
         msg = f"{fleet} has no bundle yet: run 'nightjar-firmware new-fleet {fleet}' again"
         raise ConfigError(msg)
+    nobody, by_cable = given["user"] == "", given["wifi"] == ""
     found: dict[str, Any] = {
         "user": plan.user or None,
-        "ssh_keys": tuple(fleet.glob(SSH_KEY)),
+        "ssh_keys": () if nobody else tuple(fleet.glob(SSH_KEY)),
         "wifi": plan.wifi or None,
-        "wifi_country": plan.wifi_country or None,
+        "wifi_country": None if by_cable else plan.wifi_country or None,
         "bundle": bundle,
         "public_key": fleet / PUBLIC_KEY,
         "config": fleet / AGENT,
     }
-    return {**given, **{name: given[name] or value for name, value in found.items()}}
+    # An option that is given empty overrides the fleet's answer, too.
+    return {**given, **{name: value for name, value in found.items() if given[name] in {None, ()}}}
 
 
-def _wifi(ssid: str | None, country: str | None) -> Wifi | None:
-    if ssid is None:
+def _wifi(fleet: Path | None, ssid: str | None, country: str | None, *, asks: bool) -> Wifi | None:
+    if not ssid:
         if country is not None:
             msg = "--wifi-country needs --wifi"
             raise ConfigError(msg)
         return None
-    # Never taken from the command line, which every user of this machine could read.
-    phrase = os.environ.get(WIFI_PHRASE) or click.prompt(f"Phrase of the Wi-Fi {ssid}", hide_input=True, err=True)
-    return Wifi(ssid, wifi_key(ssid, phrase), country or "")
+    key = wifi_key_given(ssid) or (held_wifi_key(fleet, ssid) if fleet else None)
+    if key is None:
+        key = ask_wifi_key(ssid) if asks else _NO_KEY
+    return Wifi(ssid, key, country or "")

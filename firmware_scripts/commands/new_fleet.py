@@ -9,8 +9,11 @@ from pathlib import Path
 
 import click
 
+from nightjar.firmware_scripts.commands.asking import WIFI_PHRASE, ask_wifi_key, has_terminal, wifi_key_given
 from nightjar.firmware_scripts.core.fleet_plan import BOARDS, FleetPlan, check_plan, next_steps
-from nightjar.firmware_scripts.fleet_folder import held_plan, make_fleet
+from nightjar.firmware_scripts.core.host_settings import check_wifi
+from nightjar.firmware_scripts.core.printable import printable
+from nightjar.firmware_scripts.fleet_folder import held_plan, held_wifi_key, make_fleet
 from nightjar.firmware_scripts.shell.given_files import read_given_text
 from nightjar.wire.errors import ConfigError
 
@@ -24,7 +27,7 @@ _KEYS = ("~/.ssh/id_ed25519.pub", "~/.ssh/id_ecdsa.pub", "~/.ssh/id_rsa.pub")
 @click.option("--address", help="Of this machine, as its devices reach it.")
 @click.option("--board", help=f"What its devices are: {', '.join(BOARDS)}.")
 @click.option("--ssh-key", help="Public key file of who may log in on them; empty: nobody.")
-@click.option("--wifi", help="Name of their network; empty: by cable.")
+@click.option("--wifi", help="Name of their network; empty: by cable. Its phrase is asked, or NIGHTJAR_WIFI_PHRASE.")
 @click.option("--wifi-country", help="Where its radio is used, such as GB.")
 @click.option("--user", default=None, help="Who may log in. Default: you.")
 @click.option("--model", default="tiny", show_default=True, help="Size of the first model: tiny or gboard.")
@@ -42,8 +45,9 @@ def new_fleet(
 ) -> None:
     """Ask six questions, and make FOLDER: keys, coordinator, first model, agent, a claim and a recipe for each card.
 
-    An option answers its question. If a step fails or is interrupted, the same command goes on from there, and asks
-    nothing again.
+    The Wi-Fi's phrase is asked here, once for all cards; FOLDER keeps only the key that is made of it. An option
+    answers its question. If a step fails or is interrupted, the same command goes on from there, and asks nothing
+    again.
     """
     plan = held_plan(folder)
     keys = ""
@@ -58,7 +62,8 @@ def new_fleet(
         ssh_key = _answer(ssh_key, "Public key file of who may log in (empty: nobody)", _own_key())
         wifi = _answer(wifi, "Name of their Wi-Fi (empty: by cable)", "")
         if wifi:
-            wifi_country = _answer(wifi_country, "Country of the Wi-Fi, such as GB", "")
+            wifi_country = _answer(wifi_country, "Country of the Wi-Fi, such as GB", "").upper()
+            check_wifi(wifi, wifi_country)
         who = (user or _user()) if ssh_key else ""
         plan = FleetPlan(name, devices, address, board, who, wifi, wifi_country or "")
         check_plan(plan)
@@ -66,8 +71,23 @@ def new_fleet(
     elif given := [each for each in (name, devices, address, board, ssh_key, wifi, user) if each is not None]:
         msg = f"{folder} has its answers in fleet.toml already: leave out {given[0]!r}, or name a new folder"
         raise ConfigError(msg)
-    make_fleet(folder, plan, keys, model, lambda line: click.echo(f"- {line}", err=True))
+    key = _wifi_key(folder, plan.wifi) if plan.wifi else None
+    make_fleet(folder, plan, keys, key, model, lambda line: click.echo(f"- {line}", err=True))
     click.echo(next_steps(plan, os.path.relpath(folder)))
+
+
+def _wifi_key(folder: Path, ssid: str) -> str | None:
+    """The key of the fleet's Wi-Fi, to be kept; None if there is nobody to ask for its phrase."""
+    key = wifi_key_given(ssid) or held_wifi_key(folder, ssid)
+    if key is None and has_terminal():
+        return ask_wifi_key(ssid, twice=True)
+    if key is None:
+        text = (
+            f"note: the phrase of the Wi-Fi {printable(ssid)} is not known, and there is no terminal to ask for it: "
+            f"set {WIFI_PHRASE} and run this again, or flash will ask for it each time"
+        )
+        click.echo(text, err=True)
+    return key
 
 
 def _answer(given: str | None, question: str, proposed: str) -> str:

@@ -91,6 +91,17 @@ def check_settings(settings: HostSettings) -> None:
         raise ConfigError(msg)
 
 
+def check_wifi(ssid: str, country: str) -> None:
+    """Check the name of a Wi-Fi and the country that it is used in.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    if faults := _wifi_faults(Wifi(ssid, "0" * 64, country)):
+        msg = "the Wi-Fi cannot be used:\n  " + "\n  ".join(faults)
+        raise ConfigError(msg)
+
+
 def wifi_key(ssid: str, phrase: str) -> str:
     """Derive the network's key from its phrase; a key is returned as it is. Only the key is written to the card.
 

@@ -27,6 +27,10 @@ STEPS = (
     "drop the cache, read the first MiB back and compare; clear it again if it differs",
 )
 
+CUSTOMISE_STEP = (
+    "write the card's own settings to its boot partition, flush them and read them back; clear it if that fails"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ImageChunk:

@@ -6,6 +6,7 @@ Escape sequences in a model name must not move the cursor. Sizes are shown as pr
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -23,6 +24,15 @@ def printable(text: str, limit: int = 80) -> str:
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return "".join("?" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
+
+
+def time_text(time_s: float) -> str:
+    """A time in seconds since 1970, in UTC to the minute.
+
+    >>> time_text(0.0)
+    '1970-01-01 00:00 UTC'
+    """
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def size_text(size_bytes: int) -> str:

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
-from nightjar.firmware_scripts.commands import new_fleet
+from nightjar.firmware_scripts.commands import asking, new_fleet
 from nightjar.firmware_scripts.core.fleet_plan import FleetPlan, plan_text
+from nightjar.firmware_scripts.core.host_settings import wifi_key
 from nightjar.firmware_scripts.shell.fat import boot_partition
 from tests.coordinator.model_folder import write_model
 from tests.firmware_scripts.command_line import firmware
@@ -14,6 +15,7 @@ from tests.firmware_scripts.parcels import small_bundle
 from tests.firmware_scripts.stock_images import TRIXIE, make_image, missing
 
 SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvO0i6lHwPfTeoD0vXsxZyZrZ1yTTYTJ5X1qQ3rGz0B ann@home\n"
+PHRASE = "correct horse battery"
 BY_CABLE = ("--ssh-key", "", "--wifi", "")
 
 
@@ -22,7 +24,18 @@ def asked(monkeypatch):
     """The plan that the command made of its answers; nothing is made of it."""
     plans = []
     monkeypatch.setattr(new_fleet, "make_fleet", lambda folder, plan, keys, *_: plans.append((plan, keys)))
+    monkeypatch.setattr(new_fleet, "has_terminal", lambda: False)
+    monkeypatch.delenv("NIGHTJAR_WIFI_PHRASE", raising=False)
     return plans
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """The Wi-Fi's keys that the command would keep."""
+    keys = []
+    monkeypatch.setattr(new_fleet, "make_fleet", lambda folder, plan, ssh, key, *_: keys.append(key))
+    monkeypatch.delenv("NIGHTJAR_WIFI_PHRASE", raising=False)
+    return keys
 
 
 def test_six_questions_are_asked(asked, tmp_path):
@@ -38,6 +51,47 @@ def test_an_option_answers_its_question(asked, tmp_path):
     said = ("--name", "porch", "--devices", "5", "--address", "192.0.2.9", "--board", "virt-amd64", *BY_CABLE)
     assert firmware("new-fleet", tmp_path / "porch", *said).returncode == 0
     assert asked == [(FleetPlan("porch", 5, "192.0.2.9", "virt-amd64"), "")]
+
+
+WITH_WIFI = ("--name", "porch", "--devices", "5", "--address", "192.0.2.9", "--board", "virt-amd64", "--ssh-key", "")
+NET = (*WITH_WIFI, "--wifi", "home net", "--wifi-country", "gb")
+
+
+def test_the_phrase_is_asked_once_twice_over_and_only_its_key_is_kept(kept, tmp_path, monkeypatch):
+    answers = iter(["short", PHRASE])
+    asked = []
+
+    def prompt(text, **options):
+        asked.append(options)
+        return next(answers)
+
+    for module in (asking, new_fleet):
+        monkeypatch.setattr(module, "has_terminal", lambda: True)
+    monkeypatch.setattr(asking.click, "prompt", prompt)
+    done = firmware("new-fleet", tmp_path / "porch", *NET)
+    assert done.returncode == 0, done.stderr
+    assert kept == [wifi_key("home net", PHRASE)]
+    assert all(options["hide_input"] and options["confirmation_prompt"] for options in asked)
+    assert (len(asked), "8 to 63" in done.stderr) == (2, True), "what can be no phrase is asked again"
+
+
+def test_the_phrase_is_taken_from_the_environment(kept, tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTJAR_WIFI_PHRASE", PHRASE)
+    assert firmware("new-fleet", tmp_path / "porch", *NET).returncode == 0
+    assert kept == [wifi_key("home net", PHRASE)]
+
+
+def test_without_a_terminal_it_says_how_the_phrase_will_be_asked(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(new_fleet, "has_terminal", lambda: False)
+    done = firmware("new-fleet", tmp_path / "porch", *NET)
+    assert (done.returncode, kept) == (0, [None])
+    assert "NIGHTJAR_WIFI_PHRASE" in done.stderr
+    assert "flash" in done.stderr
+
+
+def test_a_wifi_without_a_country_is_refused_before_anything_is_made(kept, tmp_path):
+    done = firmware("new-fleet", tmp_path / "porch", *WITH_WIFI, "--wifi", "net", "--wifi-country", "")
+    assert (done.returncode, "country" in done.stderr, kept) == (2, True, [])
 
 
 def test_a_folder_with_other_things_is_left_alone(asked, tmp_path):
@@ -64,14 +118,21 @@ def test_a_card_is_written_from_the_folder(tmp_path, monkeypatch):
     folder = tmp_path / "porch"
     folder.mkdir()
     # What takes minutes, or TensorFlow, is there already: as after an interrupted first run.
-    (folder / "fleet.toml").write_text(plan_text(FleetPlan("porch", 2, "127.0.0.1", user="ann")))
+    (folder / "fleet.toml").write_text(
+        plan_text(FleetPlan("porch", 2, "127.0.0.1", user="ann", wifi="net", wifi_country="GB"))
+    )
     (folder / "ssh.pub").write_text(SSH)
+    monkeypatch.setenv("NIGHTJAR_WIFI_PHRASE", PHRASE)
     write_model(folder / "model")
     small_bundle(folder, "trixie-aarch64")
     done = firmware("new-fleet", folder)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (folder / "claims").iterdir()) == ["porch-01.json", "porch-02.json"]
     assert sorted(path.name for path in (folder / "tuf/metadata").iterdir()) == ["1.root.json", "1.targets.json"]
+    assert set(json.loads((folder / "claims-until.json").read_text())) == {"porch-01", "porch-02"}
+    held = folder / "wifi-key.json"
+    assert (held.stat().st_mode & 0o777, json.loads(held.read_text())["key"]) == (0o600, wifi_key("net", PHRASE))
+    monkeypatch.delenv("NIGHTJAR_WIFI_PHRASE")
     before = {path: path.read_bytes() for path in folder.glob("*.*") if path.is_file()}
     assert firmware("new-fleet", folder).returncode == 0
     assert {path: path.read_bytes() for path in before} == before, "the second run changes nothing"
@@ -82,6 +143,7 @@ def test_a_card_is_written_from_the_folder(tmp_path, monkeypatch):
     done = firmware(*card, "--hostname", "porch-02", "--yes")
     assert done.returncode == 0, done.stderr
     with boot_partition(image) as fat:
+        assert wifi_key("net", PHRASE).encode() in fat.read("network-config")
         claim = json.loads(fat.read("nightjar/claim.json"))
         assert claim == json.loads((folder / "claims" / "porch-02.json").read_text())
         assert b"household = true" in fat.read("nightjar/agent.toml")
