@@ -89,11 +89,23 @@ def check_order(order: Order) -> None:
 
 
 def plan(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisation:
-    """Decide what is to be written to a boot partition. Writes nothing.
+    """Decide what is to be written to a boot partition, and check that there is room for it. Writes nothing.
 
     Raises:
         ConfigError: the image does not support the order, or its format cannot be detected.
         UnavailableError: the partition cannot be read, or has too little room.
+    """
+    custom = wanted_files(order, fat, check_schema)
+    _check_room(fat, custom.files, fat.names())
+    return custom
+
+
+def wanted_files(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisation:
+    """The files that a boot partition must hold. On a card that holds them already, it finds the same again.
+
+    Raises:
+        ConfigError: the image does not support the order, or its format cannot be detected.
+        UnavailableError: the partition cannot be read.
     """
     check_order(order)
     texts = {name: data.decode(errors="replace") for name in TELLING if (data := fat.read(name)) is not None}
@@ -123,7 +135,6 @@ def plan(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisation:
         case ImageFormat.NIGHTJAR:
             made = {firstrun.SCRIPT: firstrun.firstrun_script(order.settings, install=order.parcel is not None)}
     everything = {**files, **{name: text.encode() for name, text in made.items()}}
-    _check_room(fat, everything, names)
     return Customisation(detected, everything, removed, _words(order, detected), tuple(warnings))
 
 

@@ -31,6 +31,17 @@ from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given,
 from nightjar.firmware_scripts.shell.settings_check import check_agent_settings
 from nightjar.wire.errors import ConfigError
 
+_NOTHING: Mapping[str, Any] = {
+    "user": None,
+    "ssh_keys": (),
+    "password_hash": None,
+    "wifi": None,
+    "wifi_country": None,
+    "bundle": None,
+    "public_key": None,
+    "config": None,
+    "claim_file": None,
+}
 _NO_KEY = "0" * 64  # of a Wi-Fi in a plan that is only shown
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)
@@ -66,8 +77,8 @@ class HostOptions:
     claim_file: Path | None
     fleet: Path | None
 
-    def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
-        """Build the order for one card.
+    def order(self, hostname: str, others: Mapping[str, str], folder: Path, *, writes: bool = True) -> Order:
+        """Build the order for one card. ``writes`` is false for a card that is only compared with it.
 
         ``others`` are further columns of the list of cards: ``claim`` and ``config`` name files for this card alone,
         relative to ``folder``.
@@ -88,7 +99,7 @@ class HostOptions:
             None if own_claim or self.fleet is None else claims_until(self.fleet).get(hostname),
         )
         check_order(order)
-        if order.claim_until_s is not None and order.claim_until_s < datetime.now(UTC).timestamp():
+        if writes and order.claim_until_s is not None and order.claim_until_s < datetime.now(UTC).timestamp():
             msg = (
                 f"the claim of {hostname} could be used until {time_text(order.claim_until_s)} only: make another with "
                 f"'nightjar-coordinator enrol-token create NAME --device {hostname} --out FILE', and give --claim-file"
@@ -147,6 +158,19 @@ def read_host_options(given: Mapping[str, Any], *, asks: bool = True) -> HostOpt
         given["claim_file"],
         fleet,
     )
+
+
+def fleet_order(fleet: Path, hostname: str) -> Order:
+    """The order that a fleet's folder gives for one of its cards, to compare a written card with.
+
+    Raises:
+        ConfigError: it is no fleet, has no such card, or its Wi-Fi's phrase is missing.
+        RemoteProtocolError: the bundle is invalid.
+    """
+    options = read_host_options({**_NOTHING, "fleet": fleet, "hostname": hostname})
+    if options is None:  # cannot happen: two options are given
+        raise TypeError(fleet)
+    return options.order(hostname, {}, Path(), writes=False)
 
 
 def _of_the_fleet(fleet: Path, given: Mapping[str, Any]) -> dict[str, Any]:

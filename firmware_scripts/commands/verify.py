@@ -11,13 +11,18 @@ import click
 
 from nightjar.firmware_scripts.bundle.reading import read_archive
 from nightjar.firmware_scripts.bundle.signing import check_signature, load_public_key
+from nightjar.firmware_scripts.card_contents import contents_json, contents_lines
 from nightjar.firmware_scripts.commands.ending import CommandEnded
+from nightjar.firmware_scripts.commands.host_options import fleet_order
 from nightjar.firmware_scripts.core.bmap import Bmap
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
 from nightjar.firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
 from nightjar.firmware_scripts.core.printable import printable
+from nightjar.firmware_scripts.customised_cards import card_faults, customised_for, outside, own_files, rest_faults
+from nightjar.firmware_scripts.customising import Order
 from nightjar.firmware_scripts.ports import ProgressReport
 from nightjar.firmware_scripts.shell.block_file import open_to_read
+from nightjar.firmware_scripts.shell.fat import boot_partition
 from nightjar.firmware_scripts.shell.hashing import sha256_of
 from nightjar.firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of, read_bmap
 from nightjar.firmware_scripts.shell.progress import display
@@ -37,7 +42,9 @@ from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableEr
     "--manifest", "manifest_path", type=click.Path(path_type=Path), help="Manifest JSON, or sha256sum's lines."
 )
 @click.option("--public-key", type=click.Path(path_type=Path), help="PATH is a bundle that this key has signed.")
-@click.option("--json", "as_json", is_flag=True, help="Print {path, good, faults} as JSON.")
+@click.option("--fleet", type=click.Path(path_type=Path), help="PATH was customised from this folder of 'new-fleet'.")
+@click.option("--hostname", help="Which of the fleet's cards it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print {path, good, faults} as JSON, with --fleet what is on it.")
 def verify(
     path: Path,
     bmap_path: Path | None,
@@ -45,15 +52,28 @@ def verify(
     expected: str | None,
     manifest_path: Path | None,
     public_key: Path | None,
+    fleet: Path | None,
+    hostname: str | None,
     *,
     as_json: bool,
 ) -> ExitStatus:
     """Read back and verify PATH: a card, an image (packed or not), a bundle, or a folder with a manifest.
 
-    A card that was mounted after it was written will differ: even mounting it changes bytes.
+    A card that was customised from a fleet's folder is known with --fleet and --hostname: its settings are compared
+    with the folder, and with --image or --bmap the rest with the image. A card that was mounted or started after it was
+    written will differ: even mounting it changes bytes.
     """
+    if bool(fleet) != bool(hostname):
+        msg = "--fleet and --hostname need each other: they say which card it is"
+        raise ConfigError(msg)
+    order = fleet_order(fleet, hostname) if fleet and hostname else None
     try:
-        if public_key:
+        if order is not None:
+            if public_key or expected or manifest_path:
+                msg = "a card of a fleet is compared with --image or --bmap, not --public-key, --sha256 or --manifest"
+                raise ConfigError(msg)
+            faults = _customised(path, order, image, bmap_path)
+        elif public_key:
             faults = _bundle(path, public_key)
         else:
             faults = _image_or_card(path, bmap_path, image, expected, manifest_path)
@@ -63,10 +83,15 @@ def verify(
     except RemoteProtocolError as error:
         raise CommandEnded(ExitStatus.IMAGE_UNUSABLE, str(error)) from error
     if as_json:
-        click.echo(json.dumps({"path": str(path), "good": not faults, "faults": faults}, indent=2))
+        found = {"path": str(path), "good": not faults, "faults": faults}
+        click.echo(json.dumps({**found, "card": contents_json(order)} if order else found, indent=2))
     else:
         for fault in faults or ["good"]:
             click.echo(f"{printable(str(path))}: {fault}")
+        if order and not faults:
+            rest = "the rest is as its image" if image or bmap_path else "the rest was not compared: give --image"
+            for line in (*contents_lines(order), rest):
+                click.echo(f"  {line}")
     return ExitStatus.VERIFY_FAILED if faults else ExitStatus.DONE
 
 
@@ -76,6 +101,27 @@ def _bundle(path: Path, public_key: Path) -> list[str]:
     except RemoteProtocolError as error:
         return [str(error)]
     return []
+
+
+def _customised(path: Path, order: Order, image: Path | None, bmap_path: Path | None) -> list[str]:
+    if not path.exists():
+        msg = f"there is no {path}"
+        raise ConfigError(msg)
+    if path.is_file() and packing_of(path) is not Packing.PLAIN:
+        msg = f"{path} is packed, and customised cards are not: name the card, or the unpacked file"
+        raise ConfigError(msg)
+    with display() as report_for, open_to_read(path) as card, boot_partition(path) as fat:
+        card.drop_cache()
+        if faults := card_faults(order, fat):
+            return faults
+        report = report_for(path.name or str(path))
+        if bmap_path and (failed := check_ranges(card, outside(read_bmap(bmap_path), fat.span), report)):
+            return [f"byte {failed.offset} {failed.text}: {_blame(path)}"]
+        if image is None:
+            return []
+        found = None if bmap_path else find_bmap(image)
+        surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report)
+        return list(rest_faults(surveyed, partial(open_image, image), own_files(order, fat), fat, card, report))
 
 
 def _image_or_card(
@@ -110,13 +156,13 @@ def _against_image(path: Path, image: Path, report: ProgressReport) -> list[str]
     surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report)
     with open_to_read(path) as card:
         failed = read_back(surveyed, surveyed.chunks, partial(open_image, image), card, report, lambda: False)
-    return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
+    return [f"byte {failed.offset} {failed.text}: {_blame(path, failed.offset)}"] if failed else []
 
 
 def _against_bmap(path: Path, bmap: Bmap, report: ProgressReport) -> list[str]:
     with open_to_read(path) as card:
         failed = check_ranges(card, bmap, report)
-    return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
+    return [f"byte {failed.offset} {failed.text}: {_blame(path, failed.offset)}"] if failed else []
 
 
 def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: ProgressReport) -> list[str]:
@@ -126,7 +172,8 @@ def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: Pr
         return [str(error)]
     if expected is None or surveyed.sha256 == expected.strip().lower():
         return []
-    return [f"has sha256 {surveyed.sha256}, not {printable(expected, 64)}"]
+    customised = "" if packing_of(path) is not Packing.PLAIN else _customised_hint(path)
+    return [f"has sha256 {surveyed.sha256}, not {printable(expected, 64)}{customised and f': {customised}'}"]
 
 
 def _against_manifest(path: Path, manifest_path: Path) -> list[str]:
@@ -150,7 +197,22 @@ def _file_fault(path: Path, entry: ListedFile) -> str | None:
     return None if sha256_of(path) == entry.sha256 else f"{entry.path} is not the file that the manifest lists"
 
 
-def _blame(path: Path) -> str:
+def _blame(path: Path, offset: int | None = None) -> str:
+    if offset is not None and (hint := _customised_hint(path, offset)):
+        return hint
     if stat.S_ISBLK(path.stat().st_mode):
         return "the card or reader is bad, or something wrote to the card since"
     return "the file is damaged, or was changed since"
+
+
+def _customised_hint(path: Path, offset: int | None = None) -> str:
+    """What to give for a card that was customised, if that explains a difference, at ``offset``; empty if not."""
+    hostname = customised_for(path, offset)
+    if hostname is None:
+        return ""
+    whose = f" for {hostname}" if hostname else ""
+    name = hostname or "NAME"
+    return (
+        f"it was customised{whose}, so it is not its image any more: give --fleet FOLDER --hostname {name}, with the "
+        "folder that it was written from"
+    )

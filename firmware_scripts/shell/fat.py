@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nightjar.firmware_scripts.shell.block_file import open_to_read
+from nightjar.firmware_scripts.shell.hashing import sha256_of
 from nightjar.host.programs import find_program, run_program
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 
@@ -30,9 +31,11 @@ _DRIVE = "n:"
 class Fat:
     """A FAT file system. Every method raises UnavailableError if mtools cannot do it."""
 
-    def __init__(self, settings: Path, image: Path) -> None:
+    def __init__(self, settings: Path, image: Path, span: range) -> None:
         self._settings = settings
         self._image = image
+        self.span = span
+        """The bytes of the image or card that the partition takes."""
 
     def names(self) -> tuple[str, ...]:
         """The names of the files and folders at its root."""
@@ -76,6 +79,18 @@ class Fat:
             raise UnavailableError(msg)
         return int(match[1].replace(" ", ""))
 
+    def hashes(self) -> dict[str, bytes]:
+        """The sha256 of every file, by its path from the root."""
+        with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+            if self.names():
+                self._run("mcopy", "-s", "-n", "-Q", f"{_DRIVE}/*", folder)
+            root = Path(folder)
+            return {
+                str(path.relative_to(root)): bytes.fromhex(sha256_of(path))
+                for path in root.rglob("*")
+                if path.is_file()
+            }
+
     def settle(self) -> None:
         """Flush writes to the medium, and make the next reads come from the medium."""
         with self._image.open("r+b") as file:
@@ -100,17 +115,23 @@ def boot_partition(image: Path) -> Iterator[Fat]:
         RemoteProtocolError: there is no partition table, or no FAT partition.
         UnavailableError: the image or card cannot be inspected.
     """
-    offset = _offset_of_fat(image)
+    with fat_at(image, _span_of_fat(image)) as fat:
+        yield fat
+
+
+@contextmanager
+def fat_at(image: Path, span: range) -> Iterator[Fat]:
+    """Open the FAT at these bytes of a file, which need not have a partition table."""
     with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
         # Use a symlink, because mtools' settings cannot quote every possible file name.
         link = Path(folder) / "image"
         link.symlink_to(image.absolute())
         settings = Path(folder) / "mtoolsrc"
-        settings.write_text(f'drive {_DRIVE} file="{link}" offset={offset} nolock\n', encoding="utf-8")
-        yield Fat(settings, image)
+        settings.write_text(f'drive {_DRIVE} file="{link}" offset={span.start} nolock\n', encoding="utf-8")
+        yield Fat(settings, image, span)
 
 
-def _offset_of_fat(image: Path) -> int:
+def _span_of_fat(image: Path) -> range:
     program = find_program("sfdisk")
     if program is None:
         msg = "sfdisk is missing, which reads partition tables: apt install fdisk"
@@ -135,7 +156,7 @@ def _offset_of_fat(image: Path) -> int:
                     "starts from it, and its boot partition is not where the table says"
                 )
                 raise RemoteProtocolError(msg, code="image")
-    return start * size
+    return range(start * size, (start + int(found[0]["size"])) * size)
 
 
 def _is_fat(sector: bytes) -> bool:

@@ -30,7 +30,7 @@ def nobody(monkeypatch):
 
 @pytest.fixture
 def image(tmp_path):
-    return make_image(tmp_path / "pi.img", TRIXIE)
+    return make_image(tmp_path / "pi.img", TRIXIE, fat_mb=36)
 
 
 def secrets(home):
