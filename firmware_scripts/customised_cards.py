@@ -94,7 +94,7 @@ def card_faults(order: Order, fat: Fat) -> list[str]:
         custom = wanted_files(order, fat, lambda _: "")
     except ConfigError as error:
         return [str(error)]
-    return [*_file_faults(custom, fat), *_wifi_that_should_not_be(order, custom, held)]
+    return list(_file_faults(custom, fat))
 
 
 def own_files(order: Order, fat: Fat) -> frozenset[str]:
@@ -176,7 +176,7 @@ def _first_difference(card: BlockFile, offset: int, data: bytes, passed: range) 
 
 
 def _held(fat: Fat) -> _Held:
-    read = {*TELLING, cloud_init.META_DATA, cloud_init.NETWORK_CONFIG, firstrun.SCRIPT, f"{FOLDER}/{SETTINGS}"}
+    read = {*TELLING, cloud_init.META_DATA, firstrun.SCRIPT, f"{FOLDER}/{SETTINGS}"}
     texts = {name: data.decode(errors="replace") for name in read if (data := fat.read(name)) is not None}
     return _Held(fat.names(), texts)
 
@@ -242,13 +242,6 @@ def _network_differences(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -
         yield _instead("Wi-Fi", ", ".join(ours) or None, ", ".join(theirs) or None)
     elif ours != theirs:
         yield "the phrase of the Wi-Fi is another than the fleet's"
-
-
-def _wifi_that_should_not_be(order: Order, custom: Customisation, held: _Held) -> Iterator[str]:
-    if order.settings.wifi is None and custom.detected.format is ImageFormat.CLOUD_INIT:
-        points = _access_points(_json_object(held.texts.get(cloud_init.NETWORK_CONFIG, "")))
-        if points:
-            yield _instead("Wi-Fi", None, ", ".join(points))
 
 
 def _instead(what: str, wanted: object, actual: object) -> str:

@@ -117,7 +117,8 @@ def wanted_files(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisa
     warnings = list(_warnings(order, texts))
     match detected.format:
         case ImageFormat.CLOUD_INIT:
-            made = _cloud_init_files(order, texts.get("cmdline.txt"))
+            network = (fat.read(cloud_init.NETWORK_CONFIG) or b"").decode(errors="replace")
+            made = _cloud_init_files(order, texts.get("cmdline.txt"), network)
             cloud_init.check_structure(made)
             refused = check_schema(made[cloud_init.USER_DATA])
             if refused is None:
@@ -195,14 +196,14 @@ def _parcel_files(order: Order) -> dict[str, bytes | Path]:
     return files
 
 
-def _cloud_init_files(order: Order, line: str | None) -> dict[str, str]:
+def _cloud_init_files(order: Order, line: str | None, earlier_network: str) -> dict[str, str]:
     settings = order.settings
     commands: list[tuple[str, ...]] = [_SSH_ON] if settings.ssh_keys else []
     commands += [_INSTALL] if order.parcel is not None else []
     made: dict[str, str] = {}
     if line is not None:
         made["cmdline.txt"] = cloud_init.command_line(line, order.instance_id, _country(order)) + "\n"
-    network = cloud_init.network_config(settings)
+    network = cloud_init.network_config(settings, earlier_network)
     if network is not None:
         made[cloud_init.NETWORK_CONFIG] = network
     made[cloud_init.USER_DATA] = cloud_init.user_data(settings, tuple(commands))

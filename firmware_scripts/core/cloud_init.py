@@ -17,6 +17,7 @@ from nightjar.wire.errors import ConfigError
 HEADER = "#cloud-config"
 USER_DATA, META_DATA, NETWORK_CONFIG = "user-data", "meta-data", "network-config"
 GROUPS = ("adm", "sudo", "video", "input", "netdev")
+_CABLE = {"dhcp4": True, "optional": True}
 _INSTANCE = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 # If the kernel's command line contains this, its instance-id takes precedence.
 _SEED = re.compile(r"\bds=nocloud\b[^ ]*")
@@ -58,19 +59,26 @@ def meta_data(hostname: str, instance_id: str) -> str:
     return _json({"instance-id": instance_id, "local-hostname": hostname})
 
 
-def network_config(settings: HostSettings) -> str | None:
-    """The file ``network-config``; None keeps the image's own, which uses DHCP on Ethernet."""
+def network_config(settings: HostSettings, earlier: str = "") -> str | None:
+    """The file ``network-config``; None keeps the image's own, which uses DHCP on Ethernet.
+
+    ``earlier`` is the text of the file that is there. One of an earlier customisation, which may name a Wi-Fi, is never
+    kept.
+    """
     wifi = settings.wifi
     if wifi is None:
-        return None
+        try:
+            ours = isinstance(json.loads(earlier), dict)  # images bring YAML, or only comments
+        except (ValueError, RecursionError):
+            ours = False
+        return _json({"network": {"version": 2, "ethernets": {"eth0": _CABLE}}}) if ours else None
     wlan = {
         "dhcp4": True,
         "optional": True,
         "regulatory-domain": wifi.country,
         "access-points": {wifi.ssid: {"password": wifi.key}},
     }
-    cable = {"dhcp4": True, "optional": True}
-    return _json({"network": {"version": 2, "ethernets": {"eth0": cable}, "wifis": {"wlan0": wlan}}})
+    return _json({"network": {"version": 2, "ethernets": {"eth0": _CABLE}, "wifis": {"wlan0": wlan}}})
 
 
 def command_line(line: str, instance_id: str, country: str | None) -> str:
@@ -117,7 +125,7 @@ def check_structure(files: Mapping[str, str]) -> None:
             faults.append("user-data has a command that is no list of words")
         if NETWORK_CONFIG in files:
             network = json.loads(files[NETWORK_CONFIG])["network"]
-            points = [point for wlan in network["wifis"].values() for point in wlan["access-points"].values()]
+            points = [point for wlan in network.get("wifis", {}).values() for point in wlan["access-points"].values()]
             if network["version"] != 2 or not all(len(point["password"]) == 64 for point in points):
                 faults.append("network-config is not of version 2, or holds a phrase instead of a key")
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -117,6 +117,16 @@ def test_an_empty_wifi_is_by_cable_and_asks_nothing(image, tmp_path):
     assert read(image, "network-config").decode() == TRIXIE["network-config"]
 
 
+def test_a_card_that_had_a_wifi_and_is_made_anew_by_cable_has_none(image, tmp_path):
+    home = fleet_folder(tmp_path / "home")
+    card = ("customise", image, "--fleet", home, "--hostname", "home-01", "--yes")
+    assert firmware(*card).returncode == 0
+    assert network(image)
+    for _ in range(2):
+        assert firmware(*card, "--wifi", "").returncode == 0
+        assert json.loads(read(image, "network-config"))["network"].keys() == {"version", "ethernets"}
+
+
 def test_an_empty_user_is_nobody(image, tmp_path):
     home = fleet_folder(tmp_path / "home")
     done = firmware("customise", image, "--fleet", home, "--hostname", "home-01", "--yes", "--user", "")
