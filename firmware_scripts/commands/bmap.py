@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from nightjar.firmware_scripts.commands.ending import refuse
 from nightjar.firmware_scripts.core.bmap import format_bmap
 from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.shell.file_use import uses_of
 from nightjar.firmware_scripts.shell.images import Packing, packing_of
 from nightjar.firmware_scripts.shell.progress import display
 from nightjar.firmware_scripts.shell.sparse import map_of
@@ -26,6 +28,8 @@ def bmap(image: Path, output: Path | None) -> None:
         msg = f"{image} is packed, and a packed file has forgotten which blocks were never written: use the plain image"
         raise ConfigError(msg)
     output = output or image.with_name(f"{image.name}.bmap")
+    if reasons := uses_of(output):
+        refuse((str(output), reasons))
     try:
         with display() as report_for:
             made = map_of(image, report_for(image.name))

@@ -111,10 +111,11 @@ def flash(
     machine = look()
     named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path))
     sectors = sector_sizes(head)
+    # Judged before anything is asked or the image is read, so that a refusal comes at once.
+    judged = [_judged(machine, entry, bmap.image_bytes if bmap else 0, allow, sectors) for entry in named]
     if not dry_run:
-        # Done before anything is asked or the image is read, so that a refusal comes at once.
-        _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allow, sectors) for entry in named])
-    _check_serials(named, yes=yes)
+        _end_if_refused(judged)
+    _check_serials([entry for entry in judged if not entry.reasons], yes=yes)
     options = read_host_options(given, asks=not dry_run)
     try:
         with display() as report_for:

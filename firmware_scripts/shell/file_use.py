@@ -104,8 +104,8 @@ def _by_loop_devices(opened: _Opened) -> Iterator[Reason]:
         points = _points_of(folder)
         shown = printable(str(opened.path))
         if points:
-            where = ", ".join(map(printable, points))
-            text = f"{shown} is mounted at {where} through /dev/{name}: umount {points[0]}, then losetup -d /dev/{name}"
+            where = " ".join(map(printable, points))
+            text = f"{shown} is mounted at {where} through /dev/{name}: umount {where}, then losetup -d /dev/{name}"
             yield Reason(Rule.MOUNTED, text)
         else:
             text = (

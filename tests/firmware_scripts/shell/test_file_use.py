@@ -91,6 +91,7 @@ def test_every_command_that_writes_refuses_a_file_that_is_used(file, tmp_path):
             ("flash", tmp_path / "pi.img", file, "--dry-run"),
             ("customise", file, "--hostname", "porch-01", "--yes"),
             ("image", "--board", "virt-amd64", "-o", file),
+            ("bmap", tmp_path / "pi.img", "-o", file),
         ):
             done = firmware(*command)
             assert done.returncode == 4, (command, done.stderr)

@@ -236,5 +236,7 @@ def test_customising_a_disk_whose_table_counts_in_other_sectors_says_so(large_se
 
 def test_what_may_not_be_written_is_said_before_what_is_missing(loop, tmp_path):
     (tmp_path / "pi.img").write_bytes(IMAGE)
-    done = flash("--yes", tmp_path / "pi.img", loop)
-    assert (done.returncode, "is-loop" in done.stderr, "serial" in done.stderr) == (4, True, False)
+    for dry in ((), ("--dry-run",)):
+        done = flash("--yes", *dry, tmp_path / "pi.img", loop)
+        assert (done.returncode, "is-loop" in done.stderr + done.stdout) == (4, True)
+        assert "--expect-serial" not in done.stderr
