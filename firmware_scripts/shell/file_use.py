@@ -99,11 +99,15 @@ def _by_loop_devices(opened: _Opened) -> Iterator[Reason]:
     for attached in sorted(_SYS.glob("block/loop*/loop/backing_file")):
         folder = attached.parents[1]
         name = folder.name
-        if name == f"loop{own}" or not _presents(folder, backing, opened):
+        presents = name != f"loop{own}" and _presents(folder, backing, opened)
+        if presents is False:
             continue
         points = _points_of(folder)
         shown = printable(str(opened.path))
-        if points:
+        if presents is None:
+            text = f"{shown} may be what /dev/{name} presents, whose name was deleted: only root can tell, use sudo"
+            yield Reason(Rule.BUSY, text)
+        elif points:
             where = " ".join(map(printable, points))
             text = f"{shown} is mounted at {where} through /dev/{name}: umount {where}, then losetup -d /dev/{name}"
             yield Reason(Rule.MOUNTED, text)
@@ -114,8 +118,8 @@ def _by_loop_devices(opened: _Opened) -> Iterator[Reason]:
             yield Reason(Rule.BUSY, text)
 
 
-def _presents(folder: Path, backing: tuple[int, int], opened: _Opened) -> bool:
-    """Whether a loop device presents this file."""
+def _presents(folder: Path, backing: tuple[int, int], opened: _Opened) -> bool | None:
+    """Whether a loop device presents this file; None if it may, and this user cannot find out."""
     asked = _backing_of(Path("/dev") / folder.name)
     if asked is not None:
         return asked == backing
@@ -127,7 +131,7 @@ def _presents(folder: Path, backing: tuple[int, int], opened: _Opened) -> bool:
         if not named.endswith(_DELETED) or opened.disks:
             return False
         size = int(_text(folder / "size") or 0) * _SYSFS_SECTOR_BYTES + int(_text(folder / "loop/offset") or 0)
-        return opened.status.st_nlink > 1 and size == opened.status.st_size // _SYSFS_SECTOR_BYTES * _SYSFS_SECTOR_BYTES
+        return None if size == opened.status.st_size // _SYSFS_SECTOR_BYTES * _SYSFS_SECTOR_BYTES else False
     return (status.st_dev, status.st_ino) == backing
 
 
