@@ -103,12 +103,12 @@ def _by_loop_devices(opened: _Opened) -> Iterator[Reason]:
         if presents is False:
             continue
         points = _points_of(folder)
-        shown = printable(str(opened.path))
+        shown = _shown(opened.path)
         if presents is None:
             text = f"{shown} may be what /dev/{name} presents, whose name was deleted: only root can tell, use sudo"
             yield Reason(Rule.BUSY, text)
         elif points:
-            where = " ".join(map(printable, points))
+            where = " ".join(map(_shown, points))
             text = f"{shown} is mounted at {where} through /dev/{name}: umount {where}, then losetup -d /dev/{name}"
             yield Reason(Rule.MOUNTED, text)
         else:
@@ -180,11 +180,11 @@ def _by_mounts(opened: _Opened) -> Iterator[Reason]:
     own = os.path.realpath(opened.path)
     device = opened.status.st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    shown = printable(str(opened.path))
+    shown = _shown(opened.path)
     for mount in mounts:
         # The file may be the source (erofs, FUSE), or itself be mounted over another file.
         if mount.source.startswith("/") and not mount.source.startswith("/dev/") and _is(opened, mount.source):
-            text = f"{shown} is mounted at {printable(mount.point)}: umount {printable(mount.point)}"
+            text = f"{shown} is mounted at {_shown(mount.point)}: umount {_shown(mount.point)}"
             yield Reason(Rule.MOUNTED, text)
         elif (
             mount.root != "/"
@@ -192,7 +192,7 @@ def _by_mounts(opened: _Opened) -> Iterator[Reason]:
             and (mount.number == number or mount.file_system == "btrfs")  # whose files have other device numbers
             and _is(opened, mount.point)
         ):
-            text = f"{shown} is mounted over {printable(mount.point)}: umount {printable(mount.point)}"
+            text = f"{shown} is mounted over {_shown(mount.point)}: umount {_shown(mount.point)}"
             yield Reason(Rule.MOUNTED, text)
 
 
@@ -203,15 +203,15 @@ def _by_swap(opened: _Opened) -> Iterator[Reason]:
         return
     for swap in swaps:
         if _is(opened, swap.path):
-            shown = printable(swap.path)
-            yield Reason(Rule.SWAP, f"{printable(str(opened.path))} is used as swap: swapoff {shown}")
+            shown = _shown(swap.path)
+            yield Reason(Rule.SWAP, f"{_shown(opened.path)} is used as swap: swapoff {shown}")
 
 
 def _by_exports(opened: _Opened) -> Iterator[Reason]:
     for pattern in _EXPORTS:
         for file in _SYS.glob(pattern):
             if (named := _text(file)) and _is(opened, named):
-                text = f"{printable(str(opened.path))} is presented to another machine ({file}): stop that first"
+                text = f"{_shown(opened.path)} is presented to another machine ({file}): stop that first"
                 yield Reason(Rule.BUSY, text)
 
 
@@ -292,7 +292,7 @@ def _has_mapped(folder: Path, opened: _Opened) -> bool:
 
 
 def _program_reason(opened: _Opened, program: _Program) -> Reason:
-    shown = printable(str(opened.path))
+    shown = _shown(opened.path)
     if program.name.startswith(("qemu", "kvm", "VBox", "vmware", "firecracker", "cloud-hyperviso")):
         return Reason(Rule.BUSY, f"{shown} is the disk of a virtual machine, {program}: shut it down first")
     return Reason(Rule.BUSY, f"{shown} is open for writing in {program}: close it there, or end that program")
@@ -332,10 +332,15 @@ _NO_LOCKS = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUP
 
 
 def _lock_reason(opened: _Opened) -> Reason:
-    shown = printable(str(opened.path))
+    shown = _shown(opened.path)
     programs = [each for each in _programs(opened, writing_only=False) if each.process != os.getpid()]
     who = ", ".join(map(str, programs)) or "another program (root sees which: run this with sudo)"
     return Reason(Rule.BUSY, f"{shown} is locked by {who}, perhaps a virtual machine: wait for it, or end it")
+
+
+def _shown(path: Path | str) -> str:
+    """A path in full, since it is in a command that a person shall type."""
+    return printable(str(path), 4096)
 
 
 def _field(path: Path, name: str) -> str:

@@ -130,7 +130,7 @@ def test_a_loop_device_does_not_hide_that_its_file_is_mounted_through_another(di
 def test_a_file_that_is_bound_over_another_is_refused_also_by_what_uses_that(disk, tmp_path):
     (tmp_path / "bound.img").touch()
     with mounted(disk, tmp_path / "bound.img", "--bind"):
-        refused(disk, tmp_path, "mounted", "bound.img")
+        refused(disk, tmp_path, "mounted over", "bound.img")
         with attached(tmp_path / "bound.img") as loop:
             refused(disk, tmp_path, loop.name)
 
