@@ -37,10 +37,11 @@ def cross_entropy(targets: Tensor, outputs: Tensor) -> Tensor:
 
 
 def rank_of_target(targets: Tensor, outputs: Tensor) -> Tensor:
-    """How many classes are at least as probable as the target, itself left out; NaN counts against the model."""
-    own = tf.gather_nd(outputs, tf.stack([tf.range(outputs.shape[0]), targets], 1))
-    below = tf.cast(outputs < tf.expand_dims(own, 1), tf.float32)
-    return float(outputs.shape[1] - 1) - tf.reduce_sum(below, 1)
+    """How many classes rank before the target: more probable ones, and earlier ones as probable; NaN does too."""
+    own = tf.expand_dims(tf.gather_nd(outputs, tf.stack([tf.range(outputs.shape[0]), targets], 1)), 1)
+    tied = tf.logical_and(tf.equal(outputs, own), tf.range(outputs.shape[1]) < tf.expand_dims(targets, 1))
+    not_more = tf.cast(outputs <= own, tf.float32)
+    return tf.reduce_sum(1.0 - not_more + tf.cast(tied, tf.float32), 1)
 
 
 def export_program(

@@ -96,7 +96,7 @@ class Ranks(NamedTuple):
     loss_sum: Tensor  # () float32, nats, over all targets
     targets: Tensor  # () float32
     counted: Tensor  # (N,) float32, 1 where the target is a word of the vocabulary
-    rank: Tensor  # (N,) float32, number of words ranked above the target
+    rank: Tensor  # (N,) float32, number of words ranked before the target
 
 
 def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
@@ -118,7 +118,7 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     probabilities = tf.nn.softmax(tf.matmul(run.states, tf.transpose(weights.embedding) * one))  # (N, V)
     of_target = tf.gather_nd(probabilities, _coordinates(targets))
     loss = -tf.reduce_sum(tf.math.log(tf.maximum(of_target, 1e-30)) * mask)
-    best = tf.cast(of_target >= tf.reduce_max(probabilities, 1), tf.float32)
+    best = tf.cast(tf.equal(tf.argmax(probabilities, 1, tf.int32), targets), tf.float32)
     hits = tf.reduce_sum(best * tf.cast(targets >= FIRST_WORD, tf.float32))
 
     # d loss / d logits = scale * (probabilities - one_hot(targets)), in two parts.
@@ -149,8 +149,8 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
 def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
     """Loss of one batch, x and y (B, T) int32, and the rank of each of its targets.
 
-    The rank of a target is the number of other words whose logit is not less than its own, so ties and NaN count
-    against the model.
+    The rank of a target is the number of words with a greater logit, or with the same one and a lower id, as in
+    :mod:`nightjar.models.ranking`; NaN counts against the model.
     """
     inputs, targets = _time_major(x), _time_major(y)
     mask = tf.cast(tf.not_equal(targets, PAD), tf.float32)
@@ -163,9 +163,10 @@ def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
     at_target = _coordinates(targets)
     loss = -tf.reduce_sum(tf.math.log(tf.maximum(tf.gather_nd(probabilities, at_target), 1e-30)) * mask)
 
-    less = tf.cast(tf.less(logits, tf.expand_dims(tf.gather_nd(logits, at_target), 1)), tf.float32)
-    not_less = tf.reduce_sum(1.0 - less, 1)
-    rank = not_less - tf.reduce_sum(1.0 - less[:, :FIRST_WORD], 1) - 1.0  # (N,) without the specials
+    own, column = tf.expand_dims(tf.gather_nd(logits, at_target), 1), tf.expand_dims(targets, 1)
+    tied = tf.logical_and(tf.equal(logits, own), tf.less(tf.range(logits.shape[1]), column))
+    before = 1.0 - tf.cast(tf.less_equal(logits, own), tf.float32) + tf.cast(tied, tf.float32)  # (N, V)
+    rank = tf.reduce_sum(before, 1) - tf.reduce_sum(before[:, :FIRST_WORD], 1)  # (N,) without the specials
     return Ranks(loss, tf.reduce_sum(mask), counted, rank)
 
 

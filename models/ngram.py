@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nightjar.models.ranking import ranks
 from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD
 
 Ids = npt.NDArray[np.int64]
@@ -65,17 +66,16 @@ class Trigram:
     def recall(self, messages: Sequence[Sequence[int]]) -> NgramRecall:
         """Recall of the three most probable words at each target of some messages; ties in order of ids."""
         before, last, word = (ids.tolist() for ids in _stream(messages))
-        ranks = [self._rank(*place) for place in zip(before, last, word, strict=True) if place[-1] >= FIRST_WORD]
-        counted = max(len(ranks), 1)
-        return NgramRecall(sum(r < 1 for r in ranks) / counted, sum(r < 3 for r in ranks) / counted, len(ranks))
+        found = [self._rank(*place) for place in zip(before, last, word, strict=True) if place[-1] >= FIRST_WORD]
+        counted = max(len(found), 1)
+        return NgramRecall(sum(r < 1 for r in found) / counted, sum(r < 3 for r in found) / counted, len(found))
 
     def _rank(self, before: int, last: int, word: int) -> float:
         """How many words are suggested before this one; infinite for a word without probability."""
         scores = self.after(before, last)[FIRST_WORD:]
-        own = scores[word - FIRST_WORD]
-        if own == 0:
+        if scores[word - FIRST_WORD] == 0:
             return math.inf
-        return float(np.count_nonzero(scores > own) + np.count_nonzero(scores[: word - FIRST_WORD] == own))
+        return float(ranks(scores[None], np.array([word - FIRST_WORD]))[0])
 
 
 def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:

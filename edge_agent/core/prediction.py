@@ -17,6 +17,7 @@ import numpy as np
 from nightjar.edge_agent.core.results import Evaluation
 from nightjar.edge_agent.ports import Floats, Ids
 from nightjar.models.configurations import cell_of
+from nightjar.models.ranking import ranks
 from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD
 from nightjar.wire.parameters import ParameterLayout, Vector
 
@@ -84,9 +85,9 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
             of_target = logits[rows[: len(logits)], target[wanted]]
             most = logits.max(axis=1)
             loss += float(np.sum(np.log(np.exp(logits - most[:, None]).sum(axis=1)) + most - of_target))
-            # NaN compares as not less than the target, so it counts against the model.
-            rank = (~(logits[:, FIRST_WORD:] < of_target[:, None])).sum(axis=1) - 1
             word = target[wanted] >= FIRST_WORD
+            # Of a special token the rank is that of some word, which is not counted.
+            rank = ranks(logits[:, FIRST_WORD:], np.maximum(target[wanted] - FIRST_WORD, 0).astype(np.int64))
             targets += int(wanted.sum())
             counted += int(word.sum())
             top1 += int((word & (rank < 1)).sum())

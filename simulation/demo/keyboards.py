@@ -29,6 +29,7 @@ from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.folder import NGRAM, VOCABULARY
 from nightjar.models.manifest import Manifest
 from nightjar.models.ngram import Trigram
+from nightjar.models.ranking import ranks
 from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from nightjar.simulation.demo.configuration import HELD_OUT
 from nightjar.simulation.demo.reading import artifact
@@ -137,8 +138,8 @@ def _counts(predictor: Predictor, messages: Sequence[str]) -> tuple[int, int, in
             if word < FIRST_WORD:
                 continue
             scores = predictor.scores(typed[:place])[FIRST_WORD:]
-            rank = int(np.count_nonzero(~(scores < scores[word - FIRST_WORD])))  # ties and NaN count against it
-            counted, top1, top3 = counted + 1, top1 + (rank <= 1), top3 + (rank <= 3)
+            rank = int(ranks(scores[None], np.array([word - FIRST_WORD]))[0])
+            counted, top1, top3 = counted + 1, top1 + (rank < 1), top3 + (rank < 3)
         if isinstance(predictor, Learner):
             predictor.learn(message)
     return counted, top1, top3

@@ -111,21 +111,25 @@ def test_a_batch_without_targets_has_no_gradient() -> None:
     assert not any(np.any(slope) for slope in found.weights)
 
 
-def scores_for(logits: npt.NDArray[np.float32], targets: list[int]) -> Any:
-    """Score one row in which every position has the given logits: made by biases alone, whatever the inputs are."""
+def always(logits: npt.NDArray[np.float32]) -> Any:
+    """Weights that give every position the given logits: made by biases alone, whatever the inputs are."""
     size = len(logits)
     hidden = size
     # f = 0, o = 1, g = 0.5 in every cell, so m = tanh(0.5); D = V, and the projection scales m to the logits.
     bias = np.concatenate([np.full(hidden, -50.0), np.full(hidden, 50.0), np.full(hidden, np.arctanh(0.5))])
-    model = lstm.Weights(
+    return lstm.Weights(
         embedding=tf.eye(size),
         input_kernel=tf.zeros((size, 3 * hidden)),
         recurrent_kernel=tf.zeros((size, 3 * hidden)),
         gate_bias=tf.constant(bias, tf.float32),
         projection=tf.linalg.diag(tf.constant(logits, tf.float32) / float(np.tanh(0.5))),
     )
+
+
+def scores_for(logits: npt.NDArray[np.float32], targets: list[int]) -> Any:
+    """Score one row in which every position has the given logits."""
     x = tf.constant([[BOS] * len(targets)], tf.int32)
-    return lstm.score(model, x, tf.constant([targets], tf.int32))
+    return lstm.score(always(logits), x, tf.constant([targets], tf.int32))
 
 
 def test_specials_are_neither_counted_nor_in_the_way() -> None:
@@ -137,11 +141,17 @@ def test_specials_are_neither_counted_nor_in_the_way() -> None:
     assert float(found.top3) == 3  # words 4, 5 and 6
 
 
-def test_ties_count_against_the_model() -> None:
-    assert float(scores_for(np.array([0, 0, 0, 0, 1, 1, 0, 0], np.float32), [4]).top1) == 0
+def test_of_words_with_equal_scores_the_lower_id_comes_first() -> None:
+    tied = np.array([0, 0, 0, 0, 1, 1, 0, 0], np.float32)
+    assert [float(scores_for(tied, [word]).top1) for word in (4, 5)] == [1, 0]
     flat = scores_for(np.zeros(8, np.float32), [4, 5, 6, 7])
-    assert (float(flat.top1), float(flat.top3)) == (0, 0)
-    assert float(scores_for(np.array([0, 0, 0, 0, 5, 2, 2, 0], np.float32), [5]).top3) == 1
+    assert (float(flat.top1), float(flat.top3)) == (1, 3)
+
+
+def test_a_hit_of_a_step_is_the_first_of_the_best_words() -> None:
+    tied = always(np.array([0, 0, 0, 0, 0, 1, 1, 0], np.float32))
+    x = tf.constant([[BOS]], tf.int32)
+    assert [float(lstm.gradient(tied, x, tf.constant([[word]], tf.int32)).hits) for word in (5, 6)] == [1, 0]
 
 
 def test_weights_that_are_not_numbers_foresee_nothing() -> None:
