@@ -92,10 +92,10 @@ class Counts:
         }
 
 
-def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
+def replay(suggest: Suggest, message: str, vocabulary: Vocabulary | None) -> Counts:
     """Type one message, its words with single spaces between them; only those of the vocabulary count for recall.
 
-    ``suggest`` gives at most three words for the text before the caret.
+    ``suggest`` gives at most three words for the text before the caret. Without a vocabulary every word counts.
     """
     counts, text = Counts(), ""
     for word in words(message):
@@ -103,7 +103,7 @@ def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
         taps = len(word) + 1
         for typed in range(len(word)):
             offered = [one.lower() for one in suggest(text + word[:typed])]
-            if typed == 0 and vocabulary.id_of(word) >= FIRST_WORD:
+            if typed == 0 and (vocabulary is None or vocabulary.id_of(word) >= FIRST_WORD):
                 counts.words += 1
                 counts.top1 += word in offered[:1]
                 counts.top3 += word in offered
@@ -169,7 +169,7 @@ def measure(
         total["global"] += fleet
         total["personalised"] += own
         total["blended"] += blended(reader, phone)
-        pairs.append((blended(Mixture(reader, ngram, phone.typed), phone), blended(trigram, phone)))
+        pairs.append((blended(Mixture(reader, ngram, texts=phone.typed), phone), blended(trigram, phone)))
         total["mixed"] += pairs[-1][0]
         total["trigram_history"] += pairs[-1][1]
         if others is not None:
@@ -218,11 +218,17 @@ class OwnKeyboard:
         predictor: Predictor,
         typed: Sequence[str],
         lexicon: Callable[[str], WordList | None] = lambda _: None,
+        language: str = "",
     ) -> None:
-        self.suggester = Suggester(Blended(predictor, typed), lexicon=lexicon)
+        self.suggester, self._language = Suggester(), language
+        self.suggester.replace_predictor(Blended(predictor, typed), lexicon, typed)
         self._own: Counter[str] = Counter()
         for message in typed:
             self._note(message)
+
+    def suggest(self, text: str) -> Sequence[str]:
+        """The suggestions for the text before the caret."""
+        return self.suggester.suggest(text, language=self._language).words
 
     def send(self, message: str) -> None:
         """Learn from a message."""
@@ -238,7 +244,7 @@ def blended(predictor: Predictor, phone: Participant) -> Counts:
     """Replay a user's messages through the whole keyboard, which learns from each sent message."""
     keyboard, total = OwnKeyboard(predictor, phone.typed), Counts()
     for message in phone.held_out:
-        total += replay(lambda text: keyboard.suggester.suggest(text).words, message, predictor.vocabulary)
+        total += replay(keyboard.suggest, message, predictor.vocabulary)
         keyboard.send(message)
     return total
 
@@ -282,7 +288,7 @@ def federated_model(run: Path, phones: int, messages: int) -> tuple[Split, Model
 
 def mixed(files: Model, typed: Sequence[str]) -> Mixture:
     """The mixture of the global model and the n-gram model, which is blended with the user's history."""
-    return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), typed)
+    return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), texts=typed)
 
 
 def _ngram_of(files: Model) -> CompactNgram:

@@ -1,9 +1,10 @@
-"""Mixes a model's predictions with an n-gram model of public text.
+"""Mixes a model's predictions with an n-gram model of public text and with the common words of the language.
 
 An LSTM generalises, an n-gram model remembers; the weighted mean of their probabilities predicts better than either.
-The n-gram model is worth the more, the more the user's text is like the public text. So its weight is learned from the
-user's messages, as its mean responsibility for the words so far: the EM algorithm for mixture weights in one pass. The
-weight starts at one half, is held in memory only, and is never sent.
+The common words are a floor: whatever the other two make of the words before, the places are not filled with words that
+hardly anybody writes. How much each is worth depends on what the user writes. So the weights begin with what is best
+for people of whom nothing is known, and are learned from the user's messages, as the mean responsibility of each source
+for the words so far: the EM algorithm for mixture weights in one pass. They are held in memory only and never sent.
 
 Source: Jelinek and Mercer 1980, linear interpolation; Neal and Hinton 1998, incremental EM.
 """
@@ -11,6 +12,7 @@ Source: Jelinek and Mercer 1980, linear interpolation; Neal and Hinton 1998, inc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,58 +21,82 @@ from nightjar.models.compact_ngram import CompactNgram
 from nightjar.models.vocabulary import BOS, FIRST_WORD, words
 from nightjar.wire.errors import NightjarError
 
+
+class SourceWeights(NamedTuple):
+    """Weights of the sources, which sum to 1; or a probability that each source gives."""
+
+    model: float
+    ngram: float
+    floor: float
+
+
+START = SourceWeights(model=0.55, ngram=0.40, floor=0.05)
+"""Weights of people of whom nothing is known."""
 PRIOR_WORDS = 20.0
-"""Words that the first weight of one half counts for."""
+"""Typed words that the first weights count for."""
 FIRST_WORDS = 200
-"""Latest typed words from which the weight is learned at the start: half a second of a large model's predictions."""
+"""Latest typed words from which the weights are learned at the start: half a second of a large model's predictions."""
 
 
 class Mixture:
     """Implements :class:`nightjar.edge_agent.ports.Predictor` and :class:`nightjar.edge_agent.ports.Learner`.
 
-    ``ngram`` is over the vocabulary of the model; ``texts`` are the user's messages, oldest first.
+    A source that is missing has no weight.
 
-    Attributes:
-        weight: of the n-gram model, 0 to 1.
+    Args:
+        model: the fleet's model.
+        ngram: an n-gram model over the vocabulary of the model.
+        floor: (V,) float32, probability of each word in the language at large, which sum to 1.
+        texts: the user's messages, oldest first.
     """
 
-    def __init__(self, model: Predictor, ngram: CompactNgram, texts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: Predictor,
+        ngram: CompactNgram | None = None,
+        floor: Floats | None = None,
+        texts: Sequence[str] = (),
+    ) -> None:
         self.vocabulary, self.version = model.vocabulary, model.version
-        self._model, self._ngram = model, ngram
-        self._credit, self._words = PRIOR_WORDS / 2, PRIOR_WORDS
+        self._model, self._ngram, self._floor = model, ngram, floor
+        there = START._replace(**{name: 0.0 for name in ("ngram", "floor") if getattr(self, f"_{name}") is None})
+        self._credit = np.array(there) * PRIOR_WORDS / sum(there)
         for text in reversed([*_latest(texts)]):
             self.learn(text)
 
     @property
-    def weight(self) -> float:
-        """Weight of the n-gram model, 0 to 1."""
-        return self._credit / self._words
+    def weights(self) -> SourceWeights:
+        """The weights now."""
+        return SourceWeights(*(self._credit / self._credit.sum()).tolist())
 
     def scores(self, finished: Sequence[str]) -> Floats:
         """Log-probabilities of the next word, (V,) float32."""
-        model, ngram = self._probabilities(finished)
-        log_shares: Floats = np.log(np.maximum(model + self.weight * (ngram - model), 1e-30))
+        mixed = sum(
+            np.float32(weight) * shares for weight, shares in zip(self.weights, self._shares(finished), strict=True)
+        )
+        log_shares: Floats = np.log(np.maximum(mixed, np.float32(1e-30)))
         return log_shares
 
     def learn(self, text: str) -> None:
-        """Adjust the weight to a message. Must not run during :meth:`scores`."""
+        """Adjust the weights to a message. Must not run during :meth:`scores`."""
         typed = words(text)
         try:
             for place, word in enumerate(self.vocabulary.encode(typed)):
                 if word >= FIRST_WORD:
-                    model, ngram = (float(shares[word]) for shares in self._probabilities(typed[:place]))
-                    credit = self.weight * ngram
-                    self._credit += credit / max(credit + (1.0 - self.weight) * model, 1e-30)
-                    self._words += 1.0
+                    credit = np.array(self.weights) * [float(shares[word]) for shares in self._shares(typed[:place])]
+                    self._credit += credit / max(credit.sum(), 1e-30)
         except NightjarError:
             return  # the next prediction reports it
 
-    def _probabilities(self, finished: Sequence[str]) -> tuple[Floats, Floats]:
+    def _shares(self, finished: Sequence[str]) -> tuple[Floats, Floats, Floats]:
+        """Probabilities of the next word by model, n-gram model and floor, each (V,) float32."""
         logits = self._model.scores(finished)
         model: Floats = np.exp(logits - logits.max())
         model /= model.sum()
         before, last = [BOS, BOS, *self.vocabulary.encode(finished[-2:])][-2:]
-        return model, self._ngram.after(before, last)
+        nothing = np.zeros_like(model)
+        ngram = nothing if self._ngram is None else self._ngram.after(before, last)
+        return model, ngram, nothing if self._floor is None else self._floor
 
 
 def _latest(texts: Sequence[str]) -> Iterator[str]:

@@ -34,6 +34,21 @@ class Unigram:
         return scores
 
 
+_LISTS: dict[str, str] = tomllib.loads(resources.files(__package__).joinpath("common_words.toml").read_text("utf-8"))
+LANGUAGES = tuple(code for code in _LISTS if code != "any")
+"""ISO 639 codes of the languages with a list of their own."""
+
+
+def code_of(language: str) -> str:
+    """The ISO 639 code in a language's tag; empty if the language is not known.
+
+    >>> code_of("de-AT"), code_of("und")
+    ('de', '')
+    """
+    code = language.lower().split("-")[0]
+    return "" if code == "und" else code
+
+
 def common_words(language: str) -> Unigram:
     """The fallback predictor for a language.
 
@@ -42,6 +57,5 @@ def common_words(language: str) -> Unigram:
 
     ``language`` is a tag such as ``en`` or ``de-AT``; for an unknown one, only words used everywhere are offered.
     """
-    lists: dict[str, str] = tomllib.loads(resources.files(__package__).joinpath("common_words.toml").read_text("utf-8"))
-    words = lists.get(language.lower().split("-")[0], lists["any"])
+    words = _LISTS.get(code_of(language), _LISTS["any"])
     return Unigram(Vocabulary(tuple(dict.fromkeys(words.split()))))

@@ -16,9 +16,8 @@ import numpy as np
 
 from nightjar.edge_agent.keyboard import correction
 from nightjar.edge_agent.keyboard.glide import Keys
-from nightjar.edge_agent.keyboard.scored_words import Indexed, OwnWords, ScoredWord, Sources, each_once
+from nightjar.edge_agent.keyboard.scored_words import OwnWords, Part, ScoredWord, Sources, each_once
 from nightjar.edge_agent.keyboard.typed import Typed, in_case_of
-from nightjar.edge_agent.ports import Floats
 from nightjar.models.lexicon import fold
 from nightjar.models.vocabulary import OOV
 
@@ -29,12 +28,12 @@ _MOST_SLIPS = 20
 
 
 def next_words(sources: Sources, count: int) -> tuple[str, ...]:
-    """The best next words of the model and of the user, the most probable first, as they are written."""
-    model, own = sources.model, sources.own
-    ranked = model.words.top(sources.scores, model.everything, count)
-    ranked += own.words.top(own.log_shares, own.everything, count)
-    ranked.sort(key=lambda one: -one.score)
-    return tuple(own.written.get(one.word, one.word) for one in each_once(ranked)[:count])
+    """The best next words of all lists, the most probable first, as they are written."""
+    ranked = sorted(
+        (one for part in sources.parts() for one in part.words.top(part.scores, part.next, count)),
+        key=lambda one: -one.score,
+    )
+    return tuple(sources.own.written.get(one.word, one.word) for one in each_once(ranked)[:count])
 
 
 def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) -> tuple[str, ...]:
@@ -44,7 +43,7 @@ def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) 
     """
     line = np.array(points, np.float32)
     ranked = sorted(
-        (one for part, scores in sources.parts() for one in part.glided(scores, line, keys, GLIDED)),
+        (one for part in sources.parts() for one in part.words.glided(part.scores, line, keys, GLIDED)),
         key=lambda one: -one.score,
     )
     return tuple(sources.own.written.get(one.word, one.word) for one in each_once(ranked)[:GLIDED])
@@ -63,8 +62,8 @@ def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], 
     # More than needed: what does not begin exactly as typed loses some of its score yet.
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
-        for part, its_scores in parts
-        for one in part.top(its_scores, part.lexicon.beginning_with(prefix), 2 * count)
+        for part in parts
+        for one in part.words.top(part.scores, part.words.lexicon.beginning_with(prefix), 2 * count)
     ]
     slips: list[ScoredWord] = []
     if not known and not _has_figure(prefix):
@@ -95,13 +94,13 @@ def _is_known(word: str, sources: Sources) -> bool:
     return sources.language is not None and sources.language.words.lexicon.number_of(word) is not None
 
 
-def _slips(parts: Sequence[tuple[Indexed, Floats]], prefix: str, language: str) -> list[ScoredWord]:
+def _slips(parts: Sequence[Part], prefix: str, language: str) -> list[ScoredWord]:
     """The words that one slip turns into a prefix, the most probable first."""
     folded = fold(prefix)
     slips = [
         one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), language))
-        for part, scores in parts
-        for one in part.top(scores, part.lexicon.at_most_one_slip_away(prefix), _MOST_SLIPS)
+        for part in parts
+        for one in part.words.top(part.scores, part.words.lexicon.at_most_one_slip_away(prefix), _MOST_SLIPS)
         if len(prefix) >= correction.SLIP_FROM or fold(one.word) == folded
     ]
     return sorted(slips, key=lambda one: -one.score)

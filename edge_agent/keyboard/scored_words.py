@@ -5,13 +5,16 @@ There are three: the vocabulary of a model, the user's own words outside it, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import structlog
 
-from nightjar.edge_agent.keyboard.common_words import Unigram
+from nightjar.edge_agent.core.unlisted import OWN_WORDS, UnlistedShare
+from nightjar.edge_agent.keyboard.common_words import LANGUAGES, Unigram, code_of
+from nightjar.edge_agent.keyboard.floor import shares_in, speaks
 from nightjar.edge_agent.keyboard.glide import Keys, Paths
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
@@ -20,12 +23,11 @@ from nightjar.models.lexicon import WordList
 from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 from nightjar.wire.errors import NightjarError
 
-OWN_SHARE = 0.06
-"""Share of typed words outside a vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
-SPOKEN_SHARE = 0.75
-"""A model speaks a language whose lexicon has this share of the model's commonest words. Measured on four English
-texts: 0.90 to 0.97 for English, up to 0.61 for other languages."""
-_LOOKED_AT = 500
+LEAST_LACKING = 0.06
+"""Least share of a language that a vocabulary is taken to lack: a lexicon that it has whole would give its last words
+everything."""
+OUTSIDE = 16
+"""Commonest words outside the vocabulary that are looked at as next words."""
 
 log = structlog.get_logger()
 
@@ -84,18 +86,26 @@ class Indexed:
 
 
 class ModelWords:
-    """A predictor with everything that can be precomputed, and its last scores."""
+    """A predictor with everything that can be precomputed, and its last scores.
 
-    def __init__(self, predictor: Predictor) -> None:
+    ``texts`` are the user's messages, oldest first.
+
+    Attributes:
+        unlisted: how many of the user's words are outside the vocabulary.
+    """
+
+    def __init__(self, predictor: Predictor, texts: Iterable[str] = ()) -> None:
         self.predictor = predictor
         self.vocabulary = predictor.vocabulary
         self.words = Indexed(self.vocabulary.words)
         self.everything = np.arange(len(self.vocabulary.words), dtype=np.int64)
+        self.unlisted = UnlistedShare(self.vocabulary, texts)
         self.failed = ""
         self._last: tuple[tuple[str, ...], Floats] | None = None
 
     def learn(self, text: str) -> None:
-        """Let the predictor learn from a message that was sent, if it can."""
+        """Learn from a message that was sent; so does the predictor, if it can."""
+        self.unlisted.learn(text)
         if isinstance(self.predictor, Learner):
             self.predictor.learn(text)
             self._last = None
@@ -128,26 +138,34 @@ class ModelWords:
 
 
 class OwnWords:
-    """The user's own words with their shares of the typed words; words that are now in the vocabulary are left out."""
+    """The user's own words and how often each was typed; words that are now in the vocabulary are left out.
+
+    Attributes:
+        share: their share of the words outside the vocabulary, 0 to 1. A few words typed twice are no evidence that
+            the next such word is one of them, so the share grows with their number.
+    """
 
     def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
         self.counted = tuple(one for one in own if not knows(one.word))
         self.written = {one.word: one.written for one in self.counted}
         self.words = Indexed([one.word for one in self.counted])
         counts = np.array([one.count for one in self.counted], np.float32)
-        self.log_shares: Floats = np.log(OWN_SHARE * counts / max(1.0, float(counts.sum()))).astype(np.float32)
+        typed = float(counts.sum())
+        self.share = typed / (typed + OWN_WORDS)
+        self.log_shares: Floats = np.log(counts / np.float32(typed + OWN_WORDS))
         self.everything = np.arange(len(counts), dtype=np.int64)
 
 
 class LanguageWords:
-    """The lexicon of a language, with the share of each word in typed text.
+    """The lexicon of a language, with the share of each word among those outside the model's vocabulary.
 
-    Words outside the model's vocabulary divide the share of unknown words among them. Words inside it keep their
-    share in general text, which matters when a model that has seen little text underrates a common word.
+    Words inside it keep their share in general text, which matters when a model that has seen little text underrates a
+    common word.
 
     Attributes:
         code: ISO 639 code.
-        shared: share of the vocabulary's commonest words that the lexicon has, 0 to 1.
+        spoken: whether the vocabulary is of the language.
+        outside: (at most OUTSIDE,) int64 ids of the commonest words outside the vocabulary, ascending.
     """
 
     def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
@@ -155,12 +173,12 @@ class LanguageWords:
         self.words = Indexed(PackedWords(listed.text), in_order=True)
         known = self.words.lexicon.numbers_of(vocabulary.words)
         lacking = 1.0 - float(np.exp(listed.log_shares[known]).sum())
-        self.log_shares: Floats = listed.log_shares + np.float32(np.log(OWN_SHARE))
-        in_vocabulary = self.log_shares[known]
-        self.log_shares -= np.float32(np.log(max(lacking, OWN_SHARE)))
-        self.log_shares[known] = in_vocabulary
-        commonest = vocabulary.words[:_LOOKED_AT]
-        self.shared = len(self.words.lexicon.numbers_of(commonest)) / max(1, len(commonest))
+        self.log_shares: Floats = listed.log_shares - np.float32(math.log(max(lacking, LEAST_LACKING)))
+        outside = self.log_shares.copy()
+        outside[known] = -np.inf
+        self.outside = np.sort(best(outside, np.arange(len(outside), dtype=np.int64), OUTSIDE))
+        self.log_shares[known] = listed.log_shares[known]
+        self.spoken = speaks(shares_in(vocabulary, listed))
 
 
 class Lexicons:
@@ -186,18 +204,38 @@ class Lexicons:
 
     def beside(self, vocabulary: Vocabulary, language: str) -> LanguageWords | None:
         """The words of a language, given its tag; None without a lexicon."""
-        code = language.lower().split("-")[0]
+        code = code_of(language)
         if self._held is None or self._held[:2] != (code, vocabulary):
             listed = self._read(code) if code else None
             self._held = code, vocabulary, None if listed is None else LanguageWords(listed, vocabulary)
         return self._held[2]
 
     def spoken_by(self, vocabulary: Vocabulary, language: str) -> bool:
-        """Whether the model's vocabulary is of a language; nothing speaks against it where there is no lexicon."""
-        if language not in self._spoken:
+        """Whether a model's vocabulary is of a language, given its tag; empty if nobody said which.
+
+        A language without a lexicon is the model's, unless the lexicon of another one says that the model speaks that.
+        """
+        code = code_of(language)
+        if code not in self._spoken:
             beside = self.beside(vocabulary, language)
-            self._spoken[language] = beside is None or beside.shared >= SPOKEN_SHARE
-        return self._spoken[language]
+            if beside is not None or not code:
+                self._spoken[code] = beside is None or beside.spoken
+            else:
+                others = (other for other in map(self._read, LANGUAGES) if other is not None)
+                self._spoken[code] = not any(speaks(shares_in(vocabulary, other)) for other in others)
+        return self._spoken[code]
+
+
+class Part(NamedTuple):
+    """A word list with the log-probability of each word.
+
+    Attributes:
+        next: ids of the words that may be the next one before a letter is typed, ascending.
+    """
+
+    words: Indexed
+    scores: Floats
+    next: Numbers
 
 
 class Sources(NamedTuple):
@@ -215,10 +253,15 @@ class Sources(NamedTuple):
     own: OwnWords
     language: LanguageWords | None
 
-    def parts(self) -> list[tuple[Indexed, Floats]]:
-        """The word lists, and the log-probability of each word."""
-        parts = [(self.model.words, self.scores), (self.own.words, self.own.log_shares)]
-        return parts if self.language is None else [*parts, (self.language.words, self.language.log_shares)]
+    def parts(self) -> list[Part]:
+        """The word lists with the log-probability of each word."""
+        unlisted = self.model.unlisted.share
+        model = Part(self.model.words, self.scores + np.float32(math.log1p(-unlisted)), self.model.everything)
+        own = Part(self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.everything)
+        if self.language is None:
+            return [model, own]
+        rest = np.float32(math.log(unlisted * (1.0 - self.own.share)))
+        return [model, own, Part(self.language.words, self.language.log_shares + rest, self.language.outside)]
 
 
 def each_once(ranked: Iterable[ScoredWord]) -> list[ScoredWord]:

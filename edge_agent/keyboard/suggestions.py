@@ -2,10 +2,10 @@
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed
 (:mod:`nightjar.edge_agent.keyboard.typed`). A predictor scores every word of its vocabulary, given the finished words.
-The user's own words, which are outside the vocabulary, are ranked among them with the share that unknown words have
-(:mod:`nightjar.edge_agent.keyboard.scored_words`). Without a prefix, the best next words are suggested. With a prefix,
-the candidates are the words that begin with it or are one slip away; the lexicon of the language adds the words that
-the model lacks (:mod:`nightjar.edge_agent.keyboard.completions`).
+The user's own words and the words of the language's lexicon that the vocabulary lacks are ranked among them with the
+share that such words have (:mod:`nightjar.edge_agent.keyboard.scored_words`). Without a prefix, the best next words are
+suggested. With a prefix, the candidates are the words that begin with it or are one slip away
+(:mod:`nightjar.edge_agent.keyboard.completions`).
 
 An answer to typed text is never empty: without a model, or if the model fails, common words are suggested. This module
 does not store typed text and does not depend on the page.
@@ -76,13 +76,17 @@ class Suggester:
         return None if loaded is None else loaded.predictor.version
 
     def replace_predictor(
-        self, predictor: Predictor | None, lexicon: Callable[[str], WordList | None] | None = None
+        self,
+        predictor: Predictor | None,
+        lexicon: Callable[[str], WordList | None] | None = None,
+        texts: Iterable[str] = (),
     ) -> None:
         """Use this predictor from the next suggestion on; a suggestion in progress finishes with the old one.
 
-        Without a predictor common words are suggested; without ``lexicon`` the lexicons in use stay.
+        Without a predictor common words are suggested; without ``lexicon`` the lexicons in use stay. ``texts`` are the
+        user's messages, oldest first.
         """
-        loaded = None if predictor is None else ModelWords(predictor)
+        loaded = None if predictor is None else ModelWords(predictor, texts)
         lexicons = self._lexicons.renewed(lexicon, None if loaded is None else loaded.vocabulary)
         with self._lock:
             self._loaded, self._lexicons = loaded, lexicons
@@ -137,11 +141,12 @@ class Suggester:
         counted = top1 = top3 = 0
         with self._lock:
             loaded, own = self._in_use(language), self._own
+            spoken = self._lexicons.beside(loaded.vocabulary, language)
             for sentence in sentences(text):
                 sentence_words = words(sentence)
                 for place, word in enumerate(sentence_words):
                     scores = loaded.log_probabilities(sentence_words[:place])
-                    offered = [one.lower() for one in next_words(Sources(loaded, scores, own, None), 3)]
+                    offered = [one.lower() for one in next_words(Sources(loaded, scores, own, spoken), 3)]
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
         return Foreseen(counted, top1, top3)

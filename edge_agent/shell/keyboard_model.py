@@ -15,12 +15,13 @@ import structlog
 from nightjar.edge_agent.core.mixture import Mixture
 from nightjar.edge_agent.core.prediction import Weights, advance, weights_of
 from nightjar.edge_agent.keyboard.comparison import Comparison, compare
+from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Predictor
 from nightjar.edge_agent.session import personal_weights
 from nightjar.edge_agent.shell.weights import mapped_weights
-from nightjar.models.compact_ngram import read_ngram
+from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import WordList, read_lexicon
 from nightjar.models.vocabulary import Vocabulary
@@ -97,23 +98,30 @@ def read_lexicon_of(model: Model, language: str) -> WordList | None:
 
 
 def load_predictor(model: Model, texts: Sequence[str] = ()) -> Predictor:
-    """Load the best model of a version, mixed with the n-gram model that came with it, if one did and can be used.
+    """Load the best model of a version, mixed with the n-gram model and the lexicons that came with it.
 
-    The weight of the n-gram model is learned from ``texts``, the user's messages, oldest first.
+    Of these, what did not come or cannot be used is left out. The weights are learned from ``texts``, the user's
+    messages, oldest first.
 
     Raises:
         RemoteProtocolError: the version's files cannot be used.
         UnavailableError: they are gone.
     """
     reader = Reader(load_best_model(model))
+    lists = (read_lexicon_of(model, language) for language in model.lexicons)
+    common = floor(reader.vocabulary, (listed for listed in lists if listed is not None))
+    return Mixture(reader, read_ngram_of(model), common, texts)
+
+
+def read_ngram_of(model: Model) -> CompactNgram | None:
+    """The n-gram model that came with a version; None if none did, or it cannot be used."""
     if model.ngram is None:
-        return reader
+        return None
     try:
-        ngram = read_ngram(model.ngram.read_bytes(), model.manifest.vocabulary_size)
+        return read_ngram(model.ngram.read_bytes(), model.manifest.vocabulary_size)
     except (OSError, NightjarError) as error:
         log.warning("ngram_model_of_no_use", error=str(error))
-        return reader
-    return Mixture(reader, ngram, texts)
+        return None
 
 
 def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardModel:

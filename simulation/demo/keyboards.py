@@ -111,7 +111,7 @@ def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> K
         vector = weights_from_bytes(artifact(url, manifest.weights.sha256), manifest.layout)
         read = Reader(KeyboardModel(weights_of(vector, manifest.layout), vocabulary, manifest.version))
         model.append(_mean([_counts(read, user.held_out) for user in users]))
-        blended = (Blended(Mixture(read, ngram, user.typed), user.typed) for user in users)
+        blended = (Blended(Mixture(read, ngram, texts=user.typed), user.typed) for user in users)
         keyboard.append(_mean([_counts(each, user.held_out) for each, user in zip(blended, users, strict=True)]))
     without = [_counts(Blended(NgramPredictor(vocabulary, ngram), user.typed), user.held_out) for user in users]
     counted = sum(number for number, _, _ in without)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nightjar.edge_agent.core.mixture import FIRST_WORDS, Mixture
+from nightjar.edge_agent.core.mixture import FIRST_WORDS, PRIOR_WORDS, START, Mixture
 from nightjar.edge_agent.core.own_history import Blended
 from nightjar.models.compact_ngram import compile_ngram, read_ngram
 from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary
@@ -11,6 +11,8 @@ VOCABULARY = Vocabulary(("the", "cat", "sat"))
 PUBLIC = "the cat sat"
 NGRAM = read_ngram(compile_ngram([VOCABULARY.encode(PUBLIC.split())] * 9, VOCABULARY.size), VOCABULARY.size)
 FOREIGN = "cat the"
+FLOOR = np.zeros(VOCABULARY.size, np.float32)
+FLOOR[FIRST_WORD:] = 0.7, 0.2, 0.1
 
 
 class Uniform:
@@ -29,36 +31,56 @@ CONTEXTS = [
 
 
 @pytest.mark.parametrize(("finished", "context"), CONTEXTS)
-def test_it_begins_with_the_mean_of_both_probabilities(finished, context):
-    mixed = Mixture(Uniform(), NGRAM).scores(finished)
-    expected = (1 / VOCABULARY.size + NGRAM.after(*context)) / 2
-    np.testing.assert_allclose(np.exp(mixed), expected, rtol=1e-5)
+def test_it_begins_with_the_weighted_mean_of_all_probabilities(finished, context):
+    mixed = Mixture(Uniform(), NGRAM, FLOOR).scores(finished)
+    expected = START.model / VOCABULARY.size + START.ngram * NGRAM.after(*context) + START.floor * FLOOR
+    np.testing.assert_allclose(np.exp(mixed), np.maximum(expected, 1e-30), rtol=1e-5)
     assert mixed.dtype == np.float32
 
 
-def test_the_weight_follows_the_users_text():
-    like, unlike = (Mixture(Uniform(), NGRAM, [text] * 100).weight for text in (PUBLIC, FOREIGN))
+def test_what_is_missing_has_no_weight():
+    assert Mixture(Uniform()).weights == (1.0, 0.0, 0.0)
+    ngram = START.ngram / (START.ngram + START.model)
+    assert Mixture(Uniform(), NGRAM).weights == pytest.approx((1 - ngram, ngram, 0.0))
+    assert Mixture(Uniform(), NGRAM, FLOOR).weights == pytest.approx(START)
+
+
+def test_the_weights_follow_the_users_text():
+    like, unlike = (Mixture(Uniform(), NGRAM, texts=[text] * 100).weights.ngram for text in (PUBLIC, FOREIGN))
     assert unlike < 0.4
     assert like > 0.65
 
 
-def test_the_weight_is_the_mean_responsibility():
+def test_common_words_gain_weight_with_a_person_whom_neither_model_foresees():
+    class Wrong(Uniform):
+        def scores(self, finished):
+            return np.array([0] * FIRST_WORD + [-9, -9, 0], np.float32)
+
+    before, after = Mixture(Wrong(), None, FLOOR), Mixture(Wrong(), None, FLOOR, ["the the cat"] * 20)
+    assert after.weights.floor > 0.5 > before.weights.floor
+    assert np.argmax(after.scores([])) == FIRST_WORD
+
+
+def test_a_weight_is_the_mean_responsibility():
     mixture = Mixture(Uniform(), NGRAM)
+    begun = mixture.weights.ngram
     mixture.learn("the zebra")  # the second word is in no vocabulary
-    ngram = NGRAM.after(BOS, BOS)[FIRST_WORD]
-    responsibility = ngram / (ngram + 1 / VOCABULARY.size)
-    assert mixture.weight == pytest.approx((10 + responsibility) / 21)
+    ngram, model = begun * NGRAM.after(BOS, BOS)[FIRST_WORD], (1 - begun) / VOCABULARY.size
+    expected = (PRIOR_WORDS * begun + ngram / (ngram + model)) / (PRIOR_WORDS + 1)
+    assert mixture.weights.ngram == pytest.approx(expected)
 
 
 def test_only_the_latest_words_are_looked_at_when_it_starts():
     recent = [PUBLIC] * -(-FIRST_WORDS // 3)
-    assert Mixture(Uniform(), NGRAM, [FOREIGN, *recent]).weight == Mixture(Uniform(), NGRAM, recent).weight
+    looked_at = Mixture(Uniform(), NGRAM, texts=recent).weights
+    assert Mixture(Uniform(), NGRAM, texts=[FOREIGN, *recent]).weights == looked_at
 
 
 def test_a_sent_message_reaches_it_through_the_history():
     mixture = Mixture(Uniform(), NGRAM)
+    begun = mixture.weights.ngram
     Blended(mixture).learn(PUBLIC)
-    assert mixture.weight > 0.5
+    assert mixture.weights.ngram > begun
 
 
 def test_a_model_that_fails_does_not_keep_a_message_from_being_sent():
@@ -66,6 +88,6 @@ def test_a_model_that_fails_does_not_keep_a_message_from_being_sent():
         def scores(self, finished):
             raise UnavailableError("gone")
 
-    mixture = Mixture(Broken(), NGRAM, [PUBLIC])
-    assert mixture.weight == 0.5
+    mixture = Mixture(Broken(), NGRAM, texts=[PUBLIC])
+    assert mixture.weights == Mixture(Uniform(), NGRAM).weights
     assert (mixture.version, mixture.vocabulary) == (3, VOCABULARY)

@@ -100,8 +100,8 @@ def test_space_takes_only_what_was_plainly_meant(bench, text, words, takes):
 
 def test_without_a_lexicon_of_the_language_space_takes_nothing(bench):
     for text in ("Helko", "hlep", "im", "recieve"):
-        assert bench.suggester.suggest(text, language="uk").space_takes is False
-    assert bench.suggester.suggest("hlep", language="uk").words[0] == "help"  # and offers as before
+        assert bench.suggester.suggest(text, language="").space_takes is False
+    assert bench.suggester.suggest("hlep", language="").words[0] == "help"  # and offers as before
 
 
 def test_the_lexicon_completes_words_that_the_model_lacks_behind_those_that_it_has(bench):
@@ -126,6 +126,15 @@ def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
     assert asked == ["en", "de", "de"]
 
 
+def test_a_language_without_a_lexicon_is_the_models_unless_the_model_speaks_another(bench):
+    english = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 0.01)))
+    foreign = read_lexicon(write_lexicon("en", {"receive": 0.01}))
+    for known, words in ((english, ("je", "de", "est")), (foreign, ("hello", "how", "i'm"))):
+        bench.suggester.replace_predictor(Reader(bench.model), {"en": known}.get)
+        assert bench.suggester.suggest("", language="fr").words == words
+        assert bench.suggester.suggest("", language="und").words == ("hello", "how", "i'm")
+
+
 def test_a_model_of_another_language_gives_way_to_common_words_and_it_is_said(bench):
     english = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 0.01)))
     german = read_lexicon(write_lexicon("de", {"freundschaft": 1e-5, "hello": 1e-6}))
@@ -135,7 +144,6 @@ def test_a_model_of_another_language_gives_way_to_common_words_and_it_is_said(be
     assert (shown.words, shown.version) == (("ich", "du", "das"), None)
     assert "another language" in shown.reason
     assert bench.suggester.suggest("freun", language="de").words[0] == "freundschaft"
-    assert bench.suggester.suggest("", language="fr").words == ("hello", "how", "i'm")  # nobody can tell
 
 
 def test_own_words_stand_among_the_others_as_they_are_written(bench):
@@ -146,6 +154,21 @@ def test_own_words_stand_among_the_others_as_they_are_written(bench):
     assert bench.suggester.suggest("Hoard").words[0] == "Howard"
     assert bench.suggester.suggest("hello ").words == ("there", "world", "how")  # rare words do not push in
     assert bench.suggester.knows("ada") is False
+
+
+def test_an_own_word_that_was_sent_twice_does_not_flood_contexts_that_the_model_does_not_know(bench):
+    bench.suggester.replace_own_words([OwnWord("quokka", "quokka", 2)])
+    assert "quokka" not in bench.suggester.suggest("world ").words
+    bench.suggester.replace_own_words([OwnWord("quokka", "quokka", 500)])
+    assert bench.suggester.suggest("world ").words[0] == "quokka"
+
+
+def test_common_words_that_the_vocabulary_lacks_fill_the_places_where_the_model_knows_little(bench):
+    listed = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 1e-4) | {"because": 0.5}))
+    bench.suggester.replace_predictor(Reader(bench.model), {"en": listed}.get)
+    assert bench.suggester.suggest("world ", language="en").words[0] == "because"
+    assert bench.suggester.suggest("hello ", language="en").words[0] == "there"
+    assert bench.suggester.recall("hello because", "en").top3 == 1  # "because" follows "hello" for nobody
 
 
 def test_letters_of_one_word_ask_the_predictor_once_and_learning_makes_it_ask_again(bench):
