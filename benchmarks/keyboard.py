@@ -88,8 +88,13 @@ class Counts:
             "predictor": predictor,
             "top1": 100 * self.top1 / max(1, self.words),
             "top3": 100 * self.top3 / max(1, self.words),
-            "keystrokes_saved_percent": 100 * (1 - self.keystrokes / max(1, self.letters)),
+            "keystrokes_saved_percent": self.saved_percent,
         }
+
+    @property
+    def saved_percent(self) -> float:
+        """Keystrokes saved, of those without suggestions."""
+        return 100 * (1 - self.keystrokes / max(1, self.letters))
 
 
 def replay(suggest: Suggest, message: str, vocabulary: Vocabulary | None) -> Counts:
@@ -220,8 +225,7 @@ class OwnKeyboard:
         lexicon: Callable[[str], WordList | None] = lambda _: None,
         language: str = "",
     ) -> None:
-        self.suggester, self._language = Suggester(), language
-        self.suggester.replace_predictor(Blended(predictor, typed), lexicon, typed)
+        self.suggester, self._language = Suggester(Blended(predictor, typed), lexicon=lexicon), language
         self._own: Counter[str] = Counter()
         for message in typed:
             self._note(message)

@@ -349,7 +349,7 @@ def _keyboard(
     def show_model(model: Model) -> None:
         texts = database.texts()
         predictor = Blended(load_predictor(model, texts), texts)
-        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model), texts)
+        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model))
         return_free_memory()
 
     def wipe() -> None:

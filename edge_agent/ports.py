@@ -143,7 +143,8 @@ class Predictor(Protocol):
             finished: the words of the sentence so far, as :func:`nightjar.models.vocabulary.words` cuts them.
 
         Returns:
-            (V,) float32, log-probabilities up to a common additive constant; treat as read-only.
+            (V,) float32, log-probabilities up to a common additive constant; treat as read-only. That of OOV is for
+            all words outside the vocabulary together, if the predictor foresees them at all.
 
         Raises:
             NightjarError: the words cannot be scored, now or ever.

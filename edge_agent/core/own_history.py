@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
-from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from nightjar.models.vocabulary import BOS, OOV, Vocabulary, words
 
 Probabilities = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ LATEST_MESSAGES = 2_000
 class OwnHistory:
     """Counts of the user's words after each single word and each pair of words.
 
-    Words outside the vocabulary serve as context but are never counted.
+    All words outside the vocabulary count as one word, OOV: how often and where this person uses them.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -48,7 +48,7 @@ class OwnHistory:
         """Count one message."""
         before, last = BOS, BOS
         for word in self._vocabulary.encode(words(text)):
-            if word >= FIRST_WORD:
+            if word >= OOV:
                 self._latest.append(word)
                 for context in ((last,), (before, last)):
                     self._after.setdefault(context, array("i")).append(word)

@@ -124,7 +124,7 @@ def _alike(sources: Sources, typed: str, count: int, found: Sequence[str]) -> li
     for kept in range(len(typed) - 1, len(typed) // 2, -1):
         if len(found) + len(more) >= count:
             break
-        near = listed.top(sources.scores, listed.lexicon.beginning_with(typed[:kept]), count + len(found))
+        near = listed.top(sources.next.scores, listed.lexicon.beginning_with(typed[:kept]), count + len(found))
         more += [one.word for one in near if one.word not in found and one.word not in more]
     return more
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nightjar.edge_agent.ports import Floats
 from nightjar.models.lexicon import WordList
-from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import FIRST_WORD, OOV, Vocabulary
 
 SPOKEN_SHARE = 0.75
 """A model speaks a language whose lexicon has this share of the model's commonest words. Measured on four English
@@ -38,10 +38,14 @@ def speaks(shares: Floats) -> bool:
 
 
 def floor(vocabulary: Vocabulary, lists: Iterable[WordList]) -> Floats | None:
-    """Probability of each word in the languages that a model speaks, (V,) float32; None without a lexicon of one."""
+    """Probability of each word, and of OOV, in the languages that a model speaks, (V,) float32.
+
+    None without a lexicon of one.
+    """
     spoken = [shares for shares in (shares_in(vocabulary, listed) for listed in lists) if speaks(shares)]
     if not spoken:
         return None
-    total: Floats = np.sum([shares / shares.sum() for shares in spoken], axis=0, dtype=np.float32)
-    total /= total.sum()
-    return total
+    mean: Floats = np.mean(spoken, axis=0, dtype=np.float32)
+    mean /= max(1.0, float(mean.sum()))
+    mean[OOV] = 1.0 - mean.sum()
+    return mean

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import structlog
 
-from nightjar.edge_agent.core.unlisted import OWN_WORDS, UnlistedShare
 from nightjar.edge_agent.keyboard.common_words import LANGUAGES, Unigram, code_of
 from nightjar.edge_agent.keyboard.floor import shares_in, speaks
 from nightjar.edge_agent.keyboard.glide import Keys, Paths
@@ -20,9 +19,14 @@ from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
 from nightjar.models.lexicon import WordList
-from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import FIRST_WORD, OOV, Vocabulary
 from nightjar.wire.errors import NightjarError
 
+UNLISTED_SHARE = 0.08
+"""Share of typed words outside a vocabulary where the predictor foresees none."""
+OWN_WORDS = 100.0
+"""Typed words outside the vocabulary at which the person's own words get half of the share of such words, and new ones
+the other half."""
 LEAST_LACKING = 0.06
 """Least share of a language that a vocabulary is taken to lack: a lexicon that it has whole would give its last words
 everything."""
@@ -85,56 +89,59 @@ class Indexed:
         return [ScoredWord(float(meant[at]), self.known[numbers[at]]) for at in ranked]
 
 
-class ModelWords:
-    """A predictor with everything that can be precomputed, and its last scores.
-
-    ``texts`` are the user's messages, oldest first.
+class NextWord(NamedTuple):
+    """What a predictor says of the next word.
 
     Attributes:
-        unlisted: how many of the user's words are outside the vocabulary.
+        scores: (V - 4,) float32, log-probability of each word if it is one of the vocabulary.
+        unlisted: probability that it is none, above 0 and below 1.
     """
 
-    def __init__(self, predictor: Predictor, texts: Iterable[str] = ()) -> None:
+    scores: Floats
+    unlisted: float
+
+
+class ModelWords:
+    """A predictor with everything that can be precomputed, and its last answer."""
+
+    def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
         self.vocabulary = predictor.vocabulary
         self.words = Indexed(self.vocabulary.words)
         self.everything = np.arange(len(self.vocabulary.words), dtype=np.int64)
-        self.unlisted = UnlistedShare(self.vocabulary, texts)
         self.failed = ""
-        self._last: tuple[tuple[str, ...], Floats] | None = None
+        self._last: tuple[tuple[str, ...], NextWord] | None = None
 
     def learn(self, text: str) -> None:
-        """Learn from a message that was sent; so does the predictor, if it can."""
-        self.unlisted.learn(text)
+        """Let the predictor learn from a message that was sent, if it can."""
         if isinstance(self.predictor, Learner):
             self.predictor.learn(text)
             self._last = None
 
-    def log_probabilities(self, finished: Sequence[str]) -> Floats:
-        """Log-probabilities of all words without the special tokens, (V - 4,) float32.
-
-        Cached, because every letter of a word repeats the same request.
-        """
+    def after(self, finished: Sequence[str]) -> NextWord:
+        """The next word. Cached, because every letter of a word repeats the same request."""
         request = tuple(finished)
         if self._last is None or self._last[0] != request or self.failed:
             self._last = request, self._ask(request)
         return self._last[1]
 
-    def _ask(self, finished: tuple[str, ...]) -> Floats:
+    def _ask(self, finished: tuple[str, ...]) -> NextWord:
         try:
-            scores = self.predictor.scores(finished)[FIRST_WORD:]
+            scores = self.predictor.scores(finished)
             self.failed = ""
         except NightjarError as error:
             if not self.failed:
                 log.warning("prediction_failed", model_version=self.predictor.version, error=str(error))
             self.failed = f"The model does not answer ({error.code}); these are common words."
-            scores = Unigram(self.vocabulary).scores(finished)[FIRST_WORD:]
-        finite = scores[np.isfinite(scores)]
-        if not len(finite):
-            return Unigram(self.vocabulary).scores(finished)[FIRST_WORD:]
+            scores = Unigram(self.vocabulary).scores(finished)
+        if not np.isfinite(scores[FIRST_WORD:]).any():
+            scores = Unigram(self.vocabulary).scores(finished)
+        known = scores[FIRST_WORD:]
+        finite = known[np.isfinite(known)]
         most = finite.max()
-        normalized: Floats = scores - np.float32(most + np.log(np.exp(finite - most).sum()))
-        return normalized
+        total = most + np.log(np.exp(finite - most).sum())
+        rest = np.exp(min(float(scores[OOV] - total), 9.0)) if np.isfinite(scores[OOV]) else 0.0
+        return NextWord(known - np.float32(total), float(rest / (1.0 + rest)) or UNLISTED_SHARE)
 
 
 class OwnWords:
@@ -243,20 +250,20 @@ class Sources(NamedTuple):
 
     Attributes:
         model: the words of the model.
-        scores: their log-probabilities after the finished words.
+        next: what the model says of the next word.
         own: the user's own words.
         language: the words of the typed language; None without a lexicon.
     """
 
     model: ModelWords
-    scores: Floats
+    next: NextWord
     own: OwnWords
     language: LanguageWords | None
 
     def parts(self) -> list[Part]:
         """The word lists with the log-probability of each word."""
-        unlisted = self.model.unlisted.share
-        model = Part(self.model.words, self.scores + np.float32(math.log1p(-unlisted)), self.model.everything)
+        unlisted = self.next.unlisted
+        model = Part(self.model.words, self.next.scores + np.float32(math.log1p(-unlisted)), self.model.everything)
         own = Part(self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.everything)
         if self.language is None:
             return [model, own]

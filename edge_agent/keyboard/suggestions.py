@@ -76,17 +76,13 @@ class Suggester:
         return None if loaded is None else loaded.predictor.version
 
     def replace_predictor(
-        self,
-        predictor: Predictor | None,
-        lexicon: Callable[[str], WordList | None] | None = None,
-        texts: Iterable[str] = (),
+        self, predictor: Predictor | None, lexicon: Callable[[str], WordList | None] | None = None
     ) -> None:
         """Use this predictor from the next suggestion on; a suggestion in progress finishes with the old one.
 
-        Without a predictor common words are suggested; without ``lexicon`` the lexicons in use stay. ``texts`` are the
-        user's messages, oldest first.
+        Without a predictor common words are suggested; without ``lexicon`` the lexicons in use stay.
         """
-        loaded = None if predictor is None else ModelWords(predictor, texts)
+        loaded = None if predictor is None else ModelWords(predictor)
         lexicons = self._lexicons.renewed(lexicon, None if loaded is None else loaded.vocabulary)
         with self._lock:
             self._loaded, self._lexicons = loaded, lexicons
@@ -145,8 +141,8 @@ class Suggester:
             for sentence in sentences(text):
                 sentence_words = words(sentence)
                 for place, word in enumerate(sentence_words):
-                    scores = loaded.log_probabilities(sentence_words[:place])
-                    offered = [one.lower() for one in next_words(Sources(loaded, scores, own, spoken), 3)]
+                    sources = Sources(loaded, loaded.after(sentence_words[:place]), own, spoken)
+                    offered = [one.lower() for one in next_words(sources, 3)]
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
         return Foreseen(counted, top1, top3)
@@ -156,7 +152,7 @@ class Suggester:
         with self._lock:
             loaded = self._in_use(language)
             spoken = self._lexicons.beside(loaded.vocabulary, language)
-            sources = Sources(loaded, loaded.log_probabilities(finished), self._own, spoken)
+            sources = Sources(loaded, loaded.after(finished), self._own, spoken)
             no_model = NO_MODEL_YET if self._loaded is None else OTHER_LANGUAGE
             return sources, loaded.failed if loaded is self._loaded else no_model
 

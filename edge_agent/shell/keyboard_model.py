@@ -24,7 +24,7 @@ from nightjar.edge_agent.shell.weights import mapped_weights
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import WordList, read_lexicon
-from nightjar.models.vocabulary import Vocabulary
+from nightjar.models.vocabulary import OOV, Vocabulary
 from nightjar.wire.errors import NightjarError, UnavailableError
 
 log = structlog.get_logger()
@@ -50,8 +50,9 @@ class KeyboardModel:
         return np.zeros(embedding, np.float32), np.zeros(hidden, np.float32)
 
     def step(self, token: int, state: State) -> tuple[Floats, State]:
-        """Read one token; returns scores (V,) float32 and the state after it."""
+        """Read one token; returns scores (V,) float32, that of OOV for all other words, and the state after it."""
         scores, h, c = advance(self.weights, token, *state)
+        scores[OOV] = self.weights.embedding[OOV] @ h
         return scores, (h, c)
 
 

@@ -4,7 +4,7 @@ import pytest
 from nightjar.edge_agent.core.mixture import FIRST_WORDS, PRIOR_WORDS, START, Mixture
 from nightjar.edge_agent.core.own_history import Blended
 from nightjar.models.compact_ngram import compile_ngram, read_ngram
-from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import BOS, FIRST_WORD, OOV, Vocabulary
 from nightjar.wire.errors import UnavailableError
 
 VOCABULARY = Vocabulary(("the", "cat", "sat"))
@@ -12,7 +12,7 @@ PUBLIC = "the cat sat"
 NGRAM = read_ngram(compile_ngram([VOCABULARY.encode(PUBLIC.split())] * 9, VOCABULARY.size), VOCABULARY.size)
 FOREIGN = "cat the"
 FLOOR = np.zeros(VOCABULARY.size, np.float32)
-FLOOR[FIRST_WORD:] = 0.7, 0.2, 0.1
+FLOOR[OOV:] = 0.1, 0.6, 0.2, 0.1
 
 
 class Uniform:
@@ -31,10 +31,12 @@ CONTEXTS = [
 
 
 @pytest.mark.parametrize(("finished", "context"), CONTEXTS)
-def test_it_begins_with_the_weighted_mean_of_all_probabilities(finished, context):
+def test_it_begins_with_the_weighted_mean_of_the_probabilities_of_words(finished, context):
     mixed = Mixture(Uniform(), NGRAM, FLOOR).scores(finished)
-    expected = START.model / VOCABULARY.size + START.ngram * NGRAM.after(*context) + START.floor * FLOOR
-    np.testing.assert_allclose(np.exp(mixed), np.maximum(expected, 1e-30), rtol=1e-5)
+    ngram = NGRAM.after(*context)[OOV:]
+    expected = START.model / 4 + START.ngram * ngram / ngram.sum() + START.floor * FLOOR[OOV:]
+    np.testing.assert_allclose(np.exp(mixed[OOV:]), expected, rtol=1e-5)
+    assert np.exp(mixed[:OOV]).max() < 1e-20
     assert mixed.dtype == np.float32
 
 
@@ -54,7 +56,7 @@ def test_the_weights_follow_the_users_text():
 def test_common_words_gain_weight_with_a_person_whom_neither_model_foresees():
     class Wrong(Uniform):
         def scores(self, finished):
-            return np.array([0] * FIRST_WORD + [-9, -9, 0], np.float32)
+            return np.array([-9] * FIRST_WORD + [-9, -9, 0], np.float32)
 
     before, after = Mixture(Wrong(), None, FLOOR), Mixture(Wrong(), None, FLOOR, ["the the cat"] * 20)
     assert after.weights.floor > 0.5 > before.weights.floor
@@ -64,8 +66,9 @@ def test_common_words_gain_weight_with_a_person_whom_neither_model_foresees():
 def test_a_weight_is_the_mean_responsibility():
     mixture = Mixture(Uniform(), NGRAM)
     begun = mixture.weights.ngram
-    mixture.learn("the zebra")  # the second word is in no vocabulary
-    ngram, model = begun * NGRAM.after(BOS, BOS)[FIRST_WORD], (1 - begun) / VOCABULARY.size
+    mixture.learn("the")
+    shares = NGRAM.after(BOS, BOS)[OOV:]
+    ngram, model = begun * shares[1] / shares.sum(), (1 - begun) / 4
     expected = (PRIOR_WORDS * begun + ngram / (ngram + model)) / (PRIOR_WORDS + 1)
     assert mixture.weights.ngram == pytest.approx(expected)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.own_history import CACHE_WORDS, Blended, OwnHistory
-from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import FIRST_WORD, OOV, Vocabulary
 
 VOCABULARY = Vocabulary(("the", "cat", "sat", "dog", "ran", "home"))
 
@@ -64,10 +64,13 @@ def test_two_words_of_context_count_more_than_one():
     assert word_of(history.blend(flat(), ["home", "cat"])) == "ran"
 
 
-def test_words_outside_the_vocabulary_are_context_and_never_counted():
+def test_words_outside_the_vocabulary_count_as_one_word():
     history = OwnHistory(VOCABULARY)
-    history.learn("zorblax zorblax")
-    np.testing.assert_array_equal(history.blend(flat(), ["zorblax"]), flat())
+    history.learn("hi zorblax hi quokka")
+    blended = history.blend(flat(), ["quokka"])
+    assert blended[OOV] > 0.05
+    np.testing.assert_allclose(blended[FIRST_WORD:], (1 - blended[OOV]) * flat()[FIRST_WORD:])
+    assert not blended[:OOV].any()
 
 
 def test_the_cache_forgets_what_was_long_ago():

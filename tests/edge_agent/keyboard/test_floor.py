@@ -3,7 +3,7 @@ import pytest
 
 from nightjar.edge_agent.keyboard.floor import floor, shares_in, speaks
 from nightjar.models.lexicon import read_lexicon, write_lexicon
-from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
+from nightjar.models.vocabulary import OOV, Vocabulary
 
 VOCABULARY = Vocabulary(("you", "the", "kernel", "and"))
 ENGLISH = read_lexicon(write_lexicon("en", {"the": 0.05, "and": 0.02, "you": 0.01, "kernel": 1e-6, "aardvark": 1e-7}))
@@ -25,6 +25,7 @@ def test_a_model_speaks_the_language_whose_lexicon_has_its_words():
 def test_the_floor_is_of_the_languages_that_the_model_speaks():
     found = floor(VOCABULARY, [GERMAN, ENGLISH])
     assert found.sum() == pytest.approx(1.0)
-    assert not found[:FIRST_WORD].any()
-    assert [VOCABULARY.word(number) for number in np.argsort(-found)[:3]] == ["the", "and", "you"]
+    assert not found[:OOV].any()
+    assert found[OOV] == pytest.approx(0.92, abs=0.01)  # most of the language is missing
+    assert [VOCABULARY.word(number) for number in np.argsort(-found)[1:4]] == ["the", "and", "you"]
     assert floor(VOCABULARY, [GERMAN]) is None
