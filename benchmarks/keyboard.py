@@ -30,6 +30,7 @@ import numpy as np
 
 from nightjar.benchmarks import presage
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
+from nightjar.benchmarks.pretrained import SHIPPED, outside, pretrained, written_before
 from nightjar.benchmarks.session import session_task
 from nightjar.benchmarks.setting import BUILD
 from nightjar.edge_agent.core.mixture import Mixture
@@ -41,7 +42,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Predictor
 from nightjar.edge_agent.session import Produced, in_this_process, personal_weights
 from nightjar.edge_agent.shell.database import LEARNED_FROM
-from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
+from nightjar.edge_agent.shell.keyboard_model import common_words_of, load_keyboard_model
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import load_program
 from nightjar.models import corpora
@@ -135,22 +136,30 @@ def measure(
     seed: int,
     ngram_corpus: str = "",
     run: Path | None = None,
+    shipped: Path | None = None,
 ) -> dict[str, Any]:
     """Results of every predictor; the help of the options explains the arguments.
 
-    Corpus, model and people of a run of the laboratory replace those of the other arguments.
+    Corpus, model and people of a run of the laboratory replace those of the other arguments; the model of a folder of
+    shipped files replaces theirs.
     """
-    if run is None:
+    if shipped is not None:
+        parts, files, vocabulary = shipped_model(shipped, Path(corpus), phones, messages, seed)
+    elif run is None:
         parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
         files, vocabulary = global_model(parts, configuration(model), passes, seed)
     else:
         parts, files, vocabulary = federated_model(run, phones, messages)
-    public = [vocabulary.encode(words(text)) for text in parts.public]
-    trigram = NgramPredictor(vocabulary, train_trigram(public, vocabulary.size))
+    if shipped is not None:
+        # The n-gram model of the shipped files is a trigram of the same text under the same rules.
+        trigram = NgramPredictor(vocabulary, _ngram_of(files))
+    else:
+        public = [vocabulary.encode(words(text)) for text in parts.public]
+        trigram = NgramPredictor(vocabulary, train_trigram(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
     total: dict[str, Counts] = {name: Counts() for name in names}
     others: presage.Presage | None = None
-    if presage.installed():
+    if presage.installed() and parts.public:
         others = presage.Presage(presage.train([" ".join(words(text)) for text in parts.public], BUILD / "presage"))
         total["presage"] = Counts()
     else:
@@ -160,6 +169,7 @@ def measure(
         users = corpora.load(ngram_corpus, seed).users
         other = [vocabulary.encode(words(text)) for texts in users.values() for text in texts]
         ngram = read_ngram(compile_ngram(other, vocabulary.size), vocabulary.size)
+    common = common_words_of(files, vocabulary)
     kept = helped = hurt = 0
     pairs: list[tuple[Counts, Counts]] = []
     for number, phone in enumerate(parts.phones):
@@ -174,7 +184,7 @@ def measure(
         total["global"] += fleet
         total["personalised"] += own
         total["blended"] += blended(reader, phone)
-        pairs.append((blended(Mixture(reader, ngram, texts=phone.typed), phone), blended(trigram, phone)))
+        pairs.append((blended(Mixture(reader, ngram, common, phone.typed), phone), blended(trigram, phone)))
         total["mixed"] += pairs[-1][0]
         total["trigram_history"] += pairs[-1][1]
         if others is not None:
@@ -290,9 +300,22 @@ def federated_model(run: Path, phones: int, messages: int) -> tuple[Split, Model
     return parts, exported_model(folder), vocabulary
 
 
+def shipped_model(folder: Path, corpus: Path, phones: int, messages: int, seed: int) -> tuple[Split, Model, Vocabulary]:
+    """The shipped files, with people of a corpus whose text is not in them, and the last messages of each.
+
+    The public text is what the files are made from, if the corpus has it; without it there is none.
+    """
+    shipped, files = pretrained(folder), exported_model(folder)
+    inside = written_before(corpus, shipped.made_from.date) if shipped.made_from.is_text(corpus) else {}
+    people = outside(corpora.load(str(corpus), seed), corpus if inside else None, shipped.made_from)
+    chosen = corpora.split(people, phones, seed, messages).phones
+    return Split(chosen, tuple(text for texts in inside.values() for text in texts)), files, shipped.vocabulary
+
+
 def mixed(files: Model, typed: Sequence[str]) -> Mixture:
     """The mixture of the global model and the n-gram model, which is blended with the user's history."""
-    return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), texts=typed)
+    reader = Reader(load_keyboard_model(files))
+    return Mixture(reader, _ngram_of(files), common_words_of(files, reader.vocabulary), typed)
 
 
 def _ngram_of(files: Model) -> CompactNgram:
@@ -333,6 +356,9 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
 )
 @click.option("--ngram-corpus", default="", help="Text for the n-gram model in 'mixed'; default: the public text.")
 @click.option("--run", type=click.Path(path_type=Path), help="A run of the laboratory, instead of the options above.")
+@click.option(
+    "--pretrained", "shipped", is_flag=True, help="The shipped files, and people of --corpus whose text is not in them."
+)
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
 def main(
@@ -344,12 +370,14 @@ def main(
     passes: float,
     ngram_corpus: str,
     run: Path | None,
+    shipped: bool,
     seed: int,
     as_json: bool,
 ) -> None:
     """Measure recall and saved keystrokes on replayed held-out messages."""
     with errors_in_a_line("keyboard"):
-        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run)
+        folder = SHIPPED / model if shipped else None
+        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run, folder)
     if as_json:
         print_json(found)
         return

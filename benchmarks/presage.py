@@ -19,6 +19,7 @@ SUGGESTIONS = 3
 _LIBRARY = "libpresage.so.1"
 _STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _PREDICTOR = "Presage.Predictors.DefaultSmoothedNgramPredictor"
+_USER = "Presage.Predictors.UserSmoothedNgramPredictor"
 
 
 def installed() -> bool:
@@ -70,9 +71,13 @@ def _counted(text: Path, order: int) -> Iterator[list[str]]:
 
 
 class Presage:
-    """The predictor of presage, with a database that :func:`train` has made."""
+    """The predictor of presage, with a database that :func:`train` has made.
 
-    def __init__(self, database: Path) -> None:
+    ``own`` is a database file for what one person types. With it, presage has the predictors of its default
+    configuration that learn: n-grams of the person, and the latest words.
+    """
+
+    def __init__(self, database: Path, own: Path | None = None) -> None:
         self._library = ctypes.CDLL(_LIBRARY)
         self._past = ctypes.create_string_buffer(b"")
         self._future = ctypes.create_string_buffer(b"")
@@ -84,9 +89,12 @@ class Presage:
         self._handle = ctypes.c_void_p()
         past, future = self._streams
         _check(self._library.presage_new(past, None, future, None, ctypes.byref(self._handle)))
+        learning = {} if own is None else {f"{_USER}.DBFILENAME": str(own), f"{_USER}.LEARN": "true"}
+        further = " UserSmoothedNgramPredictor DefaultRecencyPredictor" if learning else ""
         for name, value in {
             f"{_PREDICTOR}.DBFILENAME": str(database),
-            "Presage.PredictorRegistry.PREDICTORS": "DefaultSmoothedNgramPredictor",
+            **learning,
+            "Presage.PredictorRegistry.PREDICTORS": f"DefaultSmoothedNgramPredictor{further}",
             "Presage.ContextTracker.ONLINE_LEARNING": "no",
             "Presage.Selector.SUGGESTIONS": str(SUGGESTIONS),
             # May suggest a word again after one more letter, like our suggester.
@@ -107,6 +115,14 @@ class Presage:
             found.append(word.decode(errors="replace").lower())
         self._library.presage_free_string_array(result)
         return found
+
+    def learn(self, message: str) -> None:
+        """Count the n-grams of a message that was sent."""
+        _check(self._library.presage_learn(self._handle, f"{message} ".encode()))
+
+    def close(self) -> None:
+        """Free the library's memory and close the databases."""
+        self._library.presage_free(self._handle)
 
 
 def _check(status: int) -> None:

@@ -30,7 +30,7 @@ class SourceWeights(NamedTuple):
     floor: float
 
 
-START = SourceWeights(model=0.75, ngram=0.23, floor=0.02)
+START = SourceWeights(model=0.68, ngram=0.30, floor=0.02)
 """Weights of people of whom nothing is known, chosen on chat of such people. Most likely there is no floor at all; this
 much costs them nothing that can be measured, and gains weight where the text is of another kind."""
 PRIOR_WORDS = 20.0

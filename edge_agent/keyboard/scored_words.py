@@ -24,9 +24,9 @@ from nightjar.wire.errors import NightjarError
 
 UNLISTED_SHARE = 0.08
 """Share of typed words outside a vocabulary where the predictor foresees none."""
-OWN_WORDS = 100.0
-"""Typed words outside the vocabulary at which the person's own words get half of the share of such words, and new ones
-the other half."""
+OWN_WORDS, DISCOUNT = 20.0, 1.0
+"""New words outside the vocabulary get as much as so many typed ones, and of each own word as much as so many times.
+So a word that was typed twice is no rival of one that was typed twenty times (Pitman and Yor 1997)."""
 LEAST_LACKING = 0.06
 """Least share of a language that a vocabulary is taken to lack: a lexicon that it has whole would give its last words
 everything."""
@@ -148,8 +148,8 @@ class OwnWords:
     """The user's own words and how often each was typed; words that are now in the vocabulary are left out.
 
     Attributes:
-        share: their share of the words outside the vocabulary, 0 to 1. A few words typed twice are no evidence that
-            the next such word is one of them, so the share grows with their number.
+        share: their share of the words outside the vocabulary, from 0 to below 1. A few words that were typed twice are
+            hardly evidence that the next such word is one of them, so the share grows with what was typed.
     """
 
     def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
@@ -157,9 +157,9 @@ class OwnWords:
         self.written = {one.word: one.written for one in self.counted}
         self.words = Indexed([one.word for one in self.counted])
         counts = np.array([one.count for one in self.counted], np.float32)
-        typed = float(counts.sum())
-        self.share = typed / (typed + OWN_WORDS)
-        self.log_shares: Floats = np.log(counts / np.float32(typed + OWN_WORDS))
+        shares = np.maximum(counts - DISCOUNT, 0.1) / np.float32(counts.sum() + OWN_WORDS)
+        self.share = float(shares.sum())
+        self.log_shares: Floats = np.log(shares)
         self.everything = np.arange(len(counts), dtype=np.int64)
 
 

@@ -109,9 +109,13 @@ def load_predictor(model: Model, texts: Sequence[str] = ()) -> Predictor:
         UnavailableError: they are gone.
     """
     reader = Reader(load_best_model(model))
+    return Mixture(reader, read_ngram_of(model), common_words_of(model, reader.vocabulary), texts)
+
+
+def common_words_of(model: Model, vocabulary: Vocabulary) -> Floats | None:
+    """The floor of :mod:`nightjar.edge_agent.keyboard.floor` from the lexicons that came with a version, if any did."""
     lists = (read_lexicon_of(model, language) for language in model.lexicons)
-    common = floor(reader.vocabulary, (listed for listed in lists if listed is not None))
-    return Mixture(reader, read_ngram_of(model), common, texts)
+    return floor(vocabulary, (listed for listed in lists if listed is not None))
 
 
 def read_ngram_of(model: Model) -> CompactNgram | None:

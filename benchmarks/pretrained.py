@@ -1,0 +1,146 @@
+"""The shipped files as a fresh device has them, and the people whose text is not in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from nightjar.edge_agent.core.mixture import Mixture
+from nightjar.edge_agent.keyboard.floor import floor
+from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.ports import Floats
+from nightjar.edge_agent.shell.keyboard_model import (
+    KeyboardModel,
+    load_keyboard_model,
+    read_lexicon_of,
+    read_ngram_of,
+)
+from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.models import corpora
+from nightjar.models.compact_ngram import CompactNgram
+from nightjar.models.corpora import Corpus
+from nightjar.models.lexicon import WordList
+from nightjar.models.vocabulary import Vocabulary
+from nightjar.wire.errors import CorpusError, LocalProtocolError, UnavailableError
+
+LANGUAGE = "en"
+MADE_FROM = "made_from.json"
+SHIPPED = Path("models/pretrained/en")
+"""A folder for each model."""
+
+
+class MadeFrom(msgspec.Struct, frozen=True):
+    """The text that the shipped files are made from: its SHA-256, and the date before which the used part ends."""
+
+    date: str
+    sha256: str
+
+    def is_text(self, path: Path) -> bool:
+        """Whether a file is that text."""
+        return hashlib.sha256(path.read_bytes()).hexdigest() == self.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """The shipped files of a model, ready for prediction."""
+
+    made_from: MadeFrom
+    model: KeyboardModel
+    ngram: CompactNgram
+    lexicon: WordList
+    floor: Floats | None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model knows."""
+        return self.model.vocabulary
+
+    def predictor(self, texts: Sequence[str] = ()) -> Mixture:
+        """The predictor that a device makes of the files, given the messages that were typed there."""
+        return Mixture(Reader(self.model), self.ngram, self.floor, texts)
+
+
+def pretrained(folder: Path) -> Pretrained:
+    """The files of a model folder that has a ``made_from.json``.
+
+    Raises:
+        UnavailableError: a file is missing.
+        LocalProtocolError: there is no n-gram model or no lexicon in it that can be used.
+    """
+    files = exported_model(folder)
+    try:
+        made_from = msgspec.json.decode((folder / MADE_FROM).read_bytes(), type=MadeFrom)
+    except (OSError, msgspec.DecodeError) as error:
+        msg = (
+            f"{folder / MADE_FROM}: expected the date and the SHA-256 of the text that the model is made from: {error}"
+        )
+        raise UnavailableError(msg) from error
+    ngram, lexicon = read_ngram_of(files), read_lexicon_of(files, LANGUAGE)
+    if ngram is None or lexicon is None:
+        msg = f"{folder}: expected an n-gram model and a lexicon of the language {LANGUAGE!r} beside the model"
+        raise LocalProtocolError(msg)
+    model = load_keyboard_model(files)
+    return Pretrained(made_from, model, ngram, lexicon, floor(model.vocabulary, [lexicon]))
+
+
+class Dated(NamedTuple):
+    """A row of a text whose rows have times."""
+
+    user: str
+    time: str
+    text: str
+
+
+def dated(path: Path) -> Iterator[Dated]:
+    """The rows of a file with the columns user, time (ISO 8601) and text, in order.
+
+    Raises:
+        CorpusError: it has no such columns.
+    """
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        header = next(lines, "").rstrip("\r\n").split("\t")
+        if not {"user", "time", "text"} <= set(header):
+            msg = f"{path}: expected a header with the columns user, time and text, got {header[:8]}"
+            raise CorpusError(msg)
+        at = [header.index(name) for name in Dated._fields]
+        for line in lines:
+            fields = line.rstrip("\r\n").split("\t", len(header) - 1)
+            if len(fields) == len(header):
+                row = Dated(*(fields[place].strip() for place in at))
+                if row.user and row.text:
+                    yield row
+
+
+def written_before(path: Path, date: str) -> dict[str, list[str]]:
+    """The messages of a text that were written before a date, by user."""
+    users: dict[str, list[str]] = {}
+    for row in dated(path):
+        if row.time < date:
+            users.setdefault(row.user, []).append(row.text)
+    return users
+
+
+def outside(corpus: Corpus, made_of: Path | None, made_from: MadeFrom) -> Corpus:
+    """The people of a corpus who took no part in the shipped files: all of a corpus from elsewhere.
+
+    ``made_of`` is the text that the files are made from, if it is there. A corpus is from there if it has no user that
+    the text lacks.
+
+    Raises:
+        CorpusError: nobody is left.
+    """
+    if made_of is None:
+        return corpus
+    if not corpus.users.keys() <= corpora.load(str(made_of), 0).users.keys():
+        return corpus
+    inside = written_before(made_of, made_from.date)
+    left: Mapping[str, tuple[str, ...]] = {u: texts for u, texts in corpus.users.items() if u not in inside}
+    if not left:
+        msg = f"all people of {corpus.name} wrote before {made_from.date}: the model knows their text, so use another"
+        raise CorpusError(msg)
+    return Corpus(corpus.name, left)
