@@ -41,7 +41,6 @@ from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Predictor
 from nightjar.edge_agent.session import Produced, in_this_process, personal_weights
-from nightjar.edge_agent.shell.database import LEARNED_FROM
 from nightjar.edge_agent.shell.keyboard_model import common_words_of, load_keyboard_model
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import load_program
@@ -251,7 +250,7 @@ class OwnKeyboard:
 
     def _note(self, message: str) -> None:
         self._own.update(word for word, _ in own_words_in(message, self.suggester.knows))
-        self.suggester.replace_own_words(OwnWord(w, w, n) for w, n in self._own.items() if n >= LEARNED_FROM)
+        self.suggester.replace_own_words(OwnWord(w, w, n) for w, n in self._own.items())
 
 
 def blended(predictor: Predictor, phone: Participant) -> Counts:

@@ -89,7 +89,7 @@ def _forms(lower: str) -> tuple[str, ...]:
 
 
 def _is_known(word: str, sources: Sources) -> bool:
-    if word in sources.own.written or sources.model.vocabulary.id_of(word) != OOV:
+    if word in sources.own or sources.model.vocabulary.id_of(word) != OOV:
         return True
     return sources.language is not None and sources.language.words.lexicon.number_of(word) is not None
 
@@ -100,7 +100,7 @@ def _slips(parts: Sequence[Part], prefix: str, language: str) -> list[ScoredWord
     slips = [
         one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), language))
         for part in parts
-        for one in part.words.top(part.scores, part.words.lexicon.at_most_one_slip_away(prefix), _MOST_SLIPS)
+        for one in part.words.top(part.scores, part.one_slip_away(prefix), _MOST_SLIPS)
         if len(prefix) >= correction.SLIP_FROM or fold(one.word) == folded
     ]
     return sorted(slips, key=lambda one: -one.score)

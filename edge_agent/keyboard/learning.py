@@ -1,8 +1,8 @@
 """Selects the words of a sent message that the keyboard learns as the user's own words.
 
-These are names and jargon outside the model's vocabulary. A word is offered after it was typed twice; the store counts
-and keeps the words. Never learned: anything that contains a digit (codes, numbers), a single letter, or a run of
-characters too long to be a word.
+These are names and jargon outside the model's vocabulary. The store counts and keeps the words. A word that was typed
+once may be a slip, so it only completes its own beginning; typed twice, it is a word like any other. Never learned:
+anything that contains a digit (codes, numbers), a single letter, or a run of characters too long to be a word.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from nightjar.models.vocabulary import WORD_PATTERN, words
 
+LEARNED_FROM = 2
+"""How often a word is typed until it is a word like any other."""
 LONGEST = 30
 """Most characters of a word: about the length of the longest German words in use."""
 

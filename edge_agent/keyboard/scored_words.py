@@ -15,7 +15,7 @@ import structlog
 from nightjar.edge_agent.keyboard.common_words import LANGUAGES, Unigram, code_of
 from nightjar.edge_agent.keyboard.floor import shares_in, speaks
 from nightjar.edge_agent.keyboard.glide import Keys, Paths
-from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.learning import LEARNED_FROM, OwnWord
 from nightjar.edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
 from nightjar.models.lexicon import WordList
@@ -24,9 +24,9 @@ from nightjar.wire.errors import NightjarError
 
 UNLISTED_SHARE = 0.08
 """Share of typed words outside a vocabulary where the predictor foresees none."""
-OWN_WORDS, DISCOUNT = 20.0, 1.0
-"""New words outside the vocabulary get as much as so many typed ones, and of each own word as much as so many times.
-So a word that was typed twice is no rival of one that was typed twenty times (Pitman and Yor 1997)."""
+OWN_WORDS, DISCOUNT = 20.0, 0.5
+"""New words outside the vocabulary get as much as so many typed ones, and in addition what half a time of each own word
+gets. So a word that was typed twice is no rival of one that was typed twenty times (Pitman and Yor 1997)."""
 LEAST_LACKING = 0.06
 """Least share of a language that a vocabulary is taken to lack: a lexicon that it has whole would give its last words
 everything."""
@@ -148,19 +148,26 @@ class OwnWords:
     """The user's own words and how often each was typed; words that are now in the vocabulary are left out.
 
     Attributes:
+        learned: number of the words that are no slips. Those come first; the others only complete their own beginning.
         share: their share of the words outside the vocabulary, from 0 to below 1. A few words that were typed twice are
             hardly evidence that the next such word is one of them, so the share grows with what was typed.
     """
 
     def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
-        self.counted = tuple(one for one in own if not knows(one.word))
+        self.counted = sorted((one for one in own if not knows(one.word)), key=lambda one: -one.count)
+        self.learned = sum(one.count >= LEARNED_FROM for one in self.counted)
         self.written = {one.word: one.written for one in self.counted}
         self.words = Indexed([one.word for one in self.counted])
         counts = np.array([one.count for one in self.counted], np.float32)
-        shares = np.maximum(counts - DISCOUNT, 0.1) / np.float32(counts.sum() + OWN_WORDS)
+        shares = (counts - np.float32(DISCOUNT)) / np.float32(counts.sum() + OWN_WORDS)
         self.share = float(shares.sum())
         self.log_shares: Floats = np.log(shares)
-        self.everything = np.arange(len(counts), dtype=np.int64)
+        self.next = np.arange(self.learned, dtype=np.int64)
+        self._known = frozenset(one.word for one in self.counted[: self.learned])
+
+    def __contains__(self, word: str) -> bool:
+        """Whether a word is one of the user's that is no slip."""
+        return word in self._known
 
 
 class LanguageWords:
@@ -238,11 +245,18 @@ class Part(NamedTuple):
 
     Attributes:
         next: ids of the words that may be the next one before a letter is typed, ascending.
+        meant: number of the words, the first ones, that a slip may have been meant for; all of them if it is None.
     """
 
     words: Indexed
     scores: Floats
     next: Numbers
+    meant: int | None = None
+
+    def one_slip_away(self, typed: str) -> Numbers:
+        """Ids of the words that one slip turns into the typed text, ascending."""
+        found = self.words.lexicon.at_most_one_slip_away(typed)
+        return found if self.meant is None else found[found < self.meant]
 
 
 class Sources(NamedTuple):
@@ -264,7 +278,9 @@ class Sources(NamedTuple):
         """The word lists with the log-probability of each word."""
         unlisted = self.next.unlisted
         model = Part(self.model.words, self.next.scores + np.float32(math.log1p(-unlisted)), self.model.everything)
-        own = Part(self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.everything)
+        own = Part(
+            self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.next, self.own.learned
+        )
         if self.language is None:
             return [model, own]
         rest = np.float32(math.log(unlisted * (1.0 - self.own.share)))

@@ -96,8 +96,8 @@ class Suggester:
 
     @property
     def own_words(self) -> int:
-        """Number of own words that can be suggested."""
-        return len(self._own.counted)
+        """Number of own words that can be suggested as the next word."""
+        return self._own.learned
 
     def knows(self, word: str) -> bool:
         """Whether a word, in lower case, is in the vocabulary of the model in use."""

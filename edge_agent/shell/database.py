@@ -59,8 +59,6 @@ MOST_PENDING_DROPOUTS = 16
 
 MOST_OWN_WORDS = 2_000
 """More than a person invents; the least recently typed words are removed first."""
-LEARNED_FROM = 2
-"""How often a word must be typed before it is learned: once may be a slip."""
 MOST_RECALL_ROWS = 2_000
 """Messages whose prediction counts are kept."""
 
@@ -256,9 +254,9 @@ class Database:
             )
 
     def own_words(self) -> list[OwnWord]:
-        """The words that were typed often enough to be learned, most frequent first."""
-        query = "SELECT word, written, count FROM own_words WHERE count >= ? ORDER BY count DESC, word"
-        return [OwnWord(*row) for row in self._rows(query, LEARNED_FROM)]
+        """The words outside the vocabulary that were typed, most frequent first."""
+        query = "SELECT word, written, count FROM own_words ORDER BY count DESC, word"
+        return [OwnWord(*row) for row in self._rows(query)]
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
         """Record how many words of a message were predicted by a version of the model; version 0 means no model."""

@@ -163,6 +163,18 @@ def test_an_own_word_that_was_sent_twice_does_not_flood_contexts_that_the_model_
     assert bench.suggester.suggest("world ").words[0] == "quokka"
 
 
+def test_a_word_that_was_sent_once_completes_its_beginning_and_is_still_corrected(bench):
+    bench.suggester.replace_own_words([OwnWord("quokka", "quokka", 1), OwnWord("helko", "helko", 1)])
+    assert bench.suggester.own_words == 0
+    assert bench.suggester.suggest("quo").words[0] == "quokka"
+    assert "quokka" not in bench.suggester.suggest("qupkka", language="en").words  # a slip may repeat a slip
+    found = bench.suggester.suggest("helko", language="en")
+    assert (found.words[0], found.space_takes) == ("hello", True)
+    bench.suggester.replace_own_words([OwnWord("quokka", "quokka", 2), OwnWord("helko", "helko", 2)])
+    assert bench.suggester.suggest("qupkka", language="en").words[0] == "quokka"
+    assert bench.suggester.suggest("helko", language="en").space_takes is False
+
+
 def test_common_words_that_the_vocabulary_lacks_fill_the_places_where_the_model_knows_little(bench):
     listed = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 1e-4) | {"because": 0.5}))
     bench.suggester.replace_predictor(Reader(bench.model), {"en": listed}.get)
