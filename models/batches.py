@@ -20,6 +20,9 @@ from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD, PAD
 
 Ids = npt.NDArray[np.int32]
 
+Piece = tuple[Sequence[int], Sequence[int]]
+"""Inputs, of which the first is BOS, and as many targets."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
@@ -79,9 +82,14 @@ def pack(
     ([[[1, 7, 8, 1, 9, 0]]], [[[7, 8, 2, 9, 2, 0]]], 5, 3)
     """
     order = range(len(messages)) if generator is None else generator.permutation(len(messages)).tolist()
-    pieces = [piece for i in order for piece in _pieces(messages[i], sequence_length)]
-    places, rows = _first_fit([len(x) for x, _ in pieces], sequence_length)
+    return pack_pieces(
+        [piece for i in order for piece in _pieces(messages[i], sequence_length)], batch_rows, sequence_length
+    )
 
+
+def pack_pieces(pieces: Sequence[Piece], batch_rows: int, sequence_length: int) -> Batches:
+    """Pack pieces of messages, none longer than a row, into batches, first fit in the given order."""
+    places, rows = _first_fit([len(x) for x, _ in pieces], sequence_length)
     steps = -(-rows // batch_rows)
     x = np.full((steps * batch_rows, sequence_length), PAD, np.int32)
     y = np.full_like(x, PAD)
@@ -96,7 +104,7 @@ def pack(
     )
 
 
-def _pieces(message: Sequence[int], length: int) -> Iterator[tuple[list[int], list[int]]]:
+def _pieces(message: Sequence[int], length: int) -> Iterator[Piece]:
     if not message:
         return
     outputs = [*message, EOS]

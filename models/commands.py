@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from itertools import islice
@@ -12,7 +13,6 @@ import msgspec
 
 from nightjar.models import corpora
 from nightjar.models.baselines import CENTRAL_TRAINING, measure_baselines
-from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.configurations import CONFIGURATIONS, configuration
 from nightjar.models.exchange import FORMATS, exchange
 from nightjar.models.export import export_program
@@ -24,12 +24,12 @@ from nightjar.models.folder import (
     PROGRAM,
     VOCABULARY,
     WEIGHTS,
-    hold_out,
     lexicon_name,
     write_model_folder,
 )
-from nightjar.models.vocabulary import Vocabulary, words
-from nightjar.models.warm_start import PASSES, warm_start
+from nightjar.models.pretraining.pace import Paced
+from nightjar.models.starts import pretrained_start, trained_start
+from nightjar.models.warm_start import PASSES
 from nightjar.models.word_lists import LANGUAGES, compiled
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
@@ -45,9 +45,8 @@ def main() -> None:
 )
 @click.option(
     "--corpus",
-    default="personas",
-    show_default=True,
-    help="personas, pydoc, or a TSV file (user, text); of a classifier the examples, which fix shape and classes.",
+    help="Train on personas, pydoc, or a TSV file (user, text), instead of taking the pre-trained model; of a "
+    "classifier the examples, which fix shape and classes.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of corpus and weights.")
@@ -62,18 +61,22 @@ def main() -> None:
 )
 @click.option(
     "--passes",
-    default=PASSES,
-    show_default=True,
     type=click.FloatRange(0, 1000),
-    help="Passes of central training over the corpus, so that the fleet starts with a usable model; 0: random weights.",
+    help=f"Passes of central training over the corpus, {PASSES:g} by default; 0: random weights.",
 )
-def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, ...], passes: float) -> None:
+def export(
+    model: str, corpus: str | None, out: Path, seed: int, languages: tuple[str, ...], passes: float | None
+) -> None:
     """Write program, weights, vocabulary, lexicons, n-gram model, manifest and held-out text.
 
-    The weights and the n-gram model are trained on the corpus without its held-out text. Devices get both, so the
-    corpus must be public.
+    Without --corpus the model is the pre-trained one, and invented people's text is held out. With it the weights and
+    the n-gram model are trained on the corpus without its held-out text. Devices get both, so the corpus must be
+    public.
     """
     if model in CLASSIFIERS:
+        if corpus is None:
+            msg = f"--model {model} needs --corpus, the examples"
+            raise ConfigError(msg)
         from nightjar.models.classifiers import export_classifier
 
         made = export_classifier(model, Path(corpus), out, seed)
@@ -83,19 +86,38 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
         )
         return
     shape = configuration(model)
-    texts, held_out = hold_out(corpora.load(corpus, seed).users)
-    vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
-    program = export_program(shape, vocabulary.size, out / "cache")
-    lexicons = {language: compiled(language) for language in languages}
-    messages = [vocabulary.encode(words(text)) for text in texts]
-    click.echo(f"corpus {corpus}: {len(texts):,} messages for training, {len(held_out):,} for evaluation")
-    weights = warm_start(shape, vocabulary.size, messages, passes, seed, partial(_say_progress, "warm start"))
-    if not passes:
+    if corpus is None:
+        start = pretrained_start(shape, seed, passes)
+        click.echo(f"pre-trained on text of before {start.before}")
+    else:
+        start = trained_start(shape, corpus, seed, passes, click.echo, partial(_say_progress, "warm start"))
+    if passes == 0:
         click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
-    ngram = compile_ngram(messages, vocabulary.size)
-    write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram, held_out)
+    program = export_program(shape, start.vocabulary.size, out / "cache")
+    lexicons = {language: compiled(language) for language in languages}
+    write_model_folder(out, shape, start.vocabulary, program, start.weights, lexicons, start.ngram, start.held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+
+
+@main.command()
+@click.option("--corpus", required=True, type=click.Path(path_type=Path), help="A TSV file (user, text; time).")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
+@click.option("--before", help="Use only text written before this date, such as 2015-01-01; needs the column time.")
+@click.option("--language", default="en", show_default=True, type=click.Choice(LANGUAGES), help="Language of the text.")
+@click.option("--source", default="", help="The text's name, authors, licence and address, for the README.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of weights and order.")
+def pretrain(corpus: Path, out: Path, before: str | None, language: str, source: str, seed: int) -> None:
+    """Train the models with which fleets start, so that they name nobody; goes on where it was killed."""
+    from nightjar.models.pretraining.making import Asked, pretrain
+
+    options = {"before": before, "language": language, "source": source, "seed": seed}
+    command = ["python", "-m", "nightjar.models", "pretrain", "--corpus", corpus.name, "--out", out.name]
+    command += [part for name, value in options.items() if value for part in (f"--{name}", str(value))]
+    asked = Asked(corpus, out, before, language, seed, source, shlex.join(command))
+    pretrain(asked, partial(click.echo, err=True), Paced(partial(click.echo, err=True)))
+    for path in sorted(out.iterdir()):
+        click.echo(f"{path}: {path.stat().st_size} bytes")
 
 
 @main.command("people")

@@ -13,7 +13,8 @@ A file is one line of ASCII and a zlib stream::
          third word of each trigram, T of two bytes;        probability, T)
 
 Two-byte numbers are stored as all low bytes, then all high bytes; words as the difference from the previous word with
-the same context. Only public text may be compiled, because rare n-grams quote what somebody wrote.
+the same context. Rare n-grams quote what somebody wrote: only public text may be compiled, and with ``least_people``
+above 1 an n-gram that fewer people typed is left out, like one that gains too little.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.models.ngram import Trigram, train_trigram
+from nightjar.models.ngram import Trigram, ngram_people, train_trigram
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_NGRAM_BYTES = 2_000_000
@@ -76,10 +77,17 @@ class CompactNgram:
         return shares
 
 
-def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> bytes:
+def compile_ngram(
+    messages: Sequence[Sequence[int]],
+    vocabulary_size: int,
+    people: Sequence[int] | _Numbers | None = None,
+    least_people: int = 1,
+) -> bytes:
     """Make an n-gram model file of a public text, as large as the vocabulary allows.
 
-    Messages are word ids without BOS and EOS; there must be at least one word in total.
+    Messages are word ids without BOS and EOS; there must be at least one word in total. ``people`` has the number of
+    the person who typed each message; None is one person for all. Every bigram and trigram is of at least so many
+    people, and words of fewer are equally probable.
 
     Raises:
         LocalProtocolError: the vocabulary is too large for two-byte ids.
@@ -90,7 +98,13 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
     scores = train_trigram(messages, vocabulary_size)
     limit = min(MAX_NGRAM_BYTES, BYTES_PER_WORD * vocabulary_size)
     gains = np.concatenate(_gains(scores))
-    best_first = np.argsort(-gains, kind="stable")[:MAX_NGRAMS]
+    if least_people > 1:
+        of = ngram_people(
+            messages, people if people is not None else np.zeros(len(messages), np.int64), vocabulary_size
+        )
+        scores = replace(scores, unigram=_levelled(scores.unigram, of.words < least_people))
+        gains[np.concatenate([of.bigrams, of.trigrams]) < least_people] = -np.inf
+    best_first = np.argsort(-gains, kind="stable")[: min(MAX_NGRAMS, int(np.count_nonzero(gains > -np.inf)))]
     kept = len(best_first)
     while True:
         chosen = np.zeros(len(gains), np.bool_)
@@ -99,6 +113,13 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
         if len(data) <= limit:
             return data
         kept = int(0.98 * kept * limit / len(data))  # the size is nearly proportional to the number of n-grams
+
+
+def _levelled(unigram: _Reals, rare: npt.NDArray[np.bool_]) -> _Reals:
+    """The same probabilities, but rare words share theirs."""
+    level = unigram[rare].sum() / max(int(rare.sum()), 1)
+    shares: _Reals = np.where(rare, level, unigram)
+    return shares
 
 
 def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:

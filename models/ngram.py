@@ -10,7 +10,7 @@ Specials are contexts and have probability mass like any word, but are never sug
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -65,17 +65,23 @@ class Trigram:
 
     def recall(self, messages: Sequence[Sequence[int]]) -> NgramRecall:
         """Recall of the three most probable words at each target of some messages; ties in order of ids."""
-        before, last, word = (ids.tolist() for ids in _stream(messages))
-        found = [self._rank(*place) for place in zip(before, last, word, strict=True) if place[-1] >= FIRST_WORD]
-        counted = max(len(found), 1)
-        return NgramRecall(sum(r < 1 for r in found) / counted, sum(r < 3 for r in found) / counted, len(found))
+        return recall_of(self.after, messages)
 
-    def _rank(self, before: int, last: int, word: int) -> float:
-        """How many words are suggested before this one; infinite for a word without probability."""
-        scores = self.after(before, last)[FIRST_WORD:]
-        if scores[word - FIRST_WORD] == 0:
-            return math.inf
-        return float(ranks(scores[None], np.array([word - FIRST_WORD]))[0])
+
+def recall_of(after: Callable[[int, int], npt.NDArray[np.floating]], messages: Sequence[Sequence[int]]) -> NgramRecall:
+    """Recall of a model that gives the probabilities of every word after two others, as :meth:`Trigram.after` does."""
+    before, last, word = (ids.tolist() for ids in _stream(messages))
+    found = [_rank(after(u, v), w) for u, v, w in zip(before, last, word, strict=True) if w >= FIRST_WORD]
+    counted = max(len(found), 1)
+    return NgramRecall(sum(r < 1 for r in found) / counted, sum(r < 3 for r in found) / counted, len(found))
+
+
+def _rank(probabilities: npt.NDArray[np.floating], word: int) -> float:
+    """How many words are suggested before this one; infinite for a word without probability."""
+    scores = probabilities[FIRST_WORD:]
+    if scores[word - FIRST_WORD] == 0:
+        return math.inf
+    return float(ranks(scores[None], np.array([word - FIRST_WORD]))[0])
 
 
 def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
@@ -117,6 +123,47 @@ def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tr
         bigram_counts=np.concatenate([begin_counts, in_text])[order],
         trigram_counts=trigram_counts,
     )
+
+
+class NgramPeople(NamedTuple):
+    """How many people typed each n-gram of a :class:`Trigram`."""
+
+    words: Ids  # (V,)
+    bigrams: Ids  # (b,), in the order of ``Trigram.bigrams``
+    trigrams: Ids  # (t,), in the order of ``Trigram.trigrams``
+
+
+def ngram_people(messages: Sequence[Sequence[int]], people: Sequence[int] | Ids, vocabulary_size: int) -> NgramPeople:
+    """Count the people of every n-gram of some messages; ``people`` has the number of each message's person.
+
+    >>> ngram_people([[4], [4], [5]], [0, 1, 1], 6).words.tolist()
+    [0, 0, 2, 0, 2, 1]
+    """
+    size = vocabulary_size
+    before, last, word = _stream(messages)
+    who = np.repeat(
+        np.array([person for person, message in zip(people, messages, strict=True) if len(message)], np.int64),
+        [len(message) + 1 for message in messages if len(message)],
+    )
+    inside = last != BOS
+    word_codes, word_people = counted_people(word, who)
+    of_words = np.zeros(size, np.int64)
+    of_words[word_codes] = word_people
+    _, of_bigrams = counted_people(last * size + word, who)
+    _, of_trigrams = counted_people(((before * size + last) * size + word)[inside], who[inside])
+    return NgramPeople(of_words, of_bigrams, of_trigrams)
+
+
+def counted_people(codes: Ids, people: Ids) -> tuple[Ids, Ids]:
+    """The distinct codes, ascending, and how many people have each; both arguments (n,) int64.
+
+    >>> [each.tolist() for each in counted_people(np.array([7, 7, 3]), np.array([0, 1, 1]))]
+    [[3, 7], [1, 2]]
+    """
+    distinct, at = np.unique(codes, return_inverse=True)
+    most = int(people.max(initial=0)) + 1
+    pairs = np.unique(at * most + people)
+    return distinct, np.bincount(pairs // most, minlength=len(distinct)).astype(np.int64)
 
 
 def _stream(messages: Sequence[Sequence[int]]) -> tuple[Ids, Ids, Ids]:

@@ -12,7 +12,7 @@ import gzip
 import importlib.util
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import msgspec
@@ -37,10 +37,9 @@ def word_shares(language: str) -> Mapping[str, float]:
     Raises:
         ConfigError: a package is not installed.
     """
-    checked = set(json.loads(_unpacked("pyspellchecker", "spellchecker", f"resources/{language}.json.gz")))
-    # Format cB: a header, then the words in bins of a hundredth of a power of ten, most frequent first.
-    _, *bins = msgspec.msgpack.decode(_unpacked("wordfreq", "wordfreq", f"data/large_{language}.msgpack.gz"))
-    counted = {word: -number / 100 for number, bin_ in enumerate(bins) for word in bin_}
+    checked = dictionary(language)
+    # wordfreq gives frequencies in bins of a hundredth of a power of ten.
+    counted = {word: round(math.log10(share), 2) for word, share in frequencies(language).items()}
     least = COMMON if len(checked) >= ENOUGH else UNSEEN
     spelt = {fold(word) for word in checked}
     words = {word: counted.get(word, UNSEEN) for word in checked}
@@ -51,6 +50,26 @@ def word_shares(language: str) -> Mapping[str, float]:
         for w, p in words.items()
         if _is_a_word(w, words) and ("\u0400" <= w[0] <= "\u04ff") == cyrillic
     }
+
+
+def dictionary(language: str) -> Set[str]:
+    """The words of pyspellchecker's dictionary of a language.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    return set(json.loads(_unpacked("pyspellchecker", "spellchecker", f"resources/{language}.json.gz")))
+
+
+def frequencies(language: str) -> dict[str, float]:
+    """The relative frequencies of wordfreq's words, most frequent first.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    # Format cB: a header, then the words in bins of a hundredth of a power of ten, most frequent first.
+    _, *bins = msgspec.msgpack.decode(_unpacked("wordfreq", "wordfreq", f"data/large_{language}.msgpack.gz"))
+    return {word: math.pow(10, -number / 100) for number, bin_ in enumerate(bins) for word in bin_}
 
 
 def compiled(language: str) -> bytes:

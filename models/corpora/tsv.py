@@ -1,27 +1,57 @@
 """Reads a corpus from a file of (user, text) rows.
 
 The format is UTF-8, tab-separated, one message a line, with a header line that names at least the columns ``user`` and
-``text``. Other columns are ignored; a tab inside the last column belongs to it. Rows keep their order.
+``text``. Other columns are ignored, except ``time`` where a caller asks for it; a tab inside the last column belongs to
+it. Rows keep their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from nightjar.models.corpora.corpus import Corpus
 from nightjar.wire.errors import CorpusError
+
+TIME = "time"
+"""Column of the times, which only some commands use."""
+
+
+class Row(NamedTuple):
+    """One line of a corpus file; user or text is empty if the line has none."""
+
+    number: int  # of the line, from 1
+    user: str
+    text: str
+    time: str  # empty if the file has no such column
 
 
 def tsv(path: Path) -> Corpus:
     """Read a corpus file. Rows without a user or without text are skipped and counted.
 
     Raises:
-        CorpusError: not a readable file, not UTF-8, a header without these columns, or no row with user and text.
+        CorpusError: see :func:`rows`.
+    """
+    users: dict[str, list[str]] = {}
+    skipped = 0
+    for row in rows(path):
+        if row.user and row.text:
+            users.setdefault(row.user, []).append(row.text)
+        else:
+            skipped += 1
+    return Corpus(path.name, {user: tuple(messages) for user, messages in users.items()}, skipped)
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The lines of a corpus file after its header.
+
+    Raises:
+        CorpusError: not a readable file, not UTF-8, a header without the columns, or no row with user and text.
     """
     try:
         with path.open("rb") as lines:
-            return _read(path, lines)
+            yield from _read(path, lines)
     except FileNotFoundError as error:
         msg = f"there is no corpus file {path}; give 'personas', 'pydoc' or the path of a tab-separated file"
         raise CorpusError(msg) from error
@@ -33,7 +63,7 @@ def tsv(path: Path) -> Corpus:
         raise CorpusError(msg) from error
 
 
-def _read(path: Path, lines: Iterable[bytes]) -> Corpus:
+def _read(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
     numbered = enumerate(lines, 1)
     _, first = next(numbered, (0, b""))
     header = _text(path, 1, first.removeprefix(b"\xef\xbb\xbf")).split("\t")
@@ -48,22 +78,19 @@ def _read(path: Path, lines: Iterable[bytes]) -> Corpus:
         )
         raise CorpusError(msg)
     user_at, text_at = header.index("user"), header.index("text")
+    time_at = header.index(TIME) if TIME in header else None
     last = max(user_at, text_at)
 
-    users: dict[str, list[str]] = {}
-    rows = skipped = 0
+    found = any_usable = 0
     for number, line in numbered:
-        rows += 1
+        found += 1
         fields = _text(path, number, line).split("\t", len(header) - 1)
         user, text = (fields[user_at].strip(), fields[text_at].strip()) if len(fields) > last else ("", "")
-        if user and text:
-            users.setdefault(user, []).append(text)
-        else:
-            skipped += 1
-    if not users:
-        msg = f"{path} has no row with a user and a text ({rows} rows, all skipped); expected both on each line"
+        any_usable += bool(user and text)
+        yield Row(number, user, text, fields[time_at].strip() if time_at is not None and len(fields) > time_at else "")
+    if not any_usable:
+        msg = f"{path} has no row with a user and a text ({found} rows, all skipped); expected both on each line"
         raise CorpusError(msg)
-    return Corpus(path.name, {user: tuple(messages) for user, messages in users.items()}, skipped)
 
 
 def _text(path: Path, number: int, line: bytes) -> str:

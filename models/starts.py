@@ -1,0 +1,67 @@
+"""With what a fleet starts: a vocabulary, weights, an n-gram model, and text to measure versions on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nightjar.models import corpora
+from nightjar.models.compact_ngram import compile_ngram
+from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.folder import hold_out
+from nightjar.models.initial import initial_weights
+from nightjar.models.shipped import shipped
+from nightjar.models.vocabulary import Vocabulary, words
+from nightjar.models.warm_start import PASSES, warm_start
+from nightjar.wire.errors import ConfigError
+from nightjar.wire.parameters import Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The first version of a keyboard's model, but for its program."""
+
+    vocabulary: Vocabulary
+    weights: Vector  # (n,) float32
+    ngram: bytes  # a file of :mod:`nightjar.models.compact_ngram`
+    held_out: Sequence[tuple[str, str]]  # (user, message)
+    before: str | None = None  # ISO date before which all text was written, if that is known
+
+
+def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None) -> Start:
+    """The pre-trained model that comes with Nightjar; with passes = 0 its weights are random.
+
+    Invented people's text is held out: no real text comes with Nightjar.
+
+    Raises:
+        ConfigError: there is none of this configuration, or passes need a corpus.
+    """
+    if passes:
+        msg = f"--passes {passes:g} needs --corpus, the text to train on"
+        raise ConfigError(msg)
+    found = shipped()
+    vocabulary = found.vocabulary(shape.name)
+    weights = found.weights(shape.name) if passes is None else initial_weights(shape, vocabulary.size, seed)
+    _, held_out = hold_out(corpora.load("personas", seed).users)
+    return Start(vocabulary, weights, found.ngram(shape.name), held_out, found.before)
+
+
+def trained_start(
+    shape: ModelConfiguration,
+    corpus: str,
+    seed: int,
+    passes: float | None,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None],
+) -> Start:
+    """A model trained on a corpus without its held-out text.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or holds no text.
+    """
+    texts, held_out = hold_out(corpora.load(corpus, seed).users)
+    vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
+    messages = [vocabulary.encode(words(text)) for text in texts]
+    say(f"corpus {corpus}: {len(texts):,} messages for training, {len(held_out):,} for evaluation")
+    weights = warm_start(shape, vocabulary.size, messages, PASSES if passes is None else passes, seed, progress)
+    return Start(vocabulary, weights, compile_ngram(messages, vocabulary.size), held_out)
