@@ -24,7 +24,7 @@ from nightjar.wire.errors import NightjarError
 
 UNLISTED_SHARE = 0.08
 """Share of typed words outside a vocabulary where the predictor foresees none."""
-OWN_WORDS, DISCOUNT = 20.0, 0.5
+OWN_WORDS, DISCOUNT = 50.0, 0.5
 """New words outside the vocabulary get as much as so many typed ones, and in addition what half a time of each own word
 gets. So a word that was typed twice is no rival of one that was typed twenty times (Pitman and Yor 1997)."""
 LEAST_LACKING = 0.06

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from nightjar.benchmarks import codec, device, keyboard, suggestion
+from nightjar.benchmarks import codec, device, first_day, keyboard, suggestion
 from nightjar.benchmarks.attack import __main__ as attack
 
 BAD_OPTIONS = [
@@ -19,6 +19,9 @@ BAD_OPTIONS = [
     (codec.main, ["--model", "huge"], "'tiny' or 'gboard'"),
     (device.main, ["--runtime", "onnx"], "'--runtime'"),
     (device.main, ["--rounds", "0"], "'--rounds'"),
+    (first_day.main, [], "'--corpus'"),
+    (first_day.main, ["--corpus", "{columns}", "--model", "huge"], "'--model'"),
+    (first_day.main, ["--corpus", "{columns}", "--words", "0"], "'--words'"),
     (keyboard.main, ["--corpus", "{missing}"], "there is no corpus file"),
     (keyboard.main, ["--corpus", "{columns}"], "the columns user and text"),
     (keyboard.main, ["--phones", "-1"], "'--phones'"),
