@@ -14,7 +14,7 @@ from nightjar.edge_agent.keyboard.comparison import compare
 from nightjar.edge_agent.keyboard.scored_words import best
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.models.configurations import ModelConfiguration
-from nightjar.models.ngram import Trigram
+from nightjar.models.ngram import Trigram, _rank
 from nightjar.models.ranking import ranks
 from nightjar.models.vocabulary import BOS, FIRST_WORD, Vocabulary
 from nightjar.simulation.demo.keyboards import _counts
@@ -86,7 +86,7 @@ def test_every_figure_counts_the_words_that_the_screen_shows(word):
     shares = np.array([0.0] * FIRST_WORD + TIED) + 0.1
     flat = np.ones(VOCABULARY.size)
     ngram = Trigram(VOCABULARY.size, shares, none, empty, flat, none, empty, none, empty, none, none)
-    assert [ngram._rank(BOS, BOS, number) < most for most in (1, 3)] == [bool(each) for each in expected]
+    assert [_rank(ngram.after(BOS, BOS), number) < most for most in (1, 3)] == [bool(each) for each in expected]
 
 
 @pytest.mark.tensorflow
