@@ -35,11 +35,11 @@ from nightjar.benchmarks.keyboard import Counts, OwnKeyboard, replay
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.benchmarks.pretrained import (
     LANGUAGE,
-    SHIPPED,
     MadeFrom,
     Pretrained,
     outside,
     pretrained,
+    shipped_folder,
     written_before,
 )
 from nightjar.benchmarks.setting import BUILD
@@ -169,7 +169,7 @@ def main(
 ) -> None:
     """Measure what the shipped model foresees for people whom it has never seen."""
     with errors_in_a_line("first_day"):
-        figures = measure(pretrained(folder or SHIPPED / model), corpus, public, least_words, seed, learn=learn)
+        figures = measure(pretrained(folder or shipped_folder(model)), corpus, public, least_words, seed, learn=learn)
     if as_json:
         print_json(figures)
     else:

@@ -30,7 +30,7 @@ import numpy as np
 
 from nightjar.benchmarks import presage
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
-from nightjar.benchmarks.pretrained import SHIPPED, outside, pretrained, written_before
+from nightjar.benchmarks.pretrained import outside, pretrained, shipped_folder, written_before
 from nightjar.benchmarks.session import session_task
 from nightjar.benchmarks.setting import BUILD
 from nightjar.edge_agent.core.mixture import Mixture
@@ -375,7 +375,7 @@ def main(
 ) -> None:
     """Measure recall and saved keystrokes on replayed held-out messages."""
     with errors_in_a_line("keyboard"):
-        folder = SHIPPED / model if shipped else None
+        folder = shipped_folder(model) if shipped else None
         found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run, folder)
     if as_json:
         print_json(found)

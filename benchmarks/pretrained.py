@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nightjar.benchmarks.setting import BUILD, LANGUAGE, SEED
 from nightjar.edge_agent.core.mixture import Mixture
 from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
@@ -21,17 +22,21 @@ from nightjar.edge_agent.shell.keyboard_model import (
     read_ngram_of,
 )
 from nightjar.edge_agent.shell.model_files import exported_model
+from nightjar.host.files import replace_file
 from nightjar.models import corpora
 from nightjar.models.compact_ngram import CompactNgram
+from nightjar.models.configurations import configuration
 from nightjar.models.corpora import Corpus
+from nightjar.models.export import export_program
+from nightjar.models.folder import write_model_folder
 from nightjar.models.lexicon import WordList
+from nightjar.models.shipped import shipped
+from nightjar.models.starts import pretrained_start
 from nightjar.models.vocabulary import Vocabulary
+from nightjar.models.word_lists import compiled
 from nightjar.wire.errors import CorpusError, LocalProtocolError, UnavailableError
 
-LANGUAGE = "en"
 MADE_FROM = "made_from.json"
-SHIPPED = Path("models/pretrained/en")
-"""A folder for each model."""
 
 
 class MadeFrom(msgspec.Struct, frozen=True):
@@ -63,6 +68,27 @@ class Pretrained:
     def predictor(self, texts: Sequence[str] = ()) -> Mixture:
         """The predictor that a device makes of the files, given the messages that were typed there."""
         return Mixture(Reader(self.model), self.ngram, self.floor, texts)
+
+
+def shipped_folder(name: str) -> Path:
+    """The model folder that ``models export`` makes of the shipped files, with a ``made_from.json`` for this benchmark.
+
+    Made once for each state of the shipped files.
+
+    Raises:
+        ConfigError: there are none of this configuration.
+    """
+    files, shape = shipped(LANGUAGE), configuration(name)
+    start = pretrained_start(shape, SEED, None)
+    state = hashlib.sha256(start.weights.tobytes() + start.ngram + start.vocabulary.to_bytes()).hexdigest()
+    folder = BUILD / f"pretrained-{name}-{state[:12]}"
+    if not (folder / MADE_FROM).exists():
+        program = export_program(shape, start.vocabulary.size, BUILD / "programs")
+        lexicons = {LANGUAGE: compiled(LANGUAGE)}
+        write_model_folder(folder, shape, start.vocabulary, program, start.weights, lexicons, start.ngram)
+        made_from = MadeFrom(files.before or "", files.text_sha256)
+        replace_file(folder / MADE_FROM, msgspec.json.encode(made_from))
+    return folder
 
 
 def pretrained(folder: Path) -> Pretrained:
