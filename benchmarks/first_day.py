@@ -34,7 +34,6 @@ from nightjar.benchmarks import presage
 from nightjar.benchmarks.keyboard import Counts, OwnKeyboard, replay
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.benchmarks.pretrained import (
-    LANGUAGE,
     MadeFrom,
     Pretrained,
     outside,
@@ -42,7 +41,7 @@ from nightjar.benchmarks.pretrained import (
     shipped_folder,
     written_before,
 )
-from nightjar.benchmarks.setting import BUILD
+from nightjar.benchmarks.setting import BUILD, LANGUAGE
 from nightjar.models import corpora
 from nightjar.models.vocabulary import words
 from nightjar.simulation.progress import progress
