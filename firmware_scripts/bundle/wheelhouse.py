@@ -36,6 +36,8 @@ _PACKAGES = ("__init__.py", "commands.py", "wire", "host", "models", "edge_agent
 _PROJECT = ("requirements", "pyproject.toml", "LICENSE")
 # Commands whose package is not on the device are left out, and the page for readers of the repository.
 _NOT_ON_DEVICES = re.compile(r'nightjar-[a-z]+ = "(?!nightjar\.commands:agent)|readme = ')
+# Devices fetch their model from the coordinator.
+_NOT_FOR_DEVICES = ("pretrained", "pretraining")
 # Devices of before 0.1.0 was out start the agent by this name, and their next release must start, too.
 _FORMER_NAME = "edge_agent"
 _FORMER_MAIN = "from nightjar.edge_agent.__main__ import start\n\nstart()\n"
@@ -126,7 +128,7 @@ def build_agent_wheel(folder: Path, sources: Path = PACKAGE) -> None:
         below.mkdir(exist_ok=True)
         for name in names:
             if (sources / name).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", *_NOT_FOR_DEVICES)
                 shutil.copytree(sources / name, below / name, ignore=ignored)
             else:
                 shutil.copy(sources / name, below / name)

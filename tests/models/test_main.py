@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ from nightjar.models.corpora.tsv import tsv
 from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
 from nightjar.models.manifest import Manifest
+from nightjar.models.shipped import shipped
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.wire.errors import ConfigError, UnavailableError
 from nightjar.wire.parameters import weights_from_bytes
@@ -50,6 +52,41 @@ def test_export_writes_files_that_belong_together_and_text_to_measure_on(
     messages = sum(map(len, held_out.values()))
     assert min(2000, sum(map(len, whole.values())) // 10) / 2 < messages <= 2000
     assert all({" ".join(message.split()) for message in whole[user]} >= set(held_out[user]) for user in held_out)
+
+
+def test_without_a_corpus_the_model_is_the_pretrained_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = shipped()
+    assert f"pre-trained on text of before {found.before}" in export(monkeypatch, tmp_path, "--model", "gboard")
+    manifest = Manifest.decode((tmp_path / "manifest.json").read_bytes())
+    weights = weights_from_bytes((tmp_path / "weights.bin").read_bytes(), manifest.layout)
+    assert np.array_equal(weights, found.weights("gboard"))
+    assert (tmp_path / "vocabulary.txt").read_bytes() == found.vocabulary("gboard").to_bytes()
+    assert (tmp_path / "ngram.bin").read_bytes() == found.ngram("gboard")
+    assert tsv(tmp_path / "held_out.tsv").users  # invented people's
+
+
+def test_no_passes_without_a_corpus_leave_the_pretrained_words_and_random_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert "random weights" in export(monkeypatch, tmp_path, "--passes", "0")
+    manifest = Manifest.decode((tmp_path / "manifest.json").read_bytes())
+    weights = weights_from_bytes((tmp_path / "weights.bin").read_bytes(), manifest.layout)
+    assert np.array_equal(weights, initial_weights(configuration("tiny"), manifest.vocabulary_size, 7))
+    assert (tmp_path / "vocabulary.txt").read_bytes() == shipped().vocabulary("tiny").to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "tiny-gru"), "no pre-trained weights for the model 'tiny-gru'"),
+        (("--passes", "2"), "--passes 2 needs --corpus"),
+        (("--model", "lenet-5"), "--model lenet-5 needs --corpus"),
+    ],
+)
+def test_what_needs_a_corpus_says_so(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(command.main, ["export", "--out", str(tmp_path), *options])
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
 
 
 def test_held_out_messages_are_not_trained_on() -> None:
