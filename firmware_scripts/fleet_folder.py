@@ -146,9 +146,7 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, wifi_key: str | None
         _run(folder, "nightjar.coordinator", "init", str(folder / CONFIG), *values)
     if not (folder / MODEL).exists():
         tell(f"{MODEL}: the first model, trained on public text (half a minute)")
-        _run(
-            folder, "nightjar.models", "export", "--model", model, "--corpus", "personas", "--out", str(folder / MODEL)
-        )
+        _run(folder, "nightjar.models", "export", "--model", model, "--out", str(folder / MODEL))
     if bundle_in(folder, plan) is None:
         tell(f"the agent for {plan.board}, with its packages (minutes)")
         options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))

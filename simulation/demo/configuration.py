@@ -49,8 +49,8 @@ class DemoSettings:
 class Defaults:
     """Settings of one model configuration.
 
-    The first version is trained on public text, as by ``models export``, and phones train as the product's default task
-    says (docs/adr/0006-demo-settings.md), but for the density, 5 % instead of 1 %. Everything is small and quick.
+    The first version is that of ``models export``, and phones train as the product's default task says
+    (docs/adr/0006-demo-settings.md), but for the density, 5 % instead of 1 %. Everything is small and quick.
     """
 
     messages: int  # maximum number of messages per phone, held-out ones included

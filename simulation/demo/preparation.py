@@ -19,11 +19,13 @@ from rich.console import Console
 from nightjar.coordinator.enrolment.service_client import FOLDER
 from nightjar.models import corpora
 from nightjar.models.compact_ngram import compile_ngram
-from nightjar.models.configurations import configuration
+from nightjar.models.configurations import ModelConfiguration, configuration
 from nightjar.models.corpora import Participant, Split
 from nightjar.models.export import export_program
 from nightjar.models.folder import write_model_folder
 from nightjar.models.ngram import NgramRecall, train_trigram
+from nightjar.models.shipped import NAMES as PRETRAINED_NAMES
+from nightjar.models.starts import Start, pretrained_start
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import PASSES, warm_start
 from nightjar.models.word_lists import compiled
@@ -48,8 +50,10 @@ BUILD = Path("build")
 KEPT_RUNS = 5
 """Older runs in ``build/demo`` are removed, because each has copies of the model."""
 
+INVENTED = "personas"
+"""The corpus of invented people."""
 LANGUAGE = "en"
-"""Language of the invented people."""
+"""Their language."""
 
 PUBLIC_PEOPLE = 12
 """Invented people in addition to the phones; their text is public."""
@@ -94,34 +98,26 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
             messages=min(PERSONA_MESSAGES, defaults.messages),
         )
         text = corpora.split(corpus, settings.phones, settings.seed, defaults.messages)
-        vocabulary = Vocabulary.build(text.public, shape.max_vocabulary)
-        public = [vocabulary.encode(words(message)) for message in text.public]
     skipped = f", {corpus.skipped_rows} rows without user or text skipped" if corpus.skipped_rows else ""
     console.print(
-        f"corpus {corpus.name}: {len(text.phones)} phones with {sum(len(p.typed) for p in text.phones):,} messages, "
-        f"{len(text.public):,} public messages, vocabulary {vocabulary.size:,}{skipped}",
+        f"corpus {corpus.name}: {len(text.phones)} phones with {sum(len(p.typed) for p in text.phones):,} messages"
+        f"{skipped}",
         highlight=False,
         soft_wrap=True,
     )
+    pretrained = settings.corpus == INVENTED and shape.name in PRETRAINED_NAMES
+    start = _start(shape, text, settings.seed, defaults, folder, console, pretrained=pretrained)
+    vocabulary = start.vocabulary
     with console.status(f"exporting model {shape.name} to TFLite (cached in {BUILD / 'programs'})"):
         program = export_program(shape, vocabulary.size, BUILD / "programs")
-    with (
-        console.status("training first version and trigram on public text"),
-        quiet_child(folder / "logs" / "preparation.log") as child,
-    ):
-        warm = child.submit(
-            warm_start, shape, vocabulary.size, public[: defaults.public_messages], PASSES, settings.seed
-        )
-        trigram = _trigram(vocabulary, text)
-        weights = outcome(warm, "the warm start")
+    trigram = _trigram(vocabulary, text, () if pretrained else text.public)
     console.print(
-        f"trigram trained on the same text: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
+        f"trigram of all text in one place: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
         highlight=False,
         soft_wrap=True,
     )
     lexicons = {LANGUAGE: compiled(LANGUAGE)}
-    ngram = compile_ngram(public, vocabulary.size)
-    write_model_folder(folder / "model", shape, vocabulary, program, weights, lexicons, ngram)
+    write_model_folder(folder / "model", shape, vocabulary, program, start.weights, lexicons, start.ngram)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
     coordinator = coordinator_table(settings, defaults, ports, trigram)
@@ -206,10 +202,43 @@ def run_folder(settings: DemoSettings) -> Path:
     return folder.resolve()
 
 
-def _trigram(vocabulary: Vocabulary, text: Split) -> NgramRecall:
+def _start(
+    shape: ModelConfiguration,
+    text: Split,
+    seed: int,
+    defaults: Defaults,
+    folder: Path,
+    console: Console,
+    *,
+    pretrained: bool,
+) -> Start:
+    """The first version, and the public text that it knows.
+
+    For invented people it is the pre-trained model: they write in phrases of their own, which the fleet has to learn in
+    addition to English. Another corpus brings its own: text of other people than the phones'.
+    """
+    if pretrained:
+        start = pretrained_start(shape, seed, None)
+        said = f"starts from the pre-trained model, which was made from public chat of before {start.before}"
+    else:
+        vocabulary = Vocabulary.build(text.public, shape.max_vocabulary)
+        public = [vocabulary.encode(words(message)) for message in text.public]
+        with (
+            console.status("training the first version on public text"),
+            quiet_child(folder / "logs" / "preparation.log") as child,
+        ):
+            warm = child.submit(warm_start, shape, vocabulary.size, public[: defaults.public_messages], PASSES, seed)
+            weights = outcome(warm, "the warm start")
+        start = Start(vocabulary, weights, compile_ngram(public, vocabulary.size), ())
+        said = f"starts from a model trained on {len(public):,} messages of other people"
+    console.print(f"{said}; vocabulary {start.vocabulary.size:,}", highlight=False, soft_wrap=True)
+    return start
+
+
+def _trigram(vocabulary: Vocabulary, text: Split, public: Sequence[str]) -> NgramRecall:
     """The trigram baseline: trained on public and typed text, measured on the same held-out text as the model."""
     typed = (message for phone in text.phones for message in phone.typed)
-    seen = [vocabulary.encode(words(message)) for message in (*text.public, *typed)]
+    seen = [vocabulary.encode(words(message)) for message in (*public, *typed)]
     held_out = [vocabulary.encode(words(message)) for phone in text.phones for message in phone.held_out]
     return train_trigram(seen, vocabulary.size).recall(held_out)
 
