@@ -74,7 +74,9 @@ def outside(
         faults.append(f"minimum: expected at least {limits.least_cohort}, got {minimum}")
     if threshold is not None and threshold < threshold_for(limits.least_cohort):
         faults.append(f"secure_sum.threshold: expected at least {threshold_for(limits.least_cohort)}, got {threshold}")
-    density = codec.density if codec.name.startswith("topk-") else 1.0  # another package's may send anything
+    density = (
+        codec.density if codec.name.startswith(("topk-", "sampled-")) else 1.0
+    )  # another package's may send anything
     if threshold is None and density > limits.density:
         faults.append(f"codec: expected a density of at most {limits.density:g}, got {density:g} ({codec.name})")
     if max_steps < limits.steps:

@@ -44,8 +44,10 @@ KEEP_SHARE = 0.5
 """A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
-OWN_CHOICE = "topk"
-"""Beginning of the names of the codecs in which each device chooses the coordinates that it sends."""
+OWN_CHOICE = ("topk", "sampled")
+"""Beginnings of the names of the codecs in which each device chooses the coordinates that it sends."""
+BIASED = "topk"
+"""Beginning of the names of those that always leave out the same coordinates."""
 PluginName = Annotated[
     str, Meta(pattern=r"^[a-z0-9_-]{1,64}$(?!\n)", description="1 to 64 small letters, digits, '_', '-'")
 ]
@@ -70,7 +72,7 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
         return CodecChoice(
             name=self.name,
             density=self.density,
-            error_feedback=self.name.startswith(OWN_CHOICE) if self.error_feedback is None else self.error_feedback,
+            error_feedback=self.name.startswith(BIASED) if self.error_feedback is None else self.error_feedback,
         )
 
     @property
@@ -142,6 +144,9 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
     """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
     own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
     faults = aggregation_faults(strategy.aggregation, strategy.attackers, cohort, own_choice)
+    if codec.name.startswith("sampled") and codec.error_feedback:
+        # The residual would grow: the error of one sampled update is larger than the update.
+        faults.append(f"codec.error_feedback: expected false with {codec.name}, which leaves out nothing in the mean")
     if strategy.name == StrategyName.FEDPROX and not plan.proximal:
         faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
     if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):

@@ -179,6 +179,18 @@ def test_the_environment_overrides_the_file(folder):
     assert config.task.codec.error_feedback is True
 
 
+def test_the_sampled_codec_keeps_nothing_back_and_refuses_to(folder):
+    config = load(folder, MINIMAL, NIGHTJAR_TASK_CODEC_NAME="sampled-4")
+    assert config.task.codec.choice().error_feedback is False
+    asked = {"NIGHTJAR_TASK_CODEC_NAME": "sampled-4", "NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK": "true"}
+    assert "leaves out nothing in the mean" in faults(folder, MINIMAL, **asked)
+
+
+def test_a_median_of_sampled_updates_is_refused(folder):
+    asked = {"NIGHTJAR_TASK_CODEC_NAME": "sampled-4", "NIGHTJAR_TASK_STRATEGY_AGGREGATION": "median"}
+    assert "zero almost everywhere" in faults(folder, MINIMAL, **asked)
+
+
 def test_a_fault_in_the_environment_names_the_variable(folder):
     assert "NIGHTJAR_TASK_GOAL" in faults(folder, MINIMAL, NIGHTJAR_TASK_GOAL="seven")
 

@@ -33,6 +33,7 @@ def asked(phone, **changes):
         ({"codec": CodecChoice(name="dense-f32", density=0.01)}, "a density of at most 0.1, got 1 (dense-f32)"),
         ({"codec": CodecChoice(name="dense-f16", density=0.01)}, "a density of at most 0.1, got 1 (dense-f16)"),
         ({"codec": CodecChoice(density=1.0)}, "a density of at most 0.1, got 1 (topk-4)"),
+        ({"codec": CodecChoice(name="sampled-4", density=0.2)}, "a density of at most 0.1, got 0.2 (sampled-4)"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -19,7 +19,7 @@ EMPTY = layout_of()
 WIDE = layout_of((150, 40), (6000,))
 MODEL = layout_of((40, 12), (12, 30), (30,), (2, 3, 4), (1, 7))
 
-NAME_OF = {3: "dense-f16", 4: "topk-8", 5: "topk-4"}
+NAME_OF = {3: "dense-f16", 4: "topk-8", 5: "topk-4", 6: "sampled-4"}
 
 
 def spread(layout, seed, scale=1.0):

@@ -1,4 +1,4 @@
-"""Golden vectors of codecs 3 to 5 and transfers: every corner that an honest encoder can get into."""
+"""Golden vectors of codecs 3 to 6 and transfers: every corner that an honest encoder can get into."""
 
 from dataclasses import asdict
 
@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from nightjar.wire.codec import codec_for
-from nightjar.wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.quantize import Logarithmic, logarithmic_grid, quantize, reaching_grid, uniform_grid
+from nightjar.wire.codec.sampled import BITS, ONES, sample
 from nightjar.wire.codec.sparsify import top_k
 from nightjar.wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
 from nightjar.wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
@@ -98,17 +99,62 @@ def payloads():
 
 def updates():
     for number, (name, layout, wire_id, payload) in enumerate(payloads(), 1):
-        report = report_of(wire_id, layout, payload, number)
-        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0)).decode(payload, layout)
-        yield {
-            "name": name,
-            "layout": shapes(layout),
-            "frame": encode_report(report).hex(),
-            "report": {name: getattr(report, name) for name in HEADER},
-            "indices": sparse.indices.tolist(),
-            "values": floats(sparse.values),
-        }
+        yield golden(number, name, layout, wire_id, payload)
     yield evaluated()
+
+
+def golden(number, name, layout, wire_id, payload):
+    report = report_of(wire_id, layout, payload, number)
+    sparse = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0)).decode(payload, layout)
+    return {
+        "name": name,
+        "layout": shapes(layout),
+        "frame": encode_report(report).hex(),
+        "report": {name: getattr(report, name) for name in HEADER},
+        "indices": sparse.indices.tolist(),
+        "values": floats(sparse.values),
+    }
+
+
+# name, layout, update, k, form (None: whichever is shorter)
+SAMPLED = [
+    ("no-parameters", EMPTY, spread(EMPTY, 1), 0, None),
+    ("zeros", TINY, np.zeros(TINY.size, np.float32), 9, None),
+    ("one", MIXED, spread(MIXED, 2), 1, None),
+    ("fewer-than-k", MIXED, only(MIXED, range(15, 20)), 9, FORM_MODELLED),
+    ("alike", MODEL, np.full(MODEL.size, -0.25, np.float32), 91, None),
+    ("a-tenth", TINY, skewed(TINY, 31), 81, FORM_MODELLED),
+    ("half", MIXED, spread(MIXED, 4), 69, None),
+    ("everything", MIXED, spread(MIXED, 5), MIXED.size, None),
+    ("crowded-rows", TINY, crowded(TINY, 6), 60, FORM_MODELLED),
+    ("far-above-the-others", TINY, only(TINY, [5, 90, 400], [1e-3, -1.0, 1e-3]), 3, None),
+    ("odd-shapes", ODD, spread(ODD, 7), 30, None),
+    ("smallest-floats", TINY, spread(TINY, 9, 1e-44), 200, None),
+    ("largest-floats", TINY, only(TINY, [0, 100, 200], [LARGEST, -LARGEST, LARGEST]), 3, None),
+    ("many-lanes-and-blocks", WIDE, skewed(WIDE, 11), 1500, FORM_MODELLED),
+    ("structured-a-twentieth", MODEL, structured(MODEL, 20), 46, FORM_MODELLED),
+    ("structured-two-fifths", MODEL, structured(MODEL, 20), 361, None),
+    ("every-other", MODEL, only(MODEL, range(0, MODEL.size, 2)), 451, FORM_BITMAP),
+]
+
+
+def sampled_payload(layout, update, k, form):
+    rng = np.random.default_rng(k)
+    drawn, threshold = sample(update, k, rng)
+    grid = reaching_grid(threshold, float(np.abs(drawn.values).max(initial=0)), BITS)
+    payload = encode_levels(drawn.indices, quantize(drawn.values, grid, rng), grid, layout, ONES)
+    if form is not None and payload[14] != form:
+        raise AssertionError(form)  # the case does not show what its name says
+    return payload
+
+
+def sampled():
+    for number, (name, layout, update, k, form) in enumerate(SAMPLED, 1):
+        yield golden(number, f"sampled-4-{name}", layout, 6, sampled_payload(layout, update, k, form))
+    # A writer that draws in another way may send zeros and every level.
+    levels = np.resize([0, 1, -7, 2, -1, 1, 6, 1], 60)
+    other = encode_levels(np.arange(3, 243, 4), levels, Logarithmic(0.25, 700, 7), TINY, ONES)
+    yield golden(len(SAMPLED) + 1, "sampled-4-every-level", TINY, 6, other)
 
 
 EVALUATION = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)

@@ -1,4 +1,4 @@
-"""Hostile vectors of codecs 3 to 5 and transfers: each is a lie in one place.
+"""Hostile vectors of codecs 3 to 6 and transfers: each is a lie in one place.
 
 What the refusal says is checked when a vector is made, so that it shows what its name says.
 """
@@ -11,8 +11,9 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from nightjar.wire.codec import codec_for, modelled
+from nightjar.wire.codec import codec_for, modelled, topk
 from nightjar.wire.codec.quantize import Logarithmic, Uniform
+from nightjar.wire.codec.sampled import ONES
 from nightjar.wire.codec.sparsify import top_k
 from nightjar.wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
 from nightjar.wire.codec.transfers import apply_transfer, exact_transfer
@@ -29,13 +30,14 @@ QUIET = np.where(np.arange(60) % 12 == 0, LEVELS, 0)  # so few signs that a part
 GRIDS = {8: Uniform(1.0, 127), 4: Logarithmic(1.0, 300, 7)}
 
 
-def lying(levels=LEVELS, **changed):
-    """A payload by an encoder some of whose parts are exchanged."""
-    with mock.patch.multiple(modelled, **changed):
-        return encode_levels(INDICES, levels, GRIDS[4], TINY)
+def lying(levels=LEVELS, ones=modelled.LEVEL_PRIOR, **changed):
+    """A payload in the modelled form, by an encoder some of whose parts are exchanged."""
+    longer = mock.patch.object(topk, "_bitmap_body", return_value=bytes(1000))
+    with longer, mock.patch.multiple(modelled, **changed):
+        return encode_levels(INDICES, levels, GRIDS[4], TINY, ones)
 
 
-def streams_with(stream, change):
+def streams_with(stream, change, ones):
     honest = modelled._number_streams
 
     def changed(layout, found):
@@ -45,10 +47,10 @@ def streams_with(stream, change):
         streams[stream] = (values, streams[stream][1])
         return streams
 
-    return lying(_number_streams=changed)
+    return lying(ones=ones, _number_streams=changed)
 
 
-def heads_with(change):
+def heads_with(change, ones):
     """Exchanges the numbers in the head of the first tensor: axis, lines in use, excess."""
     honest = modelled._head
 
@@ -56,17 +58,17 @@ def heads_with(change):
         values, widths = honest(spec, found)
         return (change(values) if spec.name == "t0" else values), widths
 
-    return lying(_head=changed)
+    return lying(ones=ones, _head=changed)
 
 
-def fill_with(add):
+def fill_with(add, ones):
     honest = modelled._fill
 
     def changed(signs, lanes):
         filler, left = honest(signs, lanes)
         return filler + add, left
 
-    return lying(QUIET, _fill=changed)
+    return lying(QUIET, ones, _fill=changed)
 
 
 def add_at(place, number):
@@ -90,39 +92,41 @@ def with_words(body, change):
     return change(count, words, bits)
 
 
-def hostile_payloads():
-    """Name, bits, payload, words that the refusal must hold."""
-    for bits in (8, 4):
-        good = encode_levels(INDICES, LEVELS, GRIDS[bits], TINY)
-        head = 13 if bits == 8 else 15
-        assert good[head - 1] == FORM_MODELLED
-        (words,) = struct.unpack_from("<I", good, head)
-        cuts = {"k": 3, "scale": 6, "norm": head - 3, "form": head - 1, "word-count": head + 3}
-        cuts |= {"words": head + 4 + words, "states": head + 4 + 2 * words + 1, "bits": len(good) - 1}
-        for field, length in cuts.items():
-            yield f"cut-in-{field}", bits, good[:length], ""
-        yield "empty", bits, b"", "at least"
-        yield "k-above-n", bits, struct.pack("<I", TINY.size + 1) + good[4:], "do not fit"
-        yield "k-of-4-gib", bits, b"\xff" * 4 + good[4:], "do not fit"
-        yield "k-one-more", bits, struct.pack("<I", 61) + good[4:], "came with 60"
-        yield "k-one-less", bits, struct.pack("<I", 59) + good[4:], "came with 60"
-        for value in ("nan", "inf", "-inf", "-1"):
-            yield f"scale-{value}", bits, good[:4] + struct.pack("<f", float(value)) + good[8:], "no grid"
-        if bits == 4:
-            for ratio in (1025, 65535):
-                yield f"ratio-{ratio}", bits, good[:8] + struct.pack("<H", ratio) + good[10:], "no grid"
-        norm = np.frombuffer(good[head - 5 : head - 1], "<f4")[0]
-        above, below = (np.nextafter(norm, np.float32(to), dtype=np.float32) for to in (np.inf, 0))
-        for name, lie in {"a-step-above": above, "a-step-below": below, "zero": np.float32(0)}.items():
-            yield f"norm-{name}", bits, good[: head - 5] + lie.tobytes() + good[head - 1 :], "the head says"
-        for value in ("nan", "inf", "-1"):
-            lie = struct.pack("<f", float(value))
-            yield f"norm-{value}", bits, good[: head - 5] + lie + good[head - 1 :], "do not fit"
-        yield "form-2", bits, good[: head - 1] + b"\2" + good[head:], "form 2"
-        yield "form-of-the-other-body", bits, good[: head - 1] + b"\1" + good[head:], "bitmap"
-        yield "scale-of-other-values", bits, good[:4] + struct.pack("<f", 2.0) + good[8:], "the head says"
+def hostile_heads(bits, ones=modelled.LEVEL_PRIOR):
+    """Name, payload, words that the refusal must hold."""
+    good = encode_levels(INDICES, LEVELS, GRIDS[bits], TINY, ones)
+    head = 13 if bits == 8 else 15
+    assert good[head - 1] == FORM_MODELLED
+    (words,) = struct.unpack_from("<I", good, head)
+    cuts = {"k": 3, "scale": 6, "norm": head - 3, "form": head - 1, "word-count": head + 3}
+    cuts |= {"words": head + 4 + words, "states": head + 4 + 2 * words + 1, "bits": len(good) - 1}
+    for field, length in cuts.items():
+        yield f"cut-in-{field}", good[:length], ""
+    yield "empty", b"", "at least"
+    yield "k-above-n", struct.pack("<I", TINY.size + 1) + good[4:], "do not fit"
+    yield "k-of-4-gib", b"\xff" * 4 + good[4:], "do not fit"
+    yield "k-one-more", struct.pack("<I", 61) + good[4:], "came with 60"
+    yield "k-one-less", struct.pack("<I", 59) + good[4:], "came with 60"
+    for value in ("nan", "inf", "-inf", "-1"):
+        yield f"scale-{value}", good[:4] + struct.pack("<f", float(value)) + good[8:], "no grid"
+    if bits == 4:
+        for ratio in (1025, 65535):
+            yield f"ratio-{ratio}", good[:8] + struct.pack("<H", ratio) + good[10:], "no grid"
+    norm = np.frombuffer(good[head - 5 : head - 1], "<f4")[0]
+    above, below = (np.nextafter(norm, np.float32(to), dtype=np.float32) for to in (np.inf, 0))
+    for name, lie in {"a-step-above": above, "a-step-below": below, "zero": np.float32(0)}.items():
+        yield f"norm-{name}", good[: head - 5] + lie.tobytes() + good[head - 1 :], "the head says"
+    for value in ("nan", "inf", "-1"):
+        lie = struct.pack("<f", float(value))
+        yield f"norm-{value}", good[: head - 5] + lie + good[head - 1 :], "do not fit"
+    yield "form-2", good[: head - 1] + b"\2" + good[head:], "form 2"
+    yield "form-of-the-other-body", good[: head - 1] + b"\1" + good[head:], "bitmap"
+    yield "scale-of-other-values", good[:4] + struct.pack("<f", 2.0) + good[8:], "the head says"
 
-    good = encode_levels(INDICES, LEVELS, GRIDS[4], TINY)
+
+def hostile_bodies(ones=modelled.LEVEL_PRIOR):
+    """Name, payload with 4 bits a level, words that the refusal must hold."""
+    good = encode_levels(INDICES, LEVELS, GRIDS[4], TINY, ones)
     start, body = good[:15], good[15:]
 
     def packed(count, words, bits):
@@ -140,19 +144,19 @@ def hostile_payloads():
         "ones": (struct.pack("<I", 20) + b"\xff" * 200, ""),
     }
     for name, (lie, why) in bodies.items():
-        yield name, 4, start + lie, why
+        yield name, start + lie, why
     payloads = {
-        "filler-not-empty": (fill_with(1), "not empty"),
-        "a-state-that-ends-too-high": (fill_with(1 << 16), "do not end"),
-        "heads-that-sum-to-more": (heads_with(lambda v: v + np.array([0, 0, 1])), "came with 61"),
-        "heads-with-too-many-lines": (heads_with(lambda v: np.array([v[0], 63, v[2]])), "lines"),
-        "a-line-beyond-the-last": (streams_with(0, add_at(0, 40)), "line"),
-        "counts-that-sum-to-more": (streams_with(1, add_at(0, 1)), "expected"),
-        "more-in-a-line-than-places": (streams_with(1, move_between(1, 2, 3)), "expected"),
-        "a-place-beyond-the-line": (streams_with(2, add_at(0, 40)), "place"),
+        "filler-not-empty": (fill_with(1, ones), "not empty"),
+        "a-state-that-ends-too-high": (fill_with(1 << 16, ones), "do not end"),
+        "heads-that-sum-to-more": (heads_with(lambda v: v + np.array([0, 0, 1]), ones), "came with 61"),
+        "heads-with-too-many-lines": (heads_with(lambda v: np.array([v[0], 63, v[2]]), ones), "lines"),
+        "a-line-beyond-the-last": (streams_with(0, add_at(0, 40), ones), "line"),
+        "counts-that-sum-to-more": (streams_with(1, add_at(0, 1), ones), "expected"),
+        "more-in-a-line-than-places": (streams_with(1, move_between(1, 2, 3), ones), "expected"),
+        "a-place-beyond-the-line": (streams_with(2, add_at(0, 40), ones), "place"),
     }
     for name, (payload, why) in payloads.items():
-        yield name, 4, payload, why
+        yield name, payload, why
 
     bits = np.zeros(TINY.size, np.uint8)
     bits[INDICES] = 1
@@ -172,7 +176,7 @@ def hostile_payloads():
         "a-level-that-does-not-exist": (stream + bytes(too_high), "does not exist"),
     }
     for name, (lie, why) in bitmaps.items():
-        yield f"bitmap-{name}", 4, start + lie, why
+        yield f"bitmap-{name}", start + lie, why
 
 
 def other_layout_payloads():
@@ -184,26 +188,30 @@ def other_layout_payloads():
     yield "bitmap-a-one-behind-the-last-parameter", layout, good[:14] + b"\1" + bitmap + pack_levels(levels, 7)
 
 
-def hostile_updates():
-    def entry(name, layout, wire_id, payload, why="", code="payload"):
-        codec = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0))
-        try:
-            codec.decode(payload, layout)
-        except RemoteProtocolError as error:
-            if error.code != code or why not in str(error):
-                raise AssertionError(name, error.code, str(error)) from error
-        else:
-            raise AssertionError(name)
-        return {
-            "name": name,
-            "layout": shapes(layout),
-            "frame": encode_report(report_of(wire_id, layout, payload)).hex(),
-            "code": code,
-        }
+def entry(name, layout, wire_id, payload, why="", code="payload"):
+    codec = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0))
+    try:
+        codec.decode(payload, layout)
+    except RemoteProtocolError as error:
+        if error.code != code or why not in str(error):
+            raise AssertionError(name, error.code, str(error)) from error
+    else:
+        raise AssertionError(name)
+    return {
+        "name": name,
+        "layout": shapes(layout),
+        "frame": encode_report(report_of(wire_id, layout, payload)).hex(),
+        "code": code,
+    }
 
+
+def hostile_updates():
     yield from hostile_evaluations()
-    for name, bits, payload, why in hostile_payloads():
-        yield entry(f"topk-{bits}-{name}", TINY, 4 if bits == 8 else 5, payload, why=why)
+    for bits, wire_id in ((8, 4), (4, 5)):
+        for name, payload, why in hostile_heads(bits):
+            yield entry(f"topk-{bits}-{name}", TINY, wire_id, payload, why=why)
+    for name, payload, why in hostile_bodies():
+        yield entry(f"topk-4-{name}", TINY, 5, payload, why=why)
     for name, layout, payload in other_layout_payloads():
         yield entry(f"topk-4-{name}", layout, 5, payload, why="bitmap")
     good = HALVES.astype("<f2").tobytes()
@@ -211,6 +219,12 @@ def hostile_updates():
     yield entry("dense-f16-one-more", ODD, 3, good + b"\0\0")
     yield entry("dense-f16-nan", ODD, 3, b"\0\x7e" + good[2:], code="not-finite")
     yield entry("dense-f16-infinite", ODD, 3, b"\0\x7c" + good[2:], code="not-finite")
+
+
+def hostile_sampled():
+    for name, payload, why in (*hostile_heads(4, ONES), *hostile_bodies(ONES)):
+        yield entry(f"sampled-4-{name}", TINY, 6, payload, why=why)
+    yield entry("sampled-4-payload-of-topk-4", TINY, 6, encode_levels(INDICES, LEVELS, GRIDS[4], TINY))
 
 
 def hostile_evaluations():

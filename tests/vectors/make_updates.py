@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 from tests.vectors.cases import written
-from tests.vectors.golden_updates import transfers, updates
-from tests.vectors.hostile_updates import hostile_transfers, hostile_updates
+from tests.vectors.golden_updates import sampled, transfers, updates
+from tests.vectors.hostile_updates import hostile_sampled, hostile_transfers, hostile_updates
 
 FILES = {
     "updates.json": updates,
     "transfers.json": transfers,
     "hostile_updates.json": hostile_updates,
     "hostile_transfers.json": hostile_transfers,
+    "sampled.json": sampled,
+    "hostile_sampled.json": hostile_sampled,
 }
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def bitmap(data, size, k, top):
     return positions, packed_levels(stream.unused_data, k, top)
 
 
-def topk(payload, layout, grid, top):
+def topk(payload, layout, grid, top, ones=64):
     (k,) = unpack("<I", payload)
     if k > size_of(layout):
         raise Refused
@@ -92,7 +92,7 @@ def topk(payload, layout, grid, top):
     norm, form = unpack("<fB", rest)
     match form:
         case 0:
-            positions, levels = modelled(rest[5:], [shape for _, shape in layout], k, top)
+            positions, levels = modelled(rest[5:], [shape for _, shape in layout], k, top, ones)
         case 1:
             positions, levels = bitmap(rest[5:], size_of(layout), k, top)
         case _:
@@ -191,6 +191,8 @@ def decode_report(frame, layout):
             indices, values = topk(payload, layout, uniform_grid, 127)
         case 5:
             indices, values = topk(payload, layout, logarithmic_grid, 7)
+        case 6:
+            indices, values = topk(payload, layout, logarithmic_grid, 7, ones=16384)
         case _:
             raise Refused
     return {

@@ -143,8 +143,8 @@ def read_heads(bits, shapes, k):
     return heads
 
 
-def modelled(data, shapes, k, top):
-    """Positions and levels, at most ``top``."""
+def modelled(data, shapes, k, top, ones=64):
+    """Positions and levels, at most ``top``; ``ones`` is the first count of magnitude 1."""
     (count,) = unpack("<I", data)
     words = unpack(f"<{count}H", data, 4)
     bits = Bits(data[4 + 2 * count :])
@@ -199,7 +199,8 @@ def modelled(data, shapes, k, top):
     positions = [position for position, _ in places]
 
     contexts = [min(c.bit_length() - 1, 9) for _, c in places]
-    levels = lanes.stream(bits, contexts, lambda _: [64] * (token_of(top, 3) + 1), 3)
+    prior = [ones if token == 1 else 64 for token in range(token_of(top, 3) + 1)]
+    levels = lanes.stream(bits, contexts, lambda _: list(prior), 3)
     if any(level > top for level in levels):
         raise Refused
     fillers, signed = lanes.fillers(), sum(level > 0 for level in levels)

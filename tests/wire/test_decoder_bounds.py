@@ -63,7 +63,9 @@ def lies(layout):
         for form in (b"\0", b"\1"):
             for fill in fills:
                 yield count + struct.pack("<f", 1.0) + struct.pack("<f", 1.0) + form + fill  # topk-8
-                yield count + struct.pack("<fH", 1.0, 300) + struct.pack("<f", 1.0) + form + fill  # topk-4
+                yield (
+                    count + struct.pack("<fH", 1.0, 300) + struct.pack("<f", 1.0) + form + fill
+                )  # topk-4 and sampled-4
         for fill in fills:
             for form in (1, 2, 3, 4):
                 yield b"NJT1" + bytes([form]) + fingerprint + count + b"\0" + fill
@@ -78,7 +80,7 @@ def test_a_short_lie_costs_next_to_nothing(name):
     assert max(peak_bytes(lambda data=data: decode(data)) for data in lies(GBOARD)) < A_FEW_BYTES
 
 
-@pytest.mark.parametrize("name", ["topk-8", "topk-4"])
+@pytest.mark.parametrize("name", ["topk-8", "topk-4", "sampled-4"])
 def test_a_short_lie_costs_next_to_nothing_for_the_largest_layout_that_there_is(name):
     codec = codec_for(CodecChoice(name=name))
     assert max(peak_bytes(lambda data=data: codec.decode(data, LARGEST)) for data in lies(LARGEST)) < A_FEW_BYTES
@@ -95,7 +97,7 @@ def everything(codec_name):
     return codec, codec.encode(np.ones(TINY.size, np.float32), TINY, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", ["topk-8", "topk-4"])
+@pytest.mark.parametrize("name", ["topk-8", "topk-4", "sampled-4"])
 def test_peak_of_k_equal_to_n_is_in_proportion_to_the_model(name):
     codec, payload = everything(name)
     assert peak_bytes(lambda: codec.decode(payload, TINY)) < BYTES_A_PARAMETER * TINY.size

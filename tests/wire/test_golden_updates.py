@@ -1,6 +1,6 @@
 """One golden vector a corner of the format, and one lie a hostile vector: the codecs and the independent decoder agree.
 
-Codecs 3 to 5 and transfers; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
+Codecs 3 to 6 and transfers; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
 """
 
 import json
@@ -26,7 +26,10 @@ from tests.wire.independent_modelled import Refused
 
 CODEC_NAMES = {number: name for name, number in WIRE_IDS.items()}
 V1 = Path(__file__).parents[1] / "vectors" / "v1"
-UPDATES, TRANSFERS, HOSTILE_UPDATES, HOSTILE_TRANSFERS = (json.loads((V1 / name).read_text()) for name in FILES)
+VECTORS = {name: json.loads((V1 / name).read_text()) for name in FILES}
+UPDATES = VECTORS["updates.json"] + VECTORS["sampled.json"]
+HOSTILE_UPDATES = VECTORS["hostile_updates.json"] + VECTORS["hostile_sampled.json"]
+TRANSFERS, HOSTILE_TRANSFERS = VECTORS["transfers.json"], VECTORS["hostile_transfers.json"]
 BEFORE = json.loads((V1 / "hostile.json").read_text())
 
 

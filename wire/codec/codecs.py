@@ -11,6 +11,7 @@ id     name         payload
 3      dense-f16    n values, little-endian float16
 4      topk-8       the k largest entries: 8 bits on a uniform grid, stochastic rounding; entropy-coded
 5      topk-4       the k largest entries: 4 bits on a logarithmic grid, nearest point; entropy-coded
+6      sampled-4    k entries drawn by size, unbiased: 4 bits on a logarithmic grid, stochastic; entropy-coded
 =====  ===========  ===========================================================================================
 
 Another package brings a codec by the entry point ``nightjar.codecs``: an :class:`Entry` whose id is from
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from nightjar.wire.codec import dense, topk
+from nightjar.wire.codec import dense, sampled, topk
 from nightjar.wire.codec.contract import Codec, Encoded, Family, Write
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.messages import CodecChoice
@@ -50,6 +51,7 @@ REGISTRY: Mapping[str, Entry] = {
     "dense-f16": Entry(3, dense.codec("<f2")),
     "topk-8": Entry(4, topk.codec(8)),
     "topk-4": Entry(5, topk.codec(4)),
+    "sampled-4": Entry(6, sampled.codec),
 }
 """Our own codecs by name."""
 GROUP = "nightjar.codecs"

@@ -38,6 +38,7 @@ VAGUE = 256
 """Weight of a weak prior, of which only the mean is known."""
 LEVEL_DIRECT_BITS = 3
 LEVEL_PRIOR = 64
+"""First weight of each magnitude; of magnitude 1 a codec may give another (``ones``)."""
 MOST_CROWDED = 9
 """Largest context of a level; the context is the bit length of its line's count minus one."""
 
@@ -53,7 +54,7 @@ class Coded:
     position_bits: float  # the part of ``ideal_bits`` for positions
 
 
-def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> Coded:
+def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int, ones: int = LEVEL_PRIOR) -> Coded:
     """Code positions (k,) int64, strictly ascending in [0, n), and the level at each, (k,) int64 in [-most, most]."""
     shapes = [_shorter(spec, indices, start, stop) for spec, start, stop in layout.spans()]
     heads = [_head(spec, found) for (spec, _, _), found in zip(layout.spans(), shapes, strict=True)]
@@ -68,7 +69,7 @@ def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> C
     position_bits = coder.ideal_bits + plain
     token, rest, width = numbers.tokens(np.abs(levels), LEVEL_DIRECT_BITS)
     crowds = [lines.join(found, spec)[1] for spec, found in zip(layout.tensors, shapes, strict=True)]
-    coder.stream(token, _crowding(crowds), _level_prior(most))
+    coder.stream(token, _crowding(crowds), _level_prior(most, ones))
     rests.append((rest, width))
     signs = (levels[levels != 0] < 0).astype(np.int64)
     plain += int(width.sum()) + signs.size
@@ -81,7 +82,7 @@ def encode(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> C
     return Coded(_WORDS.pack(words.size) + words.astype("<u2").tobytes() + bits, ideal_bits, position_bits)
 
 
-def decode(data: bytes, count: int, layout: ParameterLayout, most: int) -> tuple[Ints, Ints]:
+def decode(data: bytes, count: int, layout: ParameterLayout, most: int, ones: int = LEVEL_PRIOR) -> tuple[Ints, Ints]:
     """Inverse of :func:`encode` for bytes from the network that hold k = ``count`` positions.
 
     Raises:
@@ -94,7 +95,7 @@ def decode(data: bytes, count: int, layout: ParameterLayout, most: int) -> tuple
         refuse(f"{count} values came with {sum(head.count for head in heads)} positions")
     shapes = _read_lines(decoder, reader, layout, heads)
     joined = [lines.join(found, spec) for spec, found in zip(layout.tensors, shapes, strict=True)]
-    token = decoder.stream(_crowding([crowd for _, crowd in joined]), _level_prior(most))
+    token = decoder.stream(_crowding([crowd for _, crowd in joined]), _level_prior(most, ones))
     levels = numbers.join(token, reader.take(numbers.rest_widths(token, LEVEL_DIRECT_BITS)), LEVEL_DIRECT_BITS)
     if count and int(levels.max()) > most:
         refuse(f"a magnitude of {levels.max()} among the levels, at most {most} exist")
@@ -229,8 +230,10 @@ def _crowding(crowds: list[Ints]) -> Ints:
     return np.minimum(np.frexp(_joined(crowds).astype(np.float64))[1].astype(np.int64) - 1, MOST_CROWDED)
 
 
-def _level_prior(most: int) -> Ints:
-    return np.full((MOST_CROWDED + 1, numbers.alphabet_for(most, LEVEL_DIRECT_BITS)), LEVEL_PRIOR, np.int64)
+def _level_prior(most: int, ones: int) -> Ints:
+    prior = np.full((MOST_CROWDED + 1, numbers.alphabet_for(most, LEVEL_DIRECT_BITS)), LEVEL_PRIOR, np.int64)
+    prior[:, 1] = ones
+    return prior
 
 
 def _sign(levels: Ints, filler: Ints, reader: FieldReader) -> None:

@@ -108,6 +108,22 @@ def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logar
     return Logarithmic(float(point), ratio, most)
 
 
+def reaching_grid(low: float, high: float, bits: int) -> Logarithmic:
+    """The logarithmic grid of 2 to 8 bits whose first point is ``low``, a float32, and whose last one reaches ``high``.
+
+    Its ratio is the smallest from 1 that reaches, so that ``low`` is level 1 and no other; ``high`` is at most ``low``
+    times 2**(most - 1).
+
+    >>> reaching_grid(0.5, 32.0, 4), reaching_grid(0.5, 0.5, 4)
+    (Logarithmic(least=0.5, ratio=1024, most=7), Logarithmic(least=0.5, ratio=1, most=7))
+    """
+    most = most_for(bits)
+    ratios = range(1, OCTAVE)
+    return Logarithmic(
+        low, 1 + bisect.bisect_left(ratios, True, key=lambda r: low * _power(r * (most - 1)) >= high), most
+    )
+
+
 def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None) -> Ints:
     """Round finite values to levels: (k,) int64 in [-most, most].
 

@@ -55,15 +55,21 @@ def codec(bits: int) -> Family:
             sent = Sparse(layout.size, sparse.indices, dequantize(levels, grid))
             return Encoded(lambda: encode_levels(sparse.indices, levels, grid, layout), sent)
 
-        def read(payload: bytes, layout: ParameterLayout) -> Received:
-            head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)
-            if head.k > asked:  # the work to decode grows with the number of values
-                fields.refuse(f"expected at most {asked} values at density {density:g}, got {head.k}")
-            return Received(head.norm, lambda: decode_topk(payload, layout, bits=bits))
-
-        return write, read
+        return write, reader(density, bits)
 
     return family
+
+
+def reader(density: float, bits: int, ones: int = modelled.LEVEL_PRIOR) -> Read:
+    """The function that reads payloads of at most the values of a density; ``ones`` as in :func:`encode_levels`."""
+
+    def read(payload: bytes, layout: ParameterLayout) -> Received:
+        head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)
+        if head.k > asked:  # the work to decode grows with the number of values
+            fields.refuse(f"expected at most {asked} values at density {density:g}, got {head.k}")
+        return Received(head.norm, lambda: decode_topk(payload, layout, bits=bits, ones=ones))
+
+    return read
 
 
 def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints, Grid]:
@@ -75,9 +81,14 @@ def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints
     return quantize(values, logarithmic), logarithmic
 
 
-def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout) -> bytes:
-    """Write positions (k,) int64, strictly ascending in [0, n), and the levels there, (k,) int64 in [-most, most]."""
-    form, body = FORM_MODELLED, modelled.encode(indices, levels, layout, grid.most).data
+def encode_levels(
+    indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout, ones: int = modelled.LEVEL_PRIOR
+) -> bytes:
+    """Write positions (k,) int64, strictly ascending in [0, n), and the levels there, (k,) int64 in [-most, most].
+
+    ``ones`` is how likely a magnitude of 1 is at first (:mod:`nightjar.wire.codec.modelled`).
+    """
+    form, body = FORM_MODELLED, modelled.encode(indices, levels, layout, grid.most, ones).data
     plain = _bitmap_body(indices, levels, layout, grid.most)
     if len(plain) < len(body):
         form, body = FORM_BITMAP, plain
@@ -85,7 +96,7 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
     return head + body
 
 
-def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse:
+def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int, ones: int = modelled.LEVEL_PRIOR) -> Sparse:
     """Decode the positions and values of a payload of any density.
 
     Raises:
@@ -94,7 +105,7 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
     head = _read_head(payload, layout, bits)
     body, most = payload[head.size :], head.grid.most
     if head.form == FORM_MODELLED:
-        indices, levels = modelled.decode(body, head.k, layout, most=most)
+        indices, levels = modelled.decode(body, head.k, layout, most, ones)
     else:
         indices, levels = _from_bitmap_body(body, head.k, layout, most)
     if _head_norm(levels, head.grid) != head.norm:

@@ -17,6 +17,7 @@ from nightjar.wire.codec.quantize import (
     most_for,
     norm,
     quantize,
+    reaching_grid,
     uniform_grid,
 )
 from tests.wire.strategies import vectors
@@ -49,6 +50,20 @@ def test_a_uniform_grid_reaches_from_zero_to_the_largest_magnitude(values, bits)
 def test_a_logarithmic_grid_that_reaches_has_its_last_point_at_or_above_the_largest_magnitude(values, bits):
     grid = logarithmic_grid(values, bits, reach=True)
     assert grid.magnitudes()[-1] >= np.abs(values).max(initial=0)
+
+
+@given(st.floats(2.0**-149, 2.0**100, width=32), st.floats(0, 1), some_bits)
+def test_a_grid_from_one_point_to_another_has_the_smallest_ratio_that_reaches(low, share, bits):
+    most = most_for(bits)
+    high = low * 2 ** (share * min(most - 1, 20))
+    grid = reaching_grid(low, high, bits)
+    points = grid.magnitudes()
+    assert points[1] == low
+    assert points[-1] >= high
+    if grid.ratio > 1:
+        assert Logarithmic(low, grid.ratio - 1, most).magnitudes()[-1] < high
+    if most > 1:
+        assert quantize(np.array([low], np.float32), grid, rng()).tolist() == [1]
 
 
 @given(some_values, some_bits, st.booleans())
