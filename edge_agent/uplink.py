@@ -18,7 +18,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Outgoing, Transport
 from nightjar.wire import frame as frames
 from nightjar.wire import messages, topics
-from nightjar.wire.codec.codecs import others
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
 from nightjar.wire.messages import CheckIn, Dropout, Query, Status, Work
 
@@ -83,7 +83,7 @@ class Uplink:
                 emulated=who.emulated,
                 kinds=KINDS,
                 task_types=task_types,
-                codecs=others(),
+                codecs=to_name(),
             )
         )
 

@@ -117,7 +117,7 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     codecs: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9_-]+\Z")], ...], msgspec.Meta(max_length=16)
     ] = ()
-    """Codecs that the agent has from other packages."""
+    """Codecs that the agent has beside dense-f32, dense-f16, topk-8 and topk-4, which every agent has."""
 
 
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirem
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
             task_type=manifest.task_type,
-            codec=settings.codec.another if settings.kind is Work.TRAIN else "",
+            codec=settings.codec.needed if settings.kind is Work.TRAIN else "",
             noised=None if task.state.noise is None else task.state.noised,
         ),
         eligibility=settings.eligibility,

@@ -104,7 +104,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         version: model version that the device holds, as it reported it.
         examples: number of examples that the device could train on.
         task_types: its task types, sorted, separated by spaces; after a colon why its examples cannot be used.
-        codecs: its codecs from other packages, sorted, separated by spaces.
+        codecs: the codecs that it named, sorted, separated by spaces.
         memory_bytes: its memory, as it reported it; 0 if unknown.
         last_round: the last round that accepted a report of the device; 0 if none did.
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.

@@ -153,7 +153,7 @@ devices = Table(
     Column("version", BigInteger),
     Column("examples", BigInteger, nullable=False),
     Column("task_types", String(1100), nullable=False, server_default="keyboard"),  # sorted, separated by spaces
-    Column("codecs", String(1100), nullable=False, server_default=""),  # of other packages; like the task types
+    Column("codecs", String(1100), nullable=False, server_default=""),  # that it named; like the task types
     Column("emulated", Boolean, nullable=False),
     Column("memory_bytes", BigInteger, nullable=False, server_default="0"),
     Column("last_round", BigInteger, nullable=False),

@@ -30,7 +30,7 @@ from nightjar.coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, 
 from nightjar.coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
 from nightjar.coordinator.tasks.schedule import Schedule
 from nightjar.coordinator.tasks.task import StopRule
-from nightjar.wire.codec.codecs import NAMES, usable
+from nightjar.wire.codec.codecs import FIRST, usable
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import CodecChoice, TrainingPlan, Work
@@ -76,9 +76,9 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def another(self) -> str:
-        """The codec's name if it is another package's; empty if it is one of ours, which every device has."""
-        return "" if self.name in NAMES else self.name
+    def needed(self) -> str:
+        """The codec's name if a device must name it to take part; empty if every device has it."""
+        return "" if self.name in FIRST else self.name
 
 
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ id     name         payload
 =====  ===========  ===========================================================================================
 
 Another package brings a codec by the entry point ``nightjar.codecs``: an :class:`Entry` whose id is from
-:data:`OTHERS_FROM` to 254. Devices name those that they have when they check in.
+:data:`OTHERS_FROM` to 254. When they check in, devices name all codecs that they have but the :data:`FIRST`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ REGISTRY: Mapping[str, Entry] = {
     "sampled-4": Entry(6, sampled.codec),
 }
 """Our own codecs by name."""
+FIRST = ("dense-f32", "dense-f16", "topk-8", "topk-4")
+"""Those that every agent has: the first agents did not name them, so no agent does."""
 GROUP = "nightjar.codecs"
 OTHERS_FROM, OTHERS_TO = 128, 254
 """Wire ids for codecs of other packages."""
@@ -102,9 +104,9 @@ def usable() -> tuple[str, ...]:
     return tuple(name for name, plugin in installed().items() if not plugin.fault)
 
 
-def others() -> tuple[str, ...]:
-    """The names of the codecs of other packages that can be used here; devices name them when they check in."""
-    return tuple(sorted(set(usable()) - set(NAMES)))
+def to_name() -> tuple[str, ...]:
+    """The codecs that this installation has beyond the :data:`FIRST`, sorted; devices name them when they check in."""
+    return tuple(sorted(set(usable()) - set(FIRST)))
 
 
 def _of_finite(write: Write) -> Write:

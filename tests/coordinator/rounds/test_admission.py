@@ -125,6 +125,15 @@ def test_a_device_without_the_codec_of_another_package_is_not_selected():
     assert chosen(candidate, offer=replace(OFFER, codecs=("other", "signs"))) == "words"
 
 
+def test_an_agent_of_before_the_sampled_codec_is_told_and_gets_a_task_of_another_codec_if_there_is_one():
+    wanted = gate()
+    wanted = dataclasses.replace(wanted, admission=dataclasses.replace(wanted.admission, codec="sampled-4"))
+    sampled = Candidate(opened(1, "sampled"), wanted)
+    assert chosen(sampled) == "this agent is too old for the codec sampled-4"
+    assert chosen(sampled, Candidate(opened(2, "topk"), gate())) == "topk"
+    assert chosen(sampled, offer=replace(OFFER, codecs=("sampled-4",))) == "sampled"
+
+
 @pytest.mark.parametrize(
     ("wanted", "offer", "detail"),
     [
