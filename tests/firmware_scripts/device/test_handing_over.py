@@ -4,6 +4,7 @@ import argparse
 import errno
 import json
 import os
+import shutil
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.firmware_scripts.device.test_booting import PlayedSystemd
 from tests.firmware_scripts.parcels import HERE, keys
 
 LATER, NO, BAD_BUNDLE = 3, 4, 2
+
+pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed: apt install openssl")
 
 
 class Killed(BaseException):
