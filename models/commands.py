@@ -15,7 +15,6 @@ from nightjar.models import corpora
 from nightjar.models.baselines import CENTRAL_TRAINING, measure_baselines
 from nightjar.models.configurations import CONFIGURATIONS, configuration
 from nightjar.models.exchange import FORMATS, exchange
-from nightjar.models.export import export_program
 from nightjar.models.folder import (
     CLASSIFIERS,
     HELD_OUT,
@@ -25,12 +24,11 @@ from nightjar.models.folder import (
     VOCABULARY,
     WEIGHTS,
     lexicon_name,
-    write_model_folder,
 )
 from nightjar.models.pretraining.pace import Paced
-from nightjar.models.starts import pretrained_start, trained_start
+from nightjar.models.starts import pretrained_start, trained_start, write_start
 from nightjar.models.warm_start import PASSES
-from nightjar.models.word_lists import LANGUAGES, compiled
+from nightjar.models.word_lists import LANGUAGES
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
 
@@ -93,10 +91,8 @@ def export(
         start = trained_start(shape, corpus, seed, passes, click.echo, partial(_say_progress, "warm start"))
     if passes == 0:
         click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
-    program = export_program(shape, start.vocabulary.size, out / "cache")
-    lexicons = {language: compiled(language) for language in languages}
-    write_model_folder(out, shape, start.vocabulary, program, start.weights, lexicons, start.ngram, start.held_out)
-    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
+    write_start(out, shape, start, languages)
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(set(languages))), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 
 

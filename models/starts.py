@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nightjar.models import corpora
 from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.configurations import ModelConfiguration
-from nightjar.models.folder import hold_out
+from nightjar.models.export import export_program
+from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
 from nightjar.models.shipped import shipped
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import PASSES, warm_start
+from nightjar.models.word_lists import compiled
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.parameters import Vector
 
@@ -44,6 +47,18 @@ def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None)
     weights = found.weights(shape.name) if passes is None else initial_weights(shape, vocabulary.size, seed)
     _, held_out = hold_out(corpora.load("personas", seed).users)
     return Start(vocabulary, weights, found.ngram(shape.name), held_out, found.before)
+
+
+def write_start(out: Path, shape: ModelConfiguration, start: Start, languages: Sequence[str]) -> None:
+    """Write the model folder of a start, with its program and the lexicons of some languages.
+
+    Raises:
+        ConfigError: TensorFlow or a word list is not installed.
+        UnavailableError: the conversion failed, or the folder cannot be written.
+    """
+    program = export_program(shape, start.vocabulary.size, out / "cache")
+    lexicons = {language: compiled(language) for language in languages}
+    write_model_folder(out, shape, start.vocabulary, program, start.weights, lexicons, start.ngram, start.held_out)
 
 
 def trained_start(

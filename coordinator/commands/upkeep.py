@@ -27,8 +27,12 @@ from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from nightjar.coordinator.web.words import si_bytes
-from nightjar.wire.errors import ConfigError, UnavailableError, rewording
+from nightjar.models.configurations import configuration
+from nightjar.models.shipped import NAMES
+from nightjar.models.starts import pretrained_start, write_start
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError, rewording
 
+NO_MODEL = "none"
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` if it finds a fault."""
 
@@ -37,13 +41,20 @@ FOUND_FAULTS = 1
 @click.argument("path", default=Path("coordinator.toml"), type=click.Path(path_type=Path))
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as task.goal=10.")
 @click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
+@click.option(
+    "--model",
+    default=NAMES[-1],
+    show_default=True,
+    type=click.Choice([*NAMES, NO_MODEL]),
+    help="Pre-trained model for the folder task.model, if there is none; needs TensorFlow.",
+)
 @json_option
-def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> None:
+def init(path: Path, pairs: tuple[str, ...], *, key: bool, model: str, as_json: bool) -> None:
     """Write a configuration file with every setting and the reason for its value; '-' prints it.
 
     Also creates the key that signs orders to devices, in the data folder beside the file, if there is none; only its
     owner may read it. A recovery key is written beside the file. Keep it on paper or a USB stick: it can authorise
-    another key if the signing key is lost.
+    another key if the signing key is lost. The model with which devices start is pre-trained.
     """
     text = (resources.files("nightjar.coordinator") / "example.toml").read_text(encoding="utf-8")
     for pair in pairs:
@@ -51,16 +62,26 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
     if str(path) == "-":
         click.echo(text, nl=False)
         return
+    written = tomllib.loads(text)
+    folder = path.parent / written["task"]["model"]
     with rewording(UnavailableError, f"cannot write {path}"):
         descriptor = create_for_owner(path)  # owner only: the file may later hold a password
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    written = tomllib.loads(text)
-    model = path.parent / written["task"]["model"]
-    export = "" if model.is_dir() else f"export a model to {model}, or set task.model to the folder of one, then: "
+    made = model != NO_MODEL and not folder.is_dir()
+    if made:
+        try:
+            _export(model, folder, written["seed"])
+        except NightjarError:
+            path.unlink()  # so that the same command can be given again
+            raise
+    export = "" if folder.is_dir() else f"export a model to {folder}, or set task.model to the folder of one, then: "
     following = f"{export}nightjar-coordinator serve --config {path}"
     answer = {"path": str(path), "next": following}
     cells: list[tuple[object, ...]] = [("configuration", path)]
+    if made:
+        answer |= {"model": str(folder)}
+        cells.append((f"model, {model}, pre-trained", folder))
     if key:
         data_dir = path.absolute().parent / os.environ.get(f"{ENVIRONMENT_PREFIX}_DATA_DIR", written["data_dir"])
         public = load_signer(data_dir).public
@@ -71,6 +92,12 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, as_json: bool) -> Non
             answer |= {"recovery_key": str(recovery)}
             cells.append(("recovery key: take it off this machine, and keep it", recovery))
     show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
+
+
+def _export(name: str, folder: Path, seed: int) -> None:
+    """Write the folder of a pre-trained model."""
+    shape = configuration(name)
+    write_start(folder, shape, pretrained_start(shape, seed, None), ("en",))
 
 
 def _with_setting(text: str, pair: str) -> str:

@@ -49,7 +49,7 @@ def test_the_page_and_the_help_name_the_same_statuses():
 
 
 def test_0_when_done(folder):
-    done = run(folder, "init", "other.toml")
+    done = run(folder, "init", "--model=none", "other.toml")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -66,7 +66,7 @@ class Site:
         text = alertmanager.read_text()
         alertmanager.write_text(text.replace("url_file: /etc/alertmanager/webhook-url", "url: http://127.0.0.1:1/"))
         export = re.search(r"`(python -m nightjar.models export .*?)`", PAGE)[1]
-        corpus = {"--model gboard --corpus FILE.tsv": "--model tiny --corpus personas --passes 0"}
+        corpus = {"--model gboard": "--model tiny --corpus personas --passes 0"}
         self.run(f"cd .. && {_changed(export, corpus)}")
         configure = re.search(r"`(nightjar-coordinator init .*?)`", PAGE)[1]
         settings = "".join(f" --set {name}={value}" for name, value in SMALL.items())

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from nightjar.edge_agent.emulator.phone import read_messages
 from nightjar.models import commands as command
+from nightjar.models import starts
 from nightjar.models.batches import pack
 from nightjar.models.configurations import configuration
 from nightjar.models.corpora.pydoc import pydoc
@@ -24,7 +25,7 @@ from nightjar.wire.parameters import weights_from_bytes
 
 def export(monkeypatch: pytest.MonkeyPatch, out: Path, *options: str) -> str:
     """Without the conversion, which takes ten seconds."""
-    monkeypatch.setattr(command, "export_program", lambda *_: b"program")
+    monkeypatch.setattr(starts, "export_program", lambda *_: b"program")
     result = CliRunner().invoke(command.main, ["export", "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     return result.output

@@ -20,12 +20,15 @@ from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.models import starts
+from nightjar.models.folder import WEIGHTS
+from nightjar.models.shipped import shipped
 from nightjar.wire.errors import ConfigError
 
 
 def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     path = tmp_path / "new.toml"
-    status, out, _ = run("init", path, "--json")
+    status, out, _ = run("init", path, "--model=none", "--json")
     assert (status, json.loads(out)["path"]) == (0, str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     _, _, err = run("serve", "--config", path)
@@ -33,9 +36,31 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     assert "task.model" in err
 
 
+def test_init_makes_the_pretrained_model_unless_there_is_one(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(starts, "export_program", lambda *_: b"program")  # the conversion takes ten seconds
+    status, out, err = run("init", tmp_path / "new.toml", "--json")
+    assert (status, json.loads(out)["model"]) == (0, str(tmp_path / "model")), err
+    assert (tmp_path / "model" / WEIGHTS).stat().st_size == 4 * len(shipped().weights("tiny"))
+    _, out, _ = run("init", tmp_path / "other.toml", "--model", "gboard", "--json")
+    assert "model" not in json.loads(out)
+    assert json.loads(out)["next"] == f"nightjar-coordinator serve --config {tmp_path / 'other.toml'}"
+
+
+def test_init_without_tensorflow_leaves_nothing_behind(run, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise ConfigError("needs TensorFlow")
+
+    monkeypatch.setattr(starts, "export_program", refuse)
+    status, _, err = run("init", tmp_path / "new.toml")
+    assert (status, "needs TensorFlow" in err) == (ConfigError.exit_status, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init_writes_other_values_and_keeps_what_is_said_of_them(run, tmp_path):
     settings = ("task.goal=12", "population=home", 'enrolment.names=["a", "b"]', "task.codec.name=topk-8", "seed=8")
-    status, _, err = run("init", tmp_path / "new.toml", "--no-key", *(f"--set={pair}" for pair in settings))
+    status, _, err = run(
+        "init", tmp_path / "new.toml", "--model=none", "--no-key", *(f"--set={pair}" for pair in settings)
+    )
     assert status == 0, err
     text = (tmp_path / "new.toml").read_text()
     table = tomllib.loads(text)
@@ -46,28 +71,28 @@ def test_init_writes_other_values_and_keeps_what_is_said_of_them(run, tmp_path):
 
 @pytest.mark.parametrize("pair", ["task.goals=1", "goal=1", "task.goal", "=1"])
 def test_init_knows_what_can_be_set(run, tmp_path, pair):
-    status, _, err = run("init", tmp_path / "new.toml", "--no-key", "--set", pair)
+    status, _, err = run("init", tmp_path / "new.toml", "--model=none", "--no-key", "--set", pair)
     assert (status, "--set" in err) == (ConfigError.exit_status, True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_init_makes_the_key_that_signs_for_its_owner_only_and_never_another(run, tmp_path):
-    _, out, _ = run("init", tmp_path / "new.toml", "--json")
+    _, out, _ = run("init", tmp_path / "new.toml", "--model=none", "--json")
     made = json.loads(out)
     key = Path(made["signing_key"])
     assert key == tmp_path / "nightjar-coordinator" / "signing.pem"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    _, out, _ = run("init", tmp_path / "other.toml", "--json")
+    _, out, _ = run("init", tmp_path / "other.toml", "--model=none", "--json")
     assert json.loads(out)["coordinator_key"] == made["coordinator_key"]
     (tmp_path / "elsewhere").mkdir()
-    _, out, _ = run("init", tmp_path / "elsewhere" / "new.toml", "--no-key", "--json")
+    _, out, _ = run("init", tmp_path / "elsewhere" / "new.toml", "--model=none", "--no-key", "--json")
     assert "signing_key" not in json.loads(out)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["new.toml"]
 
 
 def test_init_makes_the_key_where_serve_looks_for_it(run, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTJAR_DATA_DIR", str(tmp_path / "data"))
-    _, out, _ = run("init", tmp_path / "new.toml")
+    _, out, _ = run("init", tmp_path / "new.toml", "--model=none")
     assert (tmp_path / "data" / "signing.pem").is_file()
     assert "public half" in out
 
@@ -162,7 +187,7 @@ def test_a_backup_without_keys_says_so_and_how_to_save_them_and_so_does_restorin
 
 @pytest.mark.slow
 def test_what_init_makes_is_its_owners_alone_whatever_the_umask(tmp_path):
-    command = [sys.executable, "-m", "nightjar.coordinator", "init", str(tmp_path / "new.toml")]
+    command = [sys.executable, "-m", "nightjar.coordinator", "init", "--model=none", str(tmp_path / "new.toml")]
     subprocess.run(command, check=True, capture_output=True, umask=0)
     found = [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o077]
     assert found == []
