@@ -65,6 +65,7 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, model: str, as_json: 
     written = tomllib.loads(text)
     folder = path.parent / written["task"]["model"]
     with rewording(UnavailableError, f"cannot write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = create_for_owner(path)  # owner only: the file may later hold a password
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

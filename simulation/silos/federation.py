@@ -99,7 +99,8 @@ class Federation:
         for number, silo in enumerate(self.silos, 1):
             claim = self._folder / f"{silo.name}.claim.json"
             create = ["create", silo.name, "--device", silo.name, "--url", self._read.url, "--out", str(claim)]
-            _done(self._hosts[0], COORDINATOR, "nightjar.coordinator", "enrol-token", *create, "--config", str(self._config))
+            create += ["--config", str(self._config)]
+            _done(self._hosts[0], COORDINATOR, "nightjar.coordinator", "enrol-token", *create)
             enrol = ["enrol", "--config", str(self._folder / f"{silo.name}.toml"), "--claim", str(claim)]
             _done(self._hosts[number], silo.name, "nightjar.edge_agent", *enrol)
             silo.start()

@@ -84,7 +84,6 @@ def test_init_makes_the_key_that_signs_for_its_owner_only_and_never_another(run,
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     _, out, _ = run("init", tmp_path / "other.toml", "--model=none", "--json")
     assert json.loads(out)["coordinator_key"] == made["coordinator_key"]
-    (tmp_path / "elsewhere").mkdir()
     _, out, _ = run("init", tmp_path / "elsewhere" / "new.toml", "--model=none", "--no-key", "--json")
     assert "signing_key" not in json.loads(out)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["new.toml"]

@@ -9,7 +9,7 @@ import pytest
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
 from nightjar.edge_agent.shell.tflite import load_program, runtime_name
 from nightjar.models.keyboard import batches_of
-from nightjar.models.vocabulary import BOS, FIRST_WORD, PAD, Vocabulary
+from nightjar.models.vocabulary import BOS, FIRST_WORD, OOV, PAD, Vocabulary
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.parameters import weights_from_bytes
 
