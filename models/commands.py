@@ -62,14 +62,21 @@ def main() -> None:
     type=click.FloatRange(0, 1000),
     help=f"Passes of central training over the corpus, {PASSES:g} by default; 0: random weights.",
 )
+@click.option("--start", "folder", type=click.Path(path_type=Path), help="A folder that pretrain made, of your own.")
 def export(
-    model: str, corpus: str | None, out: Path, seed: int, languages: tuple[str, ...], passes: float | None
+    model: str,
+    corpus: str | None,
+    out: Path,
+    seed: int,
+    languages: tuple[str, ...],
+    passes: float | None,
+    folder: Path | None,
 ) -> None:
     """Write program, weights, vocabulary, lexicons, n-gram model, manifest and held-out text.
 
-    Without --corpus the model is the pre-trained one, and invented people's text is held out. With it the weights and
-    the n-gram model are trained on the corpus without its held-out text. Devices get both, so the corpus must be
-    public.
+    Without --corpus the model is the pre-trained one that comes with Nightjar, and invented people's text is held out;
+    or that of --start, without such text. With --corpus the weights and the n-gram model are trained on the corpus
+    without its held-out text. Devices get both, so the corpus must be public.
     """
     if model in CLASSIFIERS:
         if corpus is None:
@@ -84,15 +91,19 @@ def export(
         )
         return
     shape = configuration(model)
+    if folder is not None and corpus is not None:
+        msg = "--start and --corpus exclude each other: a model is pre-trained or trained here"
+        raise ConfigError(msg)
     if corpus is None:
-        start = pretrained_start(shape, seed, passes)
-        click.echo(f"pre-trained on text of before {start.before}")
+        start = pretrained_start(shape, seed, passes, folder)
+        click.echo(f"pre-trained on text of before {start.before}" if start.before else "pre-trained")
     else:
         start = trained_start(shape, corpus, seed, passes, click.echo, partial(_say_progress, "warm start"))
     if passes == 0:
         click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
     write_start(out, shape, start, languages)
-    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(set(languages))), NGRAM, MANIFEST, HELD_OUT):
+    held_out = (HELD_OUT,) if start.held_out else ()
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(set(languages))), NGRAM, MANIFEST, *held_out):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 
 

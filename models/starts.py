@@ -12,7 +12,7 @@ from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.export import export_program
 from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
-from nightjar.models.shipped import shipped
+from nightjar.models.shipped import opened, shipped
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import PASSES, warm_start
 from nightjar.models.word_lists import compiled
@@ -31,10 +31,11 @@ class Start:
     before: str | None = None  # ISO date before which all text was written, if that is known
 
 
-def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None) -> Start:
-    """The pre-trained model that comes with Nightjar; with passes = 0 its weights are random.
+def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None, folder: Path | None = None) -> Start:
+    """The pre-trained model that comes with Nightjar, or that of a folder; with passes = 0 its weights are random.
 
-    Invented people's text is held out: no real text comes with Nightjar.
+    Invented people's text is held out: no real text comes with Nightjar. With a folder there is none: they write
+    English, and whoever made the folder has text of its language.
 
     Raises:
         ConfigError: there is none of this configuration, or passes need a corpus.
@@ -42,10 +43,10 @@ def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None)
     if passes:
         msg = f"--passes {passes:g} needs --corpus, the text to train on"
         raise ConfigError(msg)
-    found = shipped()
+    found = shipped() if folder is None else opened(folder)
     vocabulary = found.vocabulary(shape.name)
     weights = found.weights(shape.name) if passes is None else initial_weights(shape, vocabulary.size, seed)
-    _, held_out = hold_out(corpora.load("personas", seed).users)
+    held_out = hold_out(corpora.load("personas", seed).users)[1] if folder is None else ()
     return Start(vocabulary, weights, found.ngram(shape.name), held_out, found.before)
 
 

@@ -66,6 +66,12 @@ def test_without_a_corpus_the_model_is_the_pretrained_one(monkeypatch: pytest.Mo
     assert tsv(tmp_path / "held_out.tsv").users  # invented people's
 
 
+def test_a_folder_of_ones_own_is_the_start_and_brings_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    export(monkeypatch, tmp_path, "--start", str(shipped().folder))
+    assert (tmp_path / "vocabulary.txt").read_bytes() == shipped().vocabulary("tiny").to_bytes()
+    assert not (tmp_path / "held_out.tsv").exists()
+
+
 def test_no_passes_without_a_corpus_leave_the_pretrained_words_and_random_weights(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -82,6 +88,8 @@ def test_no_passes_without_a_corpus_leave_the_pretrained_words_and_random_weight
         (("--model", "tiny-gru"), "no pre-trained weights for the model 'tiny-gru'"),
         (("--passes", "2"), "--passes 2 needs --corpus"),
         (("--model", "lenet-5"), "--model lenet-5 needs --corpus"),
+        (("--start", "nowhere"), "there are no pre-trained models in nowhere"),
+        (("--start", "nowhere", "--corpus", "personas"), "exclude each other"),
     ],
 )
 def test_what_needs_a_corpus_says_so(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
