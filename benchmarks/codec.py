@@ -7,11 +7,12 @@ bitmap of the same positions.
 
 from __future__ import annotations
 
+import itertools
 import lzma
 import math
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -26,15 +27,18 @@ from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.simulation.collect_updates import Updates, collect
 from nightjar.simulation.progress import progress, say
 from nightjar.wire.codec import Codec, FeedbackCodec, codec_for, modelled
-from nightjar.wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.quantize import Grid
+from nightjar.wire.codec.sampled import ONES, sampled_levels
 from nightjar.wire.codec.sparsify import count_for, top_k
-from nightjar.wire.codec.topk import pack_levels
+from nightjar.wire.codec.topk import levels_of, pack_levels
 from nightjar.wire.frame import Report, encode_report
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import CodecChoice
 from nightjar.wire.parameters import ParameterLayout, Vector
 
 DENSITIES = (0.001, 0.01, 0.05)
+ALWAYS = ("topk-4", "sampled-4")
+"""Codecs that are measured if none is named."""
 SEED = 7
 REPEATS = 5
 """Timings of one client; the fastest counts, because other load only adds time."""
@@ -44,25 +48,25 @@ CLIENTS = 6
 """Clients whose updates are collected if nothing is said; this takes a minute or two."""
 
 
-def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
-    """All results for one codec: a row for each density, and the time of a round of 500 reports."""
-    rows: list[dict[str, float]] = []
-    margins: list[dict[str, float]] = []
-    for density in DENSITIES:
-        clients = progress(console, updates.deltas, f"clients at {100 * density:g} %")
+def measure(updates: Updates, names: Sequence[str], console: Console) -> dict[str, Any]:
+    """All results: a row for each codec and density, and the first codec's time of a round of 500 reports."""
+    rows: list[dict[str, Any]] = []
+    margins: list[dict[str, Any]] = []
+    for name, density in itertools.product(names, DENSITIES):
+        clients = progress(console, updates.deltas, f"clients of {name} at {100 * density:g} %")
         found = [_client(delta, updates.layout, name, density) for delta in clients]
         for table, of_client in ((rows, [row for row, _ in found]), (margins, [margin for _, margin in found])):
             medians = {key: median([one[key] for one in of_client]) for key in of_client[0]}
-            table.append({"density": density} | medians)
-    say(console, f"decoding and summing {REPORTS} reports")
+            table.append({"codec": name, "density": density} | medians)
+    say(console, f"decoding and summing {REPORTS} reports of {names[0]}")
     about = {"corpus": updates.corpus, "model": updates.model, "seed": updates.seed, "clients": len(updates.deltas)}
     return {
-        "codec": name,
+        "codec": names[0],
         "updates": about | {"parameters": updates.layout.size},
         "densities": rows,
         "margins": margins,
-        "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=name, density=0.01))),
-    } | _conservation(updates, name)
+        "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=names[0], density=0.01))),
+    } | (_conservation(updates, names[0]) if names[0].startswith("topk") else {})
 
 
 def _client(
@@ -70,16 +74,15 @@ def _client(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Size and time of one report, and its margins to the bounds."""
     codec = codec_for(CodecChoice(name=name, density=density))
-    sparse = top_k(delta, count_for(density, layout.size))
-    k = sparse.indices.size
+    k, ones, rng = count_for(density, layout.size), modelled.LEVEL_PRIOR, np.random.default_rng(SEED)
     grid: Grid
-    if name == "topk-4":
-        grid = logarithmic_grid(sparse.values, 4)
-        levels = quantize(sparse.values, grid)
+    if name == "sampled-4":
+        sparse, levels, grid = sampled_levels(delta, k, rng)
+        ones = ONES
     else:
-        grid = uniform_grid(sparse.values, 8)
-        levels = quantize(sparse.values, grid, np.random.default_rng(SEED))
-    coded = modelled.encode(sparse.indices, levels, layout, grid.most)
+        sparse = top_k(delta, k)
+        levels, grid = levels_of(sparse.values, int(name[-1]), rng)
+    coded = modelled.encode(sparse.indices, levels, layout, grid.most, ones)
     payload = codec.encode(delta, layout, np.random.default_rng(SEED))
     frame = _frame(codec, payload, layout)
     sent = codec.decode(payload, layout)
@@ -106,7 +109,7 @@ def _client(
     margin = {
         "above_model_percent": 100 * (8 * len(frame) / coded.ideal_bits - 1),
         "zlib_and_raw_values_bytes": row["zlib_bytes"] + len(pack_levels(levels, grid.most)),
-        "value_error": _energy(delta[sent.indices] - sent.values) / _energy(delta[sent.indices]),
+        "value_error": _energy(sparse.values - sent.values) / _energy(sparse.values),
     }
     return row, margin
 
@@ -182,9 +185,9 @@ def _uniform_bits(n: int, k: int) -> float:
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--model", default="gboard", show_default=True, help=f"One of {', '.join(CONFIGURATIONS)}.")
 @click.option("--clients", default=CLIENTS, show_default=True, type=click.IntRange(1), help="Updates to collect.")
-@click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
+@click.option("--codec", "name", type=click.Choice(["topk-4", "sampled-4", "topk-8"]), help="topk-4 and sampled-4.")
 @click.option("--json", "as_json", is_flag=True)
-def main(*, corpus: str, model: str, clients: int, name: str, as_json: bool) -> None:
+def main(*, corpus: str, model: str, clients: int, name: str | None, as_json: bool) -> None:
     """Measure the update codec on real updates; medians over the clients. Progress goes to standard error.
 
     Bits are per sent position and per sent value. The margins are the excess of a report over the ideal length under
@@ -193,14 +196,18 @@ def main(*, corpus: str, model: str, clients: int, name: str, as_json: bool) -> 
     console = Console(stderr=True)
     with errors_in_a_line("codec"):
         updates = collect(corpus, clients, console, model)
-    found = measure(updates, name, console)
+    found = measure(updates, ALWAYS if name is None else (name,), console)
     if as_json:
         print_json(found)
         return
-    title = f"codec {name} on {clients} clients of {updates.corpus}, {updates.layout.size:,} parameters"
+    title = f"{clients} clients of {updates.corpus}, {updates.layout.size:,} parameters"
     show(f"{title} (medians)", found["densities"])
     show("margins", found["margins"])
-    click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
+    click.echo(
+        f"decode and sum {REPORTS} reports of {found['codec']} at 1 %: {found['decode_and_accumulate_500_s']:.2f} s"
+    )
+    if "error_feedback_mass_lost" not in found:
+        return
     click.echo(
         f"share of the updates that error feedback loses: {found['error_feedback_mass_lost']:g}, "
         f"in addition to float32 rounding of {found['error_feedback_rounding']:.1e}"

@@ -12,7 +12,7 @@ from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (40, 25)), ParameterSpec("bias", (60,))))
 FIGURES = {
-    *("density", "report_bytes", "position_bits", "value_bits", "model_bits", "uniform_bits", "zlib_bytes"),
+    *("codec", "density", "report_bytes", "position_bits", "value_bits", "model_bits", "uniform_bits", "zlib_bytes"),
     *("lzma_bytes", "energy_kept", "encode_ms", "decode_ms", "ratio"),
 }
 
@@ -24,14 +24,15 @@ def updates():
     return Updates("none", "none", 3, LAYOUT, deltas)
 
 
-@pytest.mark.parametrize("name", ["topk-4", "topk-8"])
-def test_every_density_has_every_figure_and_no_mass_is_lost(updates, name, monkeypatch):
+@pytest.mark.parametrize("names", [("topk-4", "sampled-4"), ("topk-8",)])
+def test_every_codec_has_every_figure_at_every_density_and_no_mass_is_lost(updates, names, monkeypatch):
     monkeypatch.setattr(codec, "REPORTS", 4)
-    found = codec.measure(updates, name, Console(stderr=True))
-    assert [row["density"] for row in found["densities"]] == [0.001, 0.01, 0.05]
+    found = codec.measure(updates, names, Console(stderr=True))
+    asked = [(name, density) for name in names for density in (0.001, 0.01, 0.05)]
+    assert [(row["codec"], row["density"]) for row in found["densities"]] == asked
     for row in found["densities"]:
         assert set(row) == FIGURES
-        assert all(math.isfinite(value) and value > 0 for value in row.values())
+        assert all(math.isfinite(value) and value > 0 for name, value in row.items() if name != "codec")
     assert found["error_feedback_mass_lost"] == 0
     assert 0 < found["error_feedback_rounding"] < 1e-6
 

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from nightjar.wire.codec import codec_for
-from nightjar.wire.codec.quantize import Logarithmic, logarithmic_grid, quantize, reaching_grid, uniform_grid
-from nightjar.wire.codec.sampled import BITS, ONES, sample
+from nightjar.wire.codec.quantize import Logarithmic, logarithmic_grid, quantize, uniform_grid
+from nightjar.wire.codec.sampled import ONES, sampled_levels
 from nightjar.wire.codec.sparsify import top_k
 from nightjar.wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
 from nightjar.wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
@@ -139,10 +139,8 @@ SAMPLED = [
 
 
 def sampled_payload(layout, update, k, form):
-    rng = np.random.default_rng(k)
-    drawn, threshold = sample(update, k, rng)
-    grid = reaching_grid(threshold, float(np.abs(drawn.values).max(initial=0)), BITS)
-    payload = encode_levels(drawn.indices, quantize(drawn.values, grid, rng), grid, layout, ONES)
+    drawn, levels, grid = sampled_levels(update, k, np.random.default_rng(k))
+    payload = encode_levels(drawn.indices, levels, grid, layout, ONES)
     if form is not None and payload[14] != form:
         raise AssertionError(form)  # the case does not show what its name says
     return payload

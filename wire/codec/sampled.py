@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.wire.codec.contract import Encoded, Read, Write
-from nightjar.wire.codec.quantize import Wide, dequantize, most_for, quantize, reaching_grid
+from nightjar.wire.codec.quantize import Ints, Logarithmic, Wide, dequantize, most_for, quantize, reaching_grid
 from nightjar.wire.codec.sparsify import Sparse, count_for, top_k
 from nightjar.wire.codec.topk import encode_levels, reader
 from nightjar.wire.errors import LocalProtocolError
@@ -38,13 +38,18 @@ def codec(density: float) -> tuple[Write, Read]:
     """The pair of functions for a density: k is the density times the number of parameters."""
 
     def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
-        drawn, threshold = sample(delta, count_for(density, layout.size), rng)
-        grid = reaching_grid(threshold, float(np.abs(drawn.values).max(initial=0)), BITS)
-        levels = quantize(drawn.values, grid, rng)
+        drawn, levels, grid = sampled_levels(delta, count_for(density, layout.size), rng)
         sent = Sparse(layout.size, drawn.indices, dequantize(levels, grid))
         return Encoded(lambda: encode_levels(drawn.indices, levels, grid, layout, ONES), sent)
 
     return write, reader(density, BITS, ONES)
+
+
+def sampled_levels(vector: Vector, k: int, rng: np.random.Generator) -> tuple[Sparse, Ints, Logarithmic]:
+    """Draw at most k entries and round them to levels; returns the entries, their levels and the grid."""
+    drawn, threshold = sample(vector, k, rng)
+    grid = reaching_grid(threshold, float(np.abs(drawn.values).max(initial=0)), BITS)
+    return drawn, quantize(drawn.values, grid, rng), grid
 
 
 def sample(vector: Vector, k: int, rng: np.random.Generator) -> tuple[Sparse, float]:
