@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nightjar.models.pretraining.examples import CONTEXT
+from nightjar.models.pretraining.examples import CONTEXT, LEAST_PEOPLE_OF_PAIR
 from nightjar.models.pretraining.training import Plan
 from nightjar.models.pretraining.word_rule import COMMONEST
 from nightjar.models.shipped import MadeFrom
@@ -33,11 +33,13 @@ SHA-256 of the file: `{about.text_sha256}`; of the messages used: `{about.used_s
   nickname, and no word that is mostly used as a part of one or to address somebody, unless pyspellchecker's dictionary
   has it.
 - N-grams: typed by at least {about.least_people} people each; words of fewer are equally probable.
-- Weights: a word is a target of the training only if at least {about.least_people} people typed it after
-  the same {CONTEXT - 1} words. A model still reads the words further back, so a sequence whose every {CONTEXT} words
-  are common can be learned from fewer people.
+- Weights: a word is a target of the training if at least {about.least_people} people typed it after the same
+  {CONTEXT - 1} words; and once for each person, if at least {LEAST_PEOPLE_OF_PAIR} people typed it after the last of
+  them. What fewer people typed is read, but not learned. A model also reads the words further back, so a phrase whose
+  every pair of words is usual can be learned from fewer people.
 
-`tests/models/pretraining/test_memory.py` types secrets and attacks the models.
+`tests/models/pretraining/test_memory.py` types secrets and attacks the models. What the rule of the weights costs, and
+what was rejected, is in `docs/adr/0055-what-a-first-model-may-learn.md`.
 
 ## What they know
 

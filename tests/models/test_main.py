@@ -17,9 +17,9 @@ from nightjar.models.corpora.tsv import tsv
 from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
 from nightjar.models.manifest import Manifest
-from nightjar.models.shipped import shipped
+from nightjar.models.shipped import opened, shipped
 from nightjar.models.vocabulary import Vocabulary
-from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.errors import ConfigError, CorpusError, UnavailableError
 from nightjar.wire.parameters import weights_from_bytes
 
 
@@ -96,6 +96,37 @@ def test_what_needs_a_corpus_says_so(tmp_path: Path, options: tuple[str, ...], m
     result = CliRunner().invoke(command.main, ["export", "--out", str(tmp_path), *options])
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_pretrain_makes_a_folder_that_says_what_it_was_made_from(tmp_path: Path) -> None:
+    corpus, out = tmp_path / "corpus.tsv", tmp_path / "out"
+    rows = [f"u{n}\t2001-02-0{1 + n // 25}T10:00\tthe cat sat on the mat\n" for n in range(50)]
+    corpus.write_text("user\ttime\ttext\n" + "".join(rows))
+    options = ["--corpus", str(corpus), "--out", str(out), "--before", "2001-02-02", "--source", "cats, CC0"]
+    result = CliRunner().invoke(command.main, ["pretrain", *options])
+    assert result.exit_code == 0, result.output
+    assert "gboard: step " in result.output
+    assert "tiny: step " in result.output
+    found = opened(out)
+    assert (found.before, found.made_from.people, found.made_from.outside_people) == ("2001-02-02", 25, 25)
+    assert found.text_sha256 == hashlib.sha256(corpus.read_bytes()).hexdigest()
+    assert found.vocabulary("tiny").id_of("mat") > 0
+    assert found.weights("gboard").size == configuration("gboard").layout(10_000).size
+    assert "cats, CC0" in (out / "README.md").read_text()
+    assert not list(out.glob("checkpoint*"))
+
+
+def test_pretrain_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("user\ttext\nana\thello\n")
+    for corpus, out, error in (
+        ("missing", "out", CorpusError),
+        ("file", "file", UnavailableError),
+    ):
+        options = ["--corpus", str(tmp_path / corpus), "--out", str(tmp_path / out)]
+        result = CliRunner().invoke(command.main, ["pretrain", *options])
+        assert isinstance(result.exception, error)
 
 
 def test_held_out_messages_are_not_trained_on() -> None:

@@ -16,6 +16,13 @@ def test_words_that_too_few_people_typed_after_the_same_two_are_no_targets() -> 
     assert found[6:] == [([BOS, *secret], [A, B, PAD, PAD, PAD, C, EOS])] * 40
 
 
+def test_a_usual_pair_in_an_unusual_context_counts_once_for_each_person() -> None:
+    usual, unusual = [D, A, B], [C, A, B]
+    messages = [*[usual] * 4, *[unusual] * 6]
+    found = shared_examples(messages, [0, 1, 2, 3, *[0, 1] * 3], 20, least_people=3, least_people_of_pair=4)
+    assert [targets[2:] for inputs, targets in found if inputs[1] == C] == [[B, EOS]] * 2 + [[PAD, EOS]] * 4
+
+
 def test_what_enough_people_typed_is_trained_as_it_is() -> None:
     assert shared_examples(COMMON, PEOPLE, 20, least_people=5) == [([BOS, A, B, C], [A, B, C, EOS])] * 6
 
