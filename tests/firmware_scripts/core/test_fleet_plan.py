@@ -55,9 +55,8 @@ def test_the_coordinator_and_the_devices_take_the_settings(devices, tmp_path):
     plan = FleetPlan("home", devices, "127.0.0.1")
     path = tmp_path / "coordinator.toml"
     pairs = [f"{name}={value}" for name, value in coordinator_settings(plan).items()]
-    init.callback(
-        path, tuple(pair.replace("True", "true").replace("False", "false") for pair in pairs), key=False, as_json=True
-    )
+    given = tuple(pair.replace("True", "true").replace("False", "false") for pair in pairs)
+    init.callback(path, given, key=False, model="none", as_json=True)
     config = load_config(path, {})
     assert (config.population, config.host, config.broker.host) == ("home", "127.0.0.1", "127.0.0.1")
     assert (
