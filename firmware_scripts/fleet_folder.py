@@ -143,9 +143,9 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, wifi_key: str | None
     if not (folder / CONFIG).exists():
         tell(f"{CONFIG}: the coordinator's settings and keys")
         values = [f"--set={name}={json.dumps(value)}" for name, value in coordinator_settings(plan).items()]
-        _run(folder, "nightjar.coordinator", "init", str(folder / CONFIG), *values)
+        _run(folder, "nightjar.coordinator", "init", "--model=none", str(folder / CONFIG), *values)
     if not (folder / MODEL).exists():
-        tell(f"{MODEL}: the first model, trained on public text (half a minute)")
+        tell(f"{MODEL}: the first model, pre-trained on public text")
         _run(folder, "nightjar.models", "export", "--model", model, "--out", str(folder / MODEL))
     if bundle_in(folder, plan) is None:
         tell(f"the agent for {plan.board}, with its packages (minutes)")
