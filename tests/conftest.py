@@ -27,7 +27,9 @@ settings.register_profile("ci", settings.get_profile("any machine"), derandomize
 settings.load_profile("ci" if IN_CI else "any machine")
 
 SKIPPED = Path(os.environ["NIGHTJAR_SKIPPED"]).absolute() if "NIGHTJAR_SKIPPED" in os.environ else None
-"""Gets the names of the tests that were skipped, for another run: ``pytest @FILE``."""
+"""Gets the names of the tests that were skipped, for another run."""
+ONLY = Path(os.environ["NIGHTJAR_ONLY"]).absolute() if "NIGHTJAR_ONLY" in os.environ else None
+"""Names of the only tests to run, in their usual order: some tests of a module go on where others ended."""
 
 # A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,6 +43,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if ONLY is not None:
+        wanted = set(ONLY.read_text().splitlines())
+        items[:] = [item for item in items if wanted & {item.nodeid, item.nodeid.partition("::")[0]}]
     items[:] = in_good_order(items)
 
 

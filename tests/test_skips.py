@@ -55,7 +55,8 @@ def run(folder, files, *arguments, **environment):
         (folder / name).write_text(PROJECT[name])
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", folder, *arguments, "tests"]
     rest = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    rest.pop("NIGHTJAR_SKIPPED", None)
+    for name in ("NIGHTJAR_SKIPPED", "NIGHTJAR_ONLY"):
+        rest.pop(name, None)
     rest |= {"PYTHONPATH": str(folder), "NIGHTJAR_NO_SKIPS": "1", **environment}
     return subprocess.run(command, cwd=folder, env=rest, capture_output=True, text=True, check=False)
 

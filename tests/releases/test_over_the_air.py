@@ -38,7 +38,7 @@ def make_release(owner, folder, version, kind="good", *, pip=True):
     tree, house = folder / f"tree-{version}", folder / f"house-{version}"
     house.mkdir(parents=True)
     for name in ("wire", "host", "models", "edge_agent"):
-        ignored = shutil.ignore_patterns("__pycache__", "static")
+        ignored = shutil.ignore_patterns("__pycache__", "static", "pretrained")
         shutil.copytree(PROJECT / name, tree / "nightjar" / name, ignore=ignored)
     spoil(tree, kind, version)
     files = {str(path.relative_to(tree)): path.read_text() for path in sorted(tree.rglob("*")) if path.is_file()}

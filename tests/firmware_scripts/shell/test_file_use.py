@@ -17,6 +17,9 @@ from nightjar.firmware_scripts.shell.block_file import OpenFile, open_block, ope
 from nightjar.firmware_scripts.shell.file_use import uses_of
 from tests.firmware_scripts.command_line import firmware, partitioned
 
+# Another process that attaches a loop device at the same time may be given the same one.
+pytestmark = pytest.mark.xdist_group("loop devices")
+
 SIZE = 8 * 2**20
 IMAGE = partitioned(b"\xaa" * 2**20)
 

@@ -16,6 +16,9 @@ from nightjar.firmware_scripts.shell.naming import DiskTarget, find_target
 from tests.firmware_scripts.command_line import firmware, partitioned
 from tests.firmware_scripts.stock_images import TRIXIE, make_image, missing, read
 
+# Another process that attaches a loop device at the same time may be given the same one.
+pytestmark = pytest.mark.xdist_group("loop devices")
+
 SIZE = 8 * 2**20
 IMAGE = partitioned(random.Random(31).randbytes(3 * 2**20 + 512))
 
