@@ -10,7 +10,7 @@ locks=(--no-deps --require-hashes)
 for name in build agent coordinator firmware simulation dev; do locks+=(--requirement "requirements/locks/$name.txt"); done
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --python-version 3.13 --only-binary :all: \
     --dest "$folder/wheels" "${locks[@]}"
-git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,'
+git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,S'
 
 cat > "$folder/inside.sh" <<INSIDE
 set -eu
