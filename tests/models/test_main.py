@@ -118,6 +118,7 @@ def test_pretrain_makes_a_folder_that_says_what_it_was_made_from(tmp_path: Path)
     assert not list(out.glob("checkpoint*"))
 
 
+@pytest.mark.tensorflow
 def test_pretrain_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("user\ttext\nana\thello\n")
     for corpus, out, error in (
