@@ -15,7 +15,7 @@ import nightjar
 from nightjar.wire.errors import ConfigError
 
 PACKAGE = Path(nightjar.__file__).parent
-
+"""The sources of everything; in a checkout they are links, in an installed package real files."""
 PROGRAM = "nightjar-device.pyz"
 INSTALLER = "install.sh"
 _MODULES = (

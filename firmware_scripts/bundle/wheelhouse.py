@@ -17,8 +17,8 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-import nightjar
 from nightjar.firmware_scripts.bundle.platforms import Platform
+from nightjar.firmware_scripts.device_program import PACKAGE
 from nightjar.firmware_scripts.shell.hashing import sha256_of
 from nightjar.host.children import python_command
 from nightjar.host.programs import run_program
@@ -27,8 +27,6 @@ from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableEr
 AGENT = "nightjar-federated"
 """The name of the distribution: on the index, "nightjar" belongs to another project."""
 AGENT_WHEELS = "nightjar_federated-*.whl"
-PACKAGE = Path(nightjar.__file__).parent
-"""The sources of everything; in a checkout they are links, in an installed package real files."""
 LOCKS = PACKAGE / "requirements" / "locks"
 # 1980-01-01 UTC, the earliest time that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800

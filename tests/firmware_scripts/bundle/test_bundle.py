@@ -287,6 +287,6 @@ def test_an_unknown_platform_is_told_which_there_are():
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name)
 def test_the_requirements_of_every_platform_are_there(platform):
-    from nightjar.firmware_scripts.bundle.wheelhouse import PACKAGE
+    from nightjar.firmware_scripts.device_program import PACKAGE
 
     assert (PACKAGE / "requirements" / platform.requirements).is_file()

@@ -3,7 +3,8 @@ import zipfile
 
 import pytest
 
-from nightjar.firmware_scripts.bundle.wheelhouse import PACKAGE, build_agent_wheel
+from nightjar.firmware_scripts.bundle.wheelhouse import build_agent_wheel
+from nightjar.firmware_scripts.device_program import PACKAGE
 from nightjar.wire.errors import ConfigError
 
 
