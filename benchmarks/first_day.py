@@ -34,8 +34,8 @@ from nightjar.benchmarks import presage
 from nightjar.benchmarks.keyboard import Counts, OwnKeyboard, replay
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.benchmarks.pretrained import (
-    MadeFrom,
     Pretrained,
+    TextUsed,
     outside,
     pretrained,
     shipped_folder,
@@ -129,7 +129,7 @@ def fixed_top3(corpus: Iterable[Sequence[str]], people: Sequence[Person]) -> flo
     return 100 * sum(word in three for word in typed_words) / max(1, len(typed_words))
 
 
-def _presage(public: Path, made_from: MadeFrom, seed: int) -> Path | None:
+def _presage(public: Path, made_from: TextUsed, seed: int) -> Path | None:
     """The database of presage, which has learned a text; None if presage is not installed."""
     if not presage.installed():
         click.echo("presage is not installed: no figure for it (apt-get install presage)", err=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,19 +26,18 @@ from nightjar.models import corpora
 from nightjar.models.compact_ngram import CompactNgram
 from nightjar.models.configurations import configuration
 from nightjar.models.corpora import Corpus
+from nightjar.models.corpora.tsv import rows
 from nightjar.models.export import export_program
 from nightjar.models.folder import write_model_folder
 from nightjar.models.lexicon import WordList
-from nightjar.models.shipped import shipped
+from nightjar.models.shipped import MADE_FROM, shipped
 from nightjar.models.starts import pretrained_start
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.models.word_lists import compiled
 from nightjar.wire.errors import CorpusError, LocalProtocolError, UnavailableError
 
-MADE_FROM = "made_from.json"
 
-
-class MadeFrom(msgspec.Struct, frozen=True):
+class TextUsed(msgspec.Struct, frozen=True):
     """The text that the shipped files are made from: its SHA-256, and the date before which the used part ends."""
 
     date: str
@@ -54,7 +52,7 @@ class MadeFrom(msgspec.Struct, frozen=True):
 class Pretrained:
     """The shipped files of a model, ready for prediction."""
 
-    made_from: MadeFrom
+    made_from: TextUsed
     model: KeyboardModel
     ngram: CompactNgram
     lexicon: WordList
@@ -86,7 +84,7 @@ def shipped_folder(name: str) -> Path:
         program = export_program(shape, start.vocabulary.size, BUILD / "programs")
         lexicons = {LANGUAGE: compiled(LANGUAGE)}
         write_model_folder(folder, shape, start.vocabulary, program, start.weights, lexicons, start.ngram)
-        made_from = MadeFrom(files.before or "", files.text_sha256)
+        made_from = TextUsed(files.before or "", files.text_sha256)
         replace_file(folder / MADE_FROM, msgspec.json.encode(made_from))
     return folder
 
@@ -100,7 +98,7 @@ def pretrained(folder: Path) -> Pretrained:
     """
     files = exported_model(folder)
     try:
-        made_from = msgspec.json.decode((folder / MADE_FROM).read_bytes(), type=MadeFrom)
+        made_from = msgspec.json.decode((folder / MADE_FROM).read_bytes(), type=TextUsed)
     except (OSError, msgspec.DecodeError) as error:
         msg = (
             f"{folder / MADE_FROM}: expected the date and the SHA-256 of the text that the model is made from: {error}"
@@ -114,44 +112,25 @@ def pretrained(folder: Path) -> Pretrained:
     return Pretrained(made_from, model, ngram, lexicon, floor(model.vocabulary, [lexicon]))
 
 
-class Dated(NamedTuple):
-    """A row of a text whose rows have times."""
-
-    user: str
-    time: str
-    text: str
-
-
-def dated(path: Path) -> Iterator[Dated]:
-    """The rows of a file with the columns user, time (ISO 8601) and text, in order.
+def written_before(path: Path, date: str) -> dict[str, list[str]]:
+    """The messages of a text that were written before a date, by user.
 
     Raises:
-        CorpusError: it has no such columns.
+        CorpusError: not a readable corpus, or no row of it has a time.
     """
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        header = next(lines, "").rstrip("\r\n").split("\t")
-        if not {"user", "time", "text"} <= set(header):
-            msg = f"{path}: expected a header with the columns user, time and text, got {header[:8]}"
-            raise CorpusError(msg)
-        at = [header.index(name) for name in Dated._fields]
-        for line in lines:
-            fields = line.rstrip("\r\n").split("\t", len(header) - 1)
-            if len(fields) == len(header):
-                row = Dated(*(fields[place].strip() for place in at))
-                if row.user and row.text:
-                    yield row
-
-
-def written_before(path: Path, date: str) -> dict[str, list[str]]:
-    """The messages of a text that were written before a date, by user."""
     users: dict[str, list[str]] = {}
-    for row in dated(path):
-        if row.time < date:
+    timed = False
+    for row in rows(path):
+        timed = timed or bool(row.time)
+        if row.user and row.text and row.time and row.time < date:
             users.setdefault(row.user, []).append(row.text)
+    if not timed:
+        msg = f"{path}: expected a header with the columns user, time and text, and times in it; got none"
+        raise CorpusError(msg)
     return users
 
 
-def outside(corpus: Corpus, made_of: Path | None, made_from: MadeFrom) -> Corpus:
+def outside(corpus: Corpus, made_of: Path | None, made_from: TextUsed) -> Corpus:
     """The people of a corpus who took no part in the shipped files: all of a corpus from elsewhere.
 
     ``made_of`` is the text that the files are made from, if it is there. A corpus is from there if it has no user that

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from nightjar.benchmarks import presage
 from nightjar.benchmarks.first_day import drawn, fixed_top3, fresh, main, measure
 from nightjar.benchmarks.keyboard import shipped_model
-from nightjar.benchmarks.pretrained import MadeFrom, Pretrained, outside, written_before
+from nightjar.benchmarks.pretrained import Pretrained, TextUsed, outside, written_before
 from nightjar.edge_agent.core.prediction import weights_of
 from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
@@ -49,7 +49,7 @@ def shipped(public):
     layout = shape.layout(vocabulary.size)
     lexicon = read_lexicon(write_lexicon("en", dict.fromkeys(WORDS, 0.1) | {"zebra": 1e-5}))
     return Pretrained(
-        MadeFrom(DATE, hashlib.sha256(public.read_bytes()).hexdigest()),
+        TextUsed(DATE, hashlib.sha256(public.read_bytes()).hexdigest()),
         KeyboardModel(weights_of(np.zeros(layout.size, np.float32), layout), vocabulary, 0),
         read_ngram(compile_ngram([vocabulary.encode(text.split()) for *_, text in ROWS[:2]], 9), 9),
         lexicon,
@@ -176,7 +176,7 @@ def test_a_folder_without_a_file_is_said_in_a_line(folder, public, missing):
 def test_the_keyboard_benchmark_takes_the_people_outside_and_the_text_inside(folder, tmp_path):
     rows = [*ROWS, *(("cem", f"2013-03-0{day}", "the cat sat") for day in range(1, 7)), ("fay", "2015", "the mat")]
     corpus = write(tmp_path / "corpus.tsv", rows)
-    made_from = MadeFrom(DATE, hashlib.sha256(corpus.read_bytes()).hexdigest())
+    made_from = TextUsed(DATE, hashlib.sha256(corpus.read_bytes()).hexdigest())
     (folder / "made_from.json").write_bytes(msgspec.json.encode(made_from))
     parts, files, vocabulary = shipped_model(folder, corpus, 1, 200, 7)
     assert [person.user for person in parts.phones] == ["cem"]
