@@ -5,7 +5,8 @@ Every integer is little-endian. A frame is::
     offset  size  field
     0       2     magic, "NJ"
     2       1     format version, 1
-    3       1     kind: 1 report, 2 chunk, 17 report with a local evaluation before its body
+    3       1     kind: 1 report, 2 chunk, 17 report with a local evaluation before its body, 18 report with a local
+                  evaluation and a keyboard evaluation before its body
     4       4     body length b, unsigned
     8       b     body
     8+b     4     CRC-32 (zlib) of all bytes before it
@@ -32,6 +33,7 @@ FORMAT_VERSION = 1
 KIND_REPORT = 1
 KIND_CHUNK = 2
 KIND_EVALUATED_REPORT = 17
+KIND_KEYBOARD_REPORT = 18
 
 MAX_PUBLISH_BYTES = 120 * 1024
 """Largest MQTT payload we publish: AWS IoT refuses above 128 KB."""
@@ -56,6 +58,7 @@ MASKED_UPDATE = 255
 FINGERPRINT_BYTES = 8
 _REPORT = struct.Struct("<QHBx8sIIIff")
 _EVALUATION = struct.Struct("<IIIIIff")
+_KEYBOARD = struct.Struct("<IIII")
 _CHUNK = struct.Struct("<QHHHxxI")
 CHUNK_PART_BYTES = MAX_PUBLISH_BYTES - OVERHEAD_BYTES - _CHUNK.size
 
@@ -76,11 +79,28 @@ class LocalEvaluation:
     loss_after: float
 
 
+@dataclass(frozen=True, slots=True)
+class KeyboardEvaluation:
+    """How many keystrokes the device's whole keyboard saves on its held-out words, with two versions of the model.
+
+    Attributes:
+        letters: keystrokes without suggestions, at least 1.
+        saved: keystrokes that it saves with the version that the report is about.
+        announced: number of the version that the keyboard has.
+        saved_announced: keystrokes that it saves with that version, on the same words.
+    """
+
+    letters: int
+    saved: int
+    announced: int
+    saved_announced: int
+
+
 class Report(msgspec.Struct, frozen=True):
     """One device's update with the data that the coordinator needs to judge it.
 
     (round, device, attempt) is the idempotency key. There is an evaluation if the plan asks for it and the device has
-    enough held-out messages.
+    enough held-out messages; with it a keyboard evaluation, if the plan asks for that and the device has a keyboard.
     """
 
     round: int  # number of the round
@@ -94,6 +114,7 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float  # time spent in training
     payload: bytes  # the encoded update
     evaluation: LocalEvaluation | None = None  # on the held-out messages
+    keyboard: KeyboardEvaluation | None = None  # on the same; only beside an evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +133,13 @@ def encode_report(report: Report) -> bytes:
     """Encode a report as one frame.
 
     Raises:
-        LocalProtocolError: a field is out of range, or the report is too large.
+        LocalProtocolError: a field is out of range, a keyboard evaluation comes without an evaluation, or the report is
+            too large.
     """
+    looked, keyboard = report.evaluation, report.keyboard
+    if keyboard is not None and looked is None:
+        msg = "a report with a keyboard evaluation has an evaluation, too"
+        raise LocalProtocolError(msg)
     try:
         fingerprint = bytes.fromhex(report.layout)
         header = _REPORT.pack(
@@ -127,7 +153,8 @@ def encode_report(report: Report) -> bytes:
             report.loss,
             report.seconds,
         )
-        looked = report.evaluation
+        if keyboard is not None:
+            header = _KEYBOARD.pack(*dataclasses.astuple(keyboard)) + header
         if looked is not None:
             header = _EVALUATION.pack(*dataclasses.astuple(looked)) + header
     except (struct.error, ValueError, OverflowError) as error:
@@ -139,7 +166,8 @@ def encode_report(report: Report) -> bytes:
     if len(header) + len(report.payload) > MAX_REPORT_BYTES - OVERHEAD_BYTES:
         msg = f"a report may have {MAX_REPORT_BYTES} bytes, its payload alone has {len(report.payload)}"
         raise LocalProtocolError(msg)
-    return _frame(KIND_REPORT if looked is None else KIND_EVALUATED_REPORT, header + report.payload)
+    kind = KIND_REPORT if looked is None else KIND_EVALUATED_REPORT if keyboard is None else KIND_KEYBOARD_REPORT
+    return _frame(kind, header + report.payload)
 
 
 def decode(data: bytes) -> Report | Chunk:
@@ -155,7 +183,11 @@ def decode(data: bytes) -> Report | Chunk:
         return _chunk(body)
     if kind == KIND_EVALUATED_REPORT:
         return msgspec.structs.replace(_report(body[_EVALUATION.size :]), evaluation=_evaluation(body))
-    msg = f"expected frame kind {KIND_REPORT} or {KIND_EVALUATED_REPORT} (report) or {KIND_CHUNK} (chunk), got {kind}"
+    if kind == KIND_KEYBOARD_REPORT:
+        report = _report(body[_EVALUATION.size + _KEYBOARD.size :])
+        return msgspec.structs.replace(report, evaluation=_evaluation(body), keyboard=_keyboard(body))
+    reports = f"{KIND_REPORT}, {KIND_EVALUATED_REPORT} or {KIND_KEYBOARD_REPORT} (report)"
+    msg = f"expected frame kind {reports} or {KIND_CHUNK} (chunk), got {kind}"
     raise RemoteProtocolError(msg, code="frame-kind")
 
 
@@ -252,6 +284,14 @@ def _evaluation(body: memoryview) -> LocalEvaluation:
         msg = f"expected top1 <= top3 <= counted and finite losses, got {evaluation}"
         raise RemoteProtocolError(msg, code="report-evaluation")
     return evaluation
+
+
+def _keyboard(body: memoryview) -> KeyboardEvaluation:
+    keyboard = KeyboardEvaluation(*_KEYBOARD.unpack_from(body, _EVALUATION.size))
+    if keyboard.letters < 1 or max(keyboard.saved, keyboard.saved_announced) > keyboard.letters:
+        msg = f"expected letters, and at most as many keystrokes saved, got {keyboard}"
+        raise RemoteProtocolError(msg, code="report-evaluation")
+    return keyboard
 
 
 def _chunk(body: memoryview) -> Chunk:

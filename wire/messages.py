@@ -147,6 +147,8 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the messages that is held out; the model is evaluated on them before and after training."""
     keep_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     """A device that must stop after at least this share of its steps reports what it has."""
+    keystrokes: bool = False
+    """The coordinator takes keyboard evaluations: a keyboard counts on the held-out messages what it saves."""
 
 
 class Work(enum.Enum):

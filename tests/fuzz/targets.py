@@ -78,7 +78,8 @@ def targets() -> list[Target]:
     found = [_report(name) for name in NAMES]
     found += [_large_report()]
     evaluated = msgspec.structs.replace(_TRUE_REPORT, evaluation=frame.LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25))
-    frames = [frame.encode_report(_TRUE_REPORT), frame.encode_report(evaluated), *_chunks()]
+    of_keyboard = msgspec.structs.replace(evaluated, keyboard=frame.KeyboardEvaluation(1500, 640, 7, 655))
+    frames = [*map(frame.encode_report, (_TRUE_REPORT, evaluated, of_keyboard)), *_chunks()]
     found.append(Target("frame", frames, _read_frame))
     found.append(Target("chunks", _chunks(), _read_chunks))
     bases = low_rank.bases_of(np.zeros(LAYOUT.size, np.float32), LAYOUT, RANK, np.random.default_rng(0))

@@ -11,7 +11,7 @@ from nightjar.wire.codec.sampled import ONES, sampled_levels
 from nightjar.wire.codec.sparsify import top_k
 from nightjar.wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
 from nightjar.wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
-from nightjar.wire.frame import LocalEvaluation, encode_report
+from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation, encode_report
 from nightjar.wire.messages import CodecChoice
 from tests.vectors.cases import (
     EMPTY,
@@ -158,20 +158,31 @@ def sampled():
 EVALUATION = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)
 
 
-def evaluated():
+KEYBOARD = KeyboardEvaluation(1500, 640, 7, 655)
+
+
+def evaluated(name="topk-4-evaluated", **more):
     """A report with a local evaluation before it."""
     payload = topk_payload(4, MIXED, only(MIXED, range(15, 20)), 5, FORM_MODELLED)
-    report = msgspec.structs.replace(report_of(5, MIXED, payload), evaluation=EVALUATION)
+    report = msgspec.structs.replace(report_of(5, MIXED, payload), evaluation=EVALUATION, **more)
     sparse = codec_for(CodecChoice(name="topk-4", density=1.0)).decode(payload, MIXED)
     return {
-        "name": "topk-4-evaluated",
+        "name": name,
         "layout": shapes(MIXED),
         "frame": encode_report(report).hex(),
         "report": {name: getattr(report, name) for name in HEADER},
         "evaluation": asdict(EVALUATION),
+        **{name: asdict(value) for name, value in more.items()},
         "indices": sparse.indices.tolist(),
         "values": floats(sparse.values),
     }
+
+
+def keyboards():
+    """Reports with a keyboard evaluation beside the local one."""
+    yield evaluated("keyboard", keyboard=KEYBOARD)
+    yield evaluated("keyboard-of-the-announced-version", keyboard=KeyboardEvaluation(1, 0, 1, 0))
+    yield evaluated("keyboard-largest-numbers", keyboard=KeyboardEvaluation(*[2**32 - 1] * 4))
 
 
 def halves(layout, seed):

@@ -21,7 +21,7 @@ from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.frame import decode, encode_report
 from nightjar.wire.messages import CodecChoice
 from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
-from tests.vectors.golden_updates import EVALUATION, HALVES, LARGEST
+from tests.vectors.golden_updates import EVALUATION, HALVES, KEYBOARD, LARGEST
 from tests.wire.half_transfer import half_transfer
 
 INDICES = top_k(crowded(TINY, 6), 60).indices
@@ -236,17 +236,39 @@ def hostile_evaluations():
         "loss-nan": replace(EVALUATION, loss_before=float("nan")),
         "loss-infinite": replace(EVALUATION, loss_after=float("inf")),
     }
-    frames = {name: encode_report(msgspec.structs.replace(report, evaluation=lie)) for name, lie in lies.items()}
-    good = encode_report(msgspec.structs.replace(report, evaluation=EVALUATION))
-    for name, body in (("cut", good[8:30]), ("cut-in-the-report-header", good[8:70])):
-        head = good[:4] + struct.pack("<I", len(body)) + body
+    reports = {name: msgspec.structs.replace(report, evaluation=lie) for name, lie in lies.items()}
+    good = msgspec.structs.replace(report, evaluation=EVALUATION)
+    yield from hostile_reports("evaluation", good, {"cut": 30, "cut-in-the-report-header": 70}, reports)
+
+
+def hostile_keyboards():
+    """Reports whose keyboard evaluation cannot be, or whose local one beside it."""
+    good = report_of(5, TINY, encode_levels(INDICES, LEVELS, GRIDS[4], TINY))
+    good = msgspec.structs.replace(good, evaluation=EVALUATION, keyboard=KEYBOARD)
+    lies = {
+        "more-saved-than-letters": {"keyboard": replace(KEYBOARD, saved=1501)},
+        "more-saved-by-the-announced-than-letters": {"keyboard": replace(KEYBOARD, saved_announced=1501)},
+        "no-letters": {"keyboard": replace(KEYBOARD, letters=0, saved=0, saved_announced=0)},
+        "with-an-evaluation-that-cannot-be": {"evaluation": replace(EVALUATION, top1_after=13)},
+    }
+    cuts = {"cut-in-the-evaluation": 30, "cut": 46, "cut-in-the-report-header": 86}
+    reports = {name: msgspec.structs.replace(good, **lie) for name, lie in lies.items()}
+    yield from hostile_reports("keyboard", good, cuts, reports)
+
+
+def hostile_reports(what, good, cuts, lies):
+    """A good report cut at some bytes, and reports that lie."""
+    frames = {name: encode_report(lie) for name, lie in lies.items()}
+    whole = encode_report(good)
+    for name, end in cuts.items():
+        head = whole[:4] + struct.pack("<I", end - 8) + whole[8:end]
         frames[name] = head + struct.pack("<I", zlib.crc32(head))
     for name, data in frames.items():
         try:
             decode(data)
         except RemoteProtocolError as error:
             yield {
-                "name": f"evaluation-{name}",
+                "name": f"{what}-{name}",
                 "layout": shapes(TINY),
                 "frame": data.hex(),
                 "code": error.code,

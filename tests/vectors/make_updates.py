@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.vectors.cases import written
-from tests.vectors.golden_updates import sampled, transfers, updates
-from tests.vectors.hostile_updates import hostile_sampled, hostile_transfers, hostile_updates
+from tests.vectors.golden_updates import keyboards, sampled, transfers, updates
+from tests.vectors.hostile_updates import hostile_keyboards, hostile_sampled, hostile_transfers, hostile_updates
 
 FILES = {
     "updates.json": updates,
@@ -18,6 +18,8 @@ FILES = {
     "hostile_transfers.json": hostile_transfers,
     "sampled.json": sampled,
     "hostile_sampled.json": hostile_sampled,
+    "keyboards.json": keyboards,
+    "hostile_keyboards.json": hostile_keyboards,
 }
 
 if __name__ == "__main__":

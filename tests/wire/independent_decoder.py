@@ -162,16 +162,25 @@ def local_evaluation(body):
     return found
 
 
+def keyboard_evaluation(body):
+    found = dict(zip(("letters", "saved", "announced", "saved_announced"), unpack("<IIII", body), strict=True))
+    if found["letters"] == 0 or found["saved"] > found["letters"] or found["saved_announced"] > found["letters"]:
+        raise Refused
+    return found
+
+
 def decode_report(frame, layout):
     """The report as a dict, ``layout`` is a list of [name, shape]. Raises Refused."""
-    if len(frame) < 12 or frame[:3] != b"NJ\x01" or frame[3] not in {1, 17}:
+    if len(frame) < 12 or frame[:3] != b"NJ\x01" or frame[3] not in {1, 17, 18}:
         raise Refused
     (length,) = struct.unpack_from("<I", frame, 4)
     if len(frame) != length + 12 or struct.unpack("<I", frame[-4:])[0] != zlib.crc32(frame[:-4]):
         raise Refused
-    body, evaluation = frame[8:-4], None
-    if frame[3] == 17:
+    body, evaluation, keyboard = frame[8:-4], None, None
+    if frame[3] != 1:
         evaluation, body = local_evaluation(body), body[28:]
+    if frame[3] == 18:
+        keyboard, body = keyboard_evaluation(body), body[16:]
     if len(body) < 40:
         raise Refused
     number, attempt, codec = struct.unpack_from("<QHB", body)
@@ -205,6 +214,7 @@ def decode_report(frame, layout):
         "loss": loss,
         "seconds": seconds,
         "evaluation": evaluation,
+        "keyboard": keyboard,
         "indices": indices,
         "values": values,
     }

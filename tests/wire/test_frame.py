@@ -12,6 +12,7 @@ from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.frame import (
     MAX_PUBLISH_BYTES,
     Chunk,
+    KeyboardEvaluation,
     LocalEvaluation,
     Report,
     decode,
@@ -97,9 +98,32 @@ def test_an_evaluation_that_cannot_be_is_refused(wrong):
     assert fault.value.code == "report-evaluation"
 
 
-@pytest.mark.parametrize("kept", range(40))
-def test_a_short_body_of_an_evaluated_report_is_refused(kept):
-    data = bytearray(encode_report(msgspec.structs.replace(REPORT, evaluation=LOOKED))[: 8 + kept])
+KEYBOARD = KeyboardEvaluation(1500, 640, 7, 655)
+
+
+def test_a_keyboard_evaluation_travels_beside_the_local_one():
+    evaluated = msgspec.structs.replace(REPORT, evaluation=LOOKED)
+    report = msgspec.structs.replace(evaluated, keyboard=KEYBOARD)
+    assert decode(encode_report(report)) == report
+    assert len(encode_report(report)) == len(encode_report(evaluated)) + 16
+
+
+def test_a_keyboard_evaluation_without_a_local_one_is_refused_by_the_sender():
+    with pytest.raises(LocalProtocolError, match="has an evaluation, too"):
+        encode_report(msgspec.structs.replace(REPORT, keyboard=KEYBOARD))
+
+
+@pytest.mark.parametrize("wrong", [{"saved": 1501}, {"saved_announced": 1501}, {"letters": 0}])
+def test_a_keyboard_evaluation_that_cannot_be_is_refused(wrong):
+    lie = dataclasses.replace(KEYBOARD, **wrong)
+    with pytest.raises(RemoteProtocolError) as fault:
+        decode(encode_report(msgspec.structs.replace(REPORT, evaluation=LOOKED, keyboard=lie)))
+    assert fault.value.code == "report-evaluation"
+
+
+@pytest.mark.parametrize(("kept", "keyboard"), [*((n, None) for n in range(68)), *((n, KEYBOARD) for n in range(84))])
+def test_a_short_body_of_an_evaluated_report_is_refused(kept, keyboard):
+    data = bytearray(encode_report(msgspec.structs.replace(REPORT, evaluation=LOOKED, keyboard=keyboard))[: 8 + kept])
     data[4:8] = kept.to_bytes(4, "little")
     data += zlib.crc32(data).to_bytes(4, "little")
     with pytest.raises(RemoteProtocolError):

@@ -17,7 +17,7 @@ from nightjar.wire.codec import codec_for
 from nightjar.wire.codec.codecs import WIRE_IDS
 from nightjar.wire.codec.transfers import apply_transfer
 from nightjar.wire.errors import RemoteProtocolError
-from nightjar.wire.frame import KIND_REPORT, decode
+from nightjar.wire.frame import KIND_EVALUATED_REPORT, KIND_KEYBOARD_REPORT, KIND_REPORT, decode
 from nightjar.wire.messages import CodecChoice
 from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 from tests.vectors.make_updates import FILES, written
@@ -27,8 +27,8 @@ from tests.wire.independent_modelled import Refused
 CODEC_NAMES = {number: name for name, number in WIRE_IDS.items()}
 V1 = Path(__file__).parents[1] / "vectors" / "v1"
 VECTORS = {name: json.loads((V1 / name).read_text()) for name in FILES}
-UPDATES = VECTORS["updates.json"] + VECTORS["sampled.json"]
-HOSTILE_UPDATES = VECTORS["hostile_updates.json"] + VECTORS["hostile_sampled.json"]
+UPDATES = VECTORS["updates.json"] + VECTORS["sampled.json"] + VECTORS["keyboards.json"]
+HOSTILE_UPDATES = [vector for name in ("updates", "sampled", "keyboards") for vector in VECTORS[f"hostile_{name}.json"]]
 TRANSFERS, HOSTILE_TRANSFERS = VECTORS["transfers.json"], VECTORS["hostile_transfers.json"]
 BEFORE = json.loads((V1 / "hostile.json").read_text())
 
@@ -53,9 +53,10 @@ def test_the_vectors_are_made_again_byte_for_byte(name):
     assert written(FILES[name]()) == (V1 / name).read_text()
 
 
-def test_every_codec_but_the_first_has_golden_and_hostile_vectors():
+def test_every_kind_of_report_and_every_codec_but_the_first_has_golden_and_hostile_vectors():
     for vectors in (UPDATES, HOSTILE_UPDATES):
         frames = [bytes.fromhex(vector["frame"]) for vector in vectors]
+        assert {frame[3] for frame in frames} == {KIND_REPORT, KIND_EVALUATED_REPORT, KIND_KEYBOARD_REPORT}
         codecs = {frame[18] for frame in frames if frame[3] == KIND_REPORT}
         assert codecs == set(WIRE_IDS.values()) - {WIRE_IDS["dense-f32"]}
 
@@ -65,7 +66,8 @@ def test_golden_update(vector):
     report, update = decode_whole(vector)
     assert {name: getattr(report, name) for name in vector["report"]} == vector["report"]
     assert report.layout == layout_of(vector).fingerprint
-    assert (None if report.evaluation is None else asdict(report.evaluation)) == vector.get("evaluation")
+    for found, name in ((report.evaluation, "evaluation"), (report.keyboard, "keyboard")):
+        assert (None if found is None else asdict(found)) == vector.get(name)
     assert update.indices.tolist() == vector["indices"]
     assert update.values.astype(">f4").tobytes().hex() == vector["values"]
 
@@ -74,7 +76,7 @@ def test_golden_update(vector):
 def test_the_independent_decoder_reads_the_same_update(vector):
     got = independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"])
     assert {name: got[name] for name in vector["report"]} == vector["report"]
-    assert got["evaluation"] == vector.get("evaluation")
+    assert (got["evaluation"], got["keyboard"]) == (vector.get("evaluation"), vector.get("keyboard"))
     assert got["indices"] == vector["indices"]
     assert struct.pack(f">{len(got['values'])}f", *got["values"]).hex() == vector["values"]
 
