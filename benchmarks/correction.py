@@ -31,10 +31,11 @@ import click
 import numpy as np
 from rich.console import Console
 
-from nightjar.benchmarks.keyboard import OwnKeyboard, global_model, mixed
+from nightjar.benchmarks.keyboard import global_model, mixed
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, quantile, show
 from nightjar.edge_agent.keyboard.correction import neighbours
 from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.models import corpora
 from nightjar.models.configurations import CONFIGURATIONS, configuration
 from nightjar.models.corpora import Corpus
@@ -129,7 +130,7 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     peers = {name: make() for name, make in PEERS.items()}
     generator = np.random.default_rng(seed)
     for person in progress(Console(stderr=True), people, "people"):
-        keyboard = OwnKeyboard(mixed(files, person.typed), person.typed, lambda _: lexicon)
+        keyboard = WholeKeyboard(mixed(files, person.typed), person.typed, lambda _: lexicon)
         for message in person.held_out:
             for before, word, typo in _typed(message, right, generator):
                 _try(_through(keyboard.suggester), before, word, typo, right, ours)

@@ -31,7 +31,6 @@ import numpy as np
 from rich.console import Console
 
 from nightjar.benchmarks import presage
-from nightjar.benchmarks.keyboard import Counts, OwnKeyboard, replay
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.benchmarks.pretrained import (
     Pretrained,
@@ -42,6 +41,8 @@ from nightjar.benchmarks.pretrained import (
     written_before,
 )
 from nightjar.benchmarks.setting import BUILD, LANGUAGE
+from nightjar.edge_agent.core.keystrokes import Replayed, replay
+from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.models import corpora
 from nightjar.models.vocabulary import words
 from nightjar.simulation.progress import progress
@@ -67,7 +68,7 @@ def measure(
     made_of = next((path for path in (corpus, public) if path and shipped.made_from.is_text(path)), None)
     people = drawn(outside(text, made_of, shipped.made_from).users, least_words, seed)
     database = None if public is None else _presage(public, shipped.made_from, seed)
-    ours, theirs = Counts(), Counts()
+    ours, theirs = Replayed(), Replayed()
     keyboard = fresh(shipped)
     with tempfile.TemporaryDirectory() as folder:
         for number, person in enumerate(progress(Console(stderr=True), people, "people")):
@@ -88,16 +89,16 @@ def measure(
     }
 
 
-def fresh(shipped: Pretrained) -> OwnKeyboard:
+def fresh(shipped: Pretrained) -> WholeKeyboard:
     """The keyboard of a device on which nothing was typed yet."""
-    return OwnKeyboard(shipped.predictor(), (), lambda code: shipped.lexicon if code == LANGUAGE else None, LANGUAGE)
+    return WholeKeyboard(shipped.predictor(), (), lambda code: shipped.lexicon if code == LANGUAGE else None, LANGUAGE)
 
 
-def typed(suggest: Callable[[str], Sequence[str]], person: Person, send: Callable[[str], None] | None) -> Counts:
+def typed(suggest: Callable[[str], Sequence[str]], person: Person, send: Callable[[str], None] | None) -> Replayed:
     """Type the messages of a person; ``send`` lets the keyboard learn from each."""
-    total = Counts()
+    total = Replayed()
     for message in person.messages:
-        total += replay(suggest, message, None)
+        total += replay(suggest, message)
         if send is not None:
             send(message)
     return total

@@ -1,9 +1,9 @@
 """Measures recall and saved keystrokes: held-out messages are typed again through the keyboard's own suggester.
 
 The text of most users is public: the vocabulary, the trigram, presage and the global model are made from it. The others
-are phones: their earlier messages are on the device, and their last messages are replayed letter by letter. A word
-costs its letters and a space; if it is among the three suggestions, it costs the letters so far and one tap. Recall is
-measured before the first letter of each word in the vocabulary; keystrokes count every word.
+are phones: their earlier messages are on the device, and their last messages are replayed letter by letter, as
+:mod:`nightjar.edge_agent.core.keystrokes` counts. Recall is that of the words in the vocabulary; keystrokes count every
+word.
 
 - ``trigram``: interpolated Kneser-Ney.
 - ``trigram_history``: ``blended`` with the trigram instead of the LSTM; the difference is the gain from the LSTM.
@@ -16,12 +16,9 @@ measured before the first letter of each word in the vocabulary; keystrokes coun
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +30,11 @@ from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.benchmarks.pretrained import outside, pretrained, shipped_folder, written_before
 from nightjar.benchmarks.session import session_task
 from nightjar.benchmarks.setting import BUILD
+from nightjar.edge_agent.core.keystrokes import Replayed, Suggest, replay
 from nightjar.edge_agent.core.mixture import Mixture
-from nightjar.edge_agent.core.own_history import Blended
-from nightjar.edge_agent.keyboard.learning import OwnWord, own_words_in
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Predictor
 from nightjar.edge_agent.session import Produced, in_this_process, personal_weights
@@ -50,9 +47,8 @@ from nightjar.models.configurations import CONFIGURATIONS, ModelConfiguration, c
 from nightjar.models.corpora import Corpus, Participant, Split
 from nightjar.models.export import export_program
 from nightjar.models.folder import write_model_folder
-from nightjar.models.lexicon import WordList
 from nightjar.models.ngram import train_trigram
-from nightjar.models.vocabulary import FIRST_WORD, Vocabulary, words
+from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import CLIP_NORM, RATE, warm_start
 from nightjar.simulation.demo.keyboards import NgramPredictor
 from nightjar.simulation.laboratory.checkpoint import about, restored_weights
@@ -65,59 +61,15 @@ TITLE = "recall and saved keystrokes, %"
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
 """Plan of the session on the phone."""
 
-Suggest = Callable[[str], Sequence[str]]
 
-
-@dataclass(slots=True)
-class Counts:
-    """Counts of a replay."""
-
-    words: int = 0
-    top1: int = 0
-    top3: int = 0
-    letters: int = 0
-    keystrokes: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        """Add field by field."""
-        return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
-
-    def row(self, predictor: str) -> dict[str, Any]:
-        """A row of the table."""
-        return {
-            "predictor": predictor,
-            "top1": 100 * self.top1 / max(1, self.words),
-            "top3": 100 * self.top3 / max(1, self.words),
-            "keystrokes_saved_percent": self.saved_percent,
-        }
-
-    @property
-    def saved_percent(self) -> float:
-        """Keystrokes saved, of those without suggestions."""
-        return 100 * (1 - self.keystrokes / max(1, self.letters))
-
-
-def replay(suggest: Suggest, message: str, vocabulary: Vocabulary | None) -> Counts:
-    """Type one message, its words with single spaces between them; only those of the vocabulary count for recall.
-
-    ``suggest`` gives at most three words for the text before the caret. Without a vocabulary every word counts.
-    """
-    counts, text = Counts(), ""
-    for word in words(message):
-        counts.letters += len(word) + 1
-        taps = len(word) + 1
-        for typed in range(len(word)):
-            offered = [one.lower() for one in suggest(text + word[:typed])]
-            if typed == 0 and (vocabulary is None or vocabulary.id_of(word) >= FIRST_WORD):
-                counts.words += 1
-                counts.top1 += word in offered[:1]
-                counts.top3 += word in offered
-            if word in offered:
-                taps = typed + 1
-                break
-        counts.keystrokes += taps
-        text += word + " "
-    return counts
+def row(predictor: str, counts: Replayed) -> dict[str, Any]:
+    """A row of the table."""
+    return {
+        "predictor": predictor,
+        "top1": 100 * counts.top1 / max(1, counts.words),
+        "top3": 100 * counts.top3 / max(1, counts.words),
+        "keystrokes_saved_percent": counts.saved_percent,
+    }
 
 
 def through(predictor: Predictor) -> Suggest:
@@ -156,11 +108,11 @@ def measure(
         public = [vocabulary.encode(words(text)) for text in parts.public]
         trigram = NgramPredictor(vocabulary, train_trigram(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
-    total: dict[str, Counts] = {name: Counts() for name in names}
+    total: dict[str, Replayed] = {name: Replayed() for name in names}
     others: presage.Presage | None = None
     if presage.installed() and parts.public:
         others = presage.Presage(presage.train([" ".join(words(text)) for text in parts.public], BUILD / "presage"))
-        total["presage"] = Counts()
+        total["presage"] = Replayed()
     else:
         click.echo("presage is not installed: no row for it (apt-get install presage)", err=True)
     ngram = _ngram_of(files)
@@ -170,7 +122,7 @@ def measure(
         ngram = read_ngram(compile_ngram(other, vocabulary.size), vocabulary.size)
     common = common_words_of(files, vocabulary)
     kept = helped = hurt = 0
-    pairs: list[tuple[Counts, Counts]] = []
+    pairs: list[tuple[Replayed, Replayed]] = []
     for number, phone in enumerate(parts.phones):
         personal = _personal_weights(files, phone, seed + number)
         fleet = _replayed(through(Reader(load_keyboard_model(files))), phone, vocabulary)
@@ -192,7 +144,7 @@ def measure(
     return {
         "gain_top3": more_top3,
         "gain_top3_error": error,
-        "predictors": [counts.row(name) for name, counts in total.items()],
+        "predictors": [row(name, counts) for name, counts in total.items()],
         "users": len(parts.phones),
         "words": total["global"].words,
         "personal_models_kept": kept,
@@ -201,10 +153,10 @@ def measure(
     }
 
 
-def paired_gain(pairs: Sequence[tuple[Counts, Counts]]) -> tuple[float, float]:
+def paired_gain(pairs: Sequence[tuple[Replayed, Replayed]]) -> tuple[float, float]:
     """How much more the first of each pair knows than the second, in points of top-3, over the words of all people.
 
-    >>> few, more, most = Counts(words=10), Counts(words=10, top3=4), Counts(words=10, top3=5)
+    >>> few, more, most = Replayed(words=10), Replayed(words=10, top3=4), Replayed(words=10, top3=5)
     >>> gain, error = paired_gain([(more, few), (most, more)])
     >>> f"{gain:.1f} {error:.1f}"
     '25.0 10.6'
@@ -220,42 +172,13 @@ def paired_gain(pairs: Sequence[tuple[Counts, Counts]]) -> tuple[float, float]:
     return 100 * gain, 100 * off**0.5 / typed
 
 
-def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> Counts:
-    return sum((replay(suggest, message, vocabulary) for message in phone.held_out), Counts())
+def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> Replayed:
+    return sum((replay(suggest, message, vocabulary) for message in phone.held_out), Replayed())
 
 
-class OwnKeyboard:
-    """The whole keyboard of one user, which has learned from past messages and learns from each sent message."""
-
-    def __init__(
-        self,
-        predictor: Predictor,
-        typed: Sequence[str],
-        lexicon: Callable[[str], WordList | None] = lambda _: None,
-        language: str = "",
-    ) -> None:
-        self.suggester, self._language = Suggester(Blended(predictor, typed), lexicon=lexicon), language
-        self._own: Counter[str] = Counter()
-        for message in typed:
-            self._note(message)
-
-    def suggest(self, text: str) -> Sequence[str]:
-        """The suggestions for the text before the caret."""
-        return self.suggester.suggest(text, language=self._language).words
-
-    def send(self, message: str) -> None:
-        """Learn from a message."""
-        self.suggester.learn(message)
-        self._note(message)
-
-    def _note(self, message: str) -> None:
-        self._own.update(word for word, _ in own_words_in(message, self.suggester.knows))
-        self.suggester.replace_own_words(OwnWord(w, w, n) for w, n in self._own.items())
-
-
-def blended(predictor: Predictor, phone: Participant) -> Counts:
+def blended(predictor: Predictor, phone: Participant) -> Replayed:
     """Replay a user's messages through the whole keyboard, which learns from each sent message."""
-    keyboard, total = OwnKeyboard(predictor, phone.typed), Counts()
+    keyboard, total = WholeKeyboard(predictor, phone.typed), Replayed()
     for message in phone.held_out:
         total += replay(keyboard.suggest, message, predictor.vocabulary)
         keyboard.send(message)

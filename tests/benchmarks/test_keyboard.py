@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from nightjar.benchmarks import presage
-from nightjar.benchmarks.keyboard import Counts, blended, replay, through
+from nightjar.benchmarks.keyboard import blended, row, through
+from nightjar.edge_agent.core.keystrokes import Replayed, replay
 from nightjar.models.corpora import Participant
 from nightjar.models.ngram import train_trigram
 from nightjar.models.vocabulary import BOS, Vocabulary, words
@@ -11,26 +12,9 @@ from nightjar.simulation.demo.keyboards import NgramPredictor
 VOCABULARY = Vocabulary(("the", "cat", "sat"))
 
 
-def nothing(_text):
-    return ()
-
-
-def test_without_suggestions_every_letter_and_blank_is_typed():
-    assert replay(nothing, "The cat!", VOCABULARY) == Counts(words=2, letters=8, keystrokes=8)
-
-
-def test_a_word_that_is_offered_costs_the_letters_so_far_and_a_tap():
-    def suggest(text):
-        return {"": ["The", "a", "b"], "the c": ["car", "cat"]}.get(text, ["x"])
-
-    assert replay(suggest, "the cat zebra", VOCABULARY) == Counts(
-        words=2, top1=1, top3=1, letters=4 + 4 + 6, keystrokes=1 + 2 + 6
-    )
-
-
 def test_figures_are_percentages():
-    row = Counts(words=4, top1=1, top3=2, letters=20, keystrokes=15).row("global")
-    assert row == {"predictor": "global", "top1": 25.0, "top3": 50.0, "keystrokes_saved_percent": 25.0}
+    found = row("global", Replayed(words=4, top1=1, top3=2, letters=20, keystrokes=15))
+    assert found == {"predictor": "global", "top1": 25.0, "top3": 50.0, "keystrokes_saved_percent": 25.0}
 
 
 def test_the_predictor_gives_the_logarithms_of_the_trigram():
