@@ -5,6 +5,11 @@ the model that it received, and how many by the model after its training. This m
 of the version: sums and, for each metric, a histogram of devices by recall in thousandths. Tallies can be merged, so no
 single device's metrics need to be stored, and quantiles over devices can still be computed.
 
+A device with a keyboard also counts the keystrokes that its whole keyboard saves on these messages, with the version
+that it received and with the one that its keyboard has. The difference is paired: both are measured on the same words,
+so people who type differently add nothing to its variance. The tally keeps sums of the differences and of their squares
+for each version that was compared with, in points of percent of the keystrokes.
+
 Each device counts once, in quantiles and in the mean. A device reports its own number of words, so weighting by words
 would let one device dominate the mean.
 """
@@ -20,7 +25,7 @@ import msgspec
 
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
-from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.messages import DropoutCause
 
 THOUSANDTHS = 1000
@@ -41,6 +46,42 @@ Histogram = Mapping[int, int]
 """Recall in thousandths -> number of devices."""
 
 
+class Sums(msgspec.Struct, frozen=True):
+    """A figure of each device, summed over devices: their number, the sum, and the sum of the squares.
+
+    >>> figure = Sums.of([1.0, 3.0])
+    >>> figure.mean, figure.error
+    (2.0, 1.0)
+    """
+
+    devices: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Sums:
+        """The sums of one value for each device."""
+        given = list(values)
+        return cls(len(given), math.fsum(given), math.fsum(value * value for value in given))
+
+    def __add__(self, other: Sums) -> Sums:
+        """The sums over the devices of both."""
+        return Sums(self.devices + other.devices, self.total + other.total, self.squares + other.squares)
+
+    @property
+    def mean(self) -> float:
+        """The mean over devices; 0 if there are none."""
+        return self.total / self.devices if self.devices else 0.0
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean, which is infinite for fewer than two devices."""
+        if self.devices < 2:
+            return math.inf
+        deviations = max(self.squares - self.total * self.mean, 0.0)  # rounding may leave less than nothing
+        return math.sqrt(deviations / (self.devices - 1) / self.devices)
+
+
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The summed on-device metrics of one version: "before" local training (the version itself) and "after" it.
 
@@ -52,6 +93,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         top1_before_of: histogram of the recall of the best suggestion before training; the others likewise.
         tried: number of devices that ran the version or failed to fetch or run it.
         failures: cause -> number of devices that failed to fetch or run the version.
+        saved: keystrokes that the devices' keyboards save with the version, in percent of all.
+        gain_over: another version that keyboards had -> how many more they save with this one, in points of percent.
     """
 
     devices: int = 0
@@ -64,6 +107,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     top3_after_of: Histogram = {}
     tried: int = 0
     failures: Mapping[str, int] = {}
+    saved: Sums = Sums()
+    gain_over: Mapping[int, Sums] = {}
 
     @property
     def failed(self) -> int:
@@ -80,8 +125,20 @@ class Spread(msgspec.Struct, frozen=True):
     p90: float
 
 
+class Mean(msgspec.Struct, frozen=True):
+    """The mean over devices of a figure in points of percent, and its standard error; None with a single device."""
+
+    devices: int
+    mean: float
+    error: float | None
+
+
 class FederatedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """A tally in readable form, with mean losses; a spread or a loss is None until a device has measured it."""
+    """A tally in readable form, with mean losses; a spread, a loss or a mean is None until a device has measured it.
+
+    ``saved`` is how many of their keystrokes the devices' keyboards save with the version; ``gain_over`` maps another
+    version to how many more they save with this one, on the same words.
+    """
 
     devices: int
     counted: int
@@ -93,6 +150,8 @@ class FederatedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     loss_after: float | None
     tried: int
     failures: Mapping[str, int]
+    saved: Mean | None
+    gain_over: Mapping[int, Mean]
 
 
 _BEFORE = ("top1_before", "top3_before")
@@ -126,6 +185,23 @@ def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Ta
     return Tally(devices=devices, **added)
 
 
+def keystrokes(keyboards: Iterable[KeyboardEvaluation]) -> Tally:
+    """Add up what the keyboards of devices save, one evaluation each.
+
+    >>> found = keystrokes([KeyboardEvaluation(200, 62, 7, 60), KeyboardEvaluation(100, 32, 7, 30)])
+    >>> found.saved.mean, found.gain_over[7].mean
+    (31.5, 1.5)
+    """
+    measured = [each for each in keyboards if each.letters]
+    gains: dict[int, list[float]] = defaultdict(list)
+    for each in measured:
+        gains[each.announced].append(100 * (each.saved - each.saved_announced) / each.letters)
+    return Tally(
+        saved=Sums.of(100 * each.saved / each.letters for each in measured),
+        gain_over={announced: Sums.of(points) for announced, points in gains.items()},
+    )
+
+
 def tried_in(state: Round) -> Tally:
     """How many devices of a round could run its base version, and why the others could not.
 
@@ -150,8 +226,12 @@ def merged(one: Tally, other: Tally) -> Tally:
     both: dict[str, Any] = {}
     for name in Tally.__struct_fields__:
         a, b = getattr(one, name), getattr(other, name)
-        both[name] = dict(Counter(a) + Counter(b)) if isinstance(a, Mapping) else a + b
+        both[name] = _joined(a, b) if isinstance(a, Mapping) else a + b
     return Tally(**both)
+
+
+def _joined(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {**one, **other, **{key: one[key] + other[key] for key in one.keys() & other.keys()}}
 
 
 def figures(found: Tally) -> FederatedMetrics:
@@ -165,6 +245,8 @@ def figures(found: Tally) -> FederatedMetrics:
         loss_after=found.loss_after / trained if trained else None,
         tried=found.tried,
         failures=found.failures,
+        saved=_mean(found.saved),
+        gain_over={version: mean for version, sums in found.gain_over.items() if (mean := _mean(sums)) is not None},
         **spreads,
     )
 
@@ -203,3 +285,9 @@ def _spread(found: Tally, name: str) -> Spread | None:
         return None
     mean, _ = mean_and_error(histogram)
     return Spread(mean, *(quantile(histogram, share) for share in QUANTILES))
+
+
+def _mean(sums: Sums) -> Mean | None:
+    if not sums.devices:
+        return None
+    return Mean(sums.devices, sums.mean, sums.error if math.isfinite(sums.error) else None)

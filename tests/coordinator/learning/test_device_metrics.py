@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from nightjar.coordinator.config import TaskConfig
 from nightjar.coordinator.learning.device_metrics import (
     FAILURES,
+    Mean,
     Spread,
+    Sums,
     Tally,
     figures,
+    keystrokes,
     mean_and_error,
     merged,
     quantile,
@@ -20,7 +23,7 @@ from nightjar.coordinator.learning.device_metrics import (
 )
 from nightjar.coordinator.rounds.round import open_round
 from nightjar.coordinator.rounds.seats import Seat, SeatState
-from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.messages import DropoutCause
 
 
@@ -100,3 +103,51 @@ def test_a_round_tells_who_could_run_its_version():
 
 def test_a_person_who_takes_the_phone_is_no_failure_of_the_version():
     assert not FAILURES & {DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.CONNECTION_LOST}
+
+
+@st.composite
+def keyboards(draw):
+    letters = draw(st.integers(1, 5000))
+    saved, announced = draw(st.tuples(st.integers(0, letters), st.integers(0, letters)))
+    return KeyboardEvaluation(letters, saved, draw(st.integers(6, 8)), announced)
+
+
+def as_numbers(found: Tally) -> list[float]:
+    sums = [found.saved, *(found.gain_over.get(version, Sums()) for version in (6, 7, 8))]
+    return [figure for each in sums for figure in (each.devices, each.total, each.squares)]
+
+
+@given(st.lists(keyboards(), max_size=20), st.lists(keyboards(), max_size=20))
+def test_keystrokes_of_parts_add_up_to_those_of_the_whole(one, other):
+    whole = keystrokes([*one, *other])
+    assert as_numbers(merged(keystrokes(one), keystrokes(other))) == pytest.approx(as_numbers(whole), abs=1e-6)
+
+
+@given(st.lists(keyboards(), min_size=2, max_size=40))
+def test_a_gain_is_the_mean_of_the_paired_differences_with_its_standard_error(measured):
+    points = [100 * (each.saved - each.saved_announced) / each.letters for each in measured if each.announced == 7]
+    gain = keystrokes(measured).gain_over.get(7, Sums())
+    assert gain.devices == len(points)
+    assert gain.mean == pytest.approx(np.mean(points) if points else 0.0, abs=1e-9)
+    if len(points) > 1:
+        assert gain.error == pytest.approx(np.std(points, ddof=1) / len(points) ** 0.5, abs=1e-5)
+
+
+def test_people_who_type_differently_add_nothing_to_the_error_of_a_gain():
+    measured = [KeyboardEvaluation(1000, base + 10, 7, base) for base in (50, 300, 700)]
+    found = figures(keystrokes(measured))
+    assert found.gain_over == {7: Mean(3, pytest.approx(1.0), pytest.approx(0.0, abs=1e-6))}
+    assert found.saved.error > 10
+    assert figures(keystrokes(measured[:1])).saved == Mean(1, 6.0, None)
+
+
+def test_a_person_who_typed_much_counts_once():
+    measured = [KeyboardEvaluation(100, 30, 7, 20), KeyboardEvaluation(2**32 - 1, 0, 7, 0)]
+    assert keystrokes(measured).gain_over[7].mean == 5.0
+
+
+def test_a_tally_of_before_keyboards_measured_is_read():
+    stored = msgspec.json.encode({"devices": 2, "counted": 9})
+    assert msgspec.json.decode(stored, type=Tally) == Tally(devices=2, counted=9)
+    found = keystrokes([KeyboardEvaluation(100, 30, 7, 20)])
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Tally) == found

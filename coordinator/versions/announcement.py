@@ -1,0 +1,86 @@
+"""The verdict on the version that rounds train from: is it announced to keyboards? Pure comparison of a tally.
+
+Rounds go on from the newest version, and keyboards get the best one. Devices that take part in a round measure the
+version that they received against the one that their keyboards have, each on its own held-out messages with its whole
+keyboard (:mod:`nightjar.coordinator.learning.device_metrics`). The mean of the paired differences decides:
+
+========================================================== ==========================================================
+mean difference over devices, standard error e             verdict
+========================================================== ==========================================================
+fewer than ``minimum`` devices measured it                 none: rounds go on, keyboards keep what they have
+at least 0                                                 BETTER: it is announced
+below 0 by more than MARGIN_KEYSTROKES and CERTAIN times e WORSE: it is rolled back, rounds go on from the other
+below 0 by less                                            UNDECIDED: rounds go on from it, it is not announced
+========================================================== ==========================================================
+
+So no version is announced that devices measured as worse than the announced one, which is therefore the best so far.
+Each version is compared with that one and not with the one before it, so a slow decline adds up and is seen.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from nightjar.coordinator.learning.device_metrics import Sums, Tally
+
+MARGIN_KEYSTROKES = 0.5
+"""Allowed loss in points of percent of the keystrokes: rounds may make good a smaller one."""
+CERTAIN = 2.0
+"""Required loss in standard errors: chance alone exceeds it one time in forty."""
+LEAST_DEVICES = 2
+"""Devices without which there is no standard error."""
+
+
+class Outcome(enum.Enum):
+    """What devices found of a version, compared with the announced one."""
+
+    UNMEASURED = "unmeasured"
+    BETTER = "better"
+    UNDECIDED = "undecided"
+    WORSE = "worse"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """An outcome, and its figures in words."""
+
+    outcome: Outcome
+    reason: str
+
+
+def verdict(tally: Tally, announced: int, minimum: int) -> Verdict:
+    """Compare a version with the announced one.
+
+    Args:
+        tally: what devices measured of the version.
+        announced: number of the announced version.
+        minimum: devices that must have measured both; at least LEAST_DEVICES are needed.
+
+    >>> found = Tally(saved=Sums.of([30.0, 32.0]), gain_over={7: Sums.of([0.5, 1.5])})
+    >>> verdict(found, 7, 2).outcome
+    <Outcome.BETTER: 'better'>
+    >>> verdict(found, 7, 2).reason
+    '2 devices save 31.0 % of their keystrokes with it, 1.0 points more than with version 7 (standard error 0.5)'
+    """
+    gain, needed = tally.gain_over.get(announced, Sums()), max(minimum, LEAST_DEVICES)
+    if gain.devices < needed:
+        return Verdict(Outcome.UNMEASURED, f"{gain.devices} of {needed} devices compared it with version {announced}")
+    points = f"{abs(gain.mean):.1f} points {'more' if gain.mean >= 0 else 'fewer'}"
+    reason = (
+        f"{gain.devices} devices save {tally.saved.mean:.1f} % of their keystrokes with it, {points} than with version "
+        f"{announced} (standard error {gain.error:.1f})"
+    )
+    if gain.mean >= 0:
+        return Verdict(Outcome.BETTER, reason)
+    lost = -gain.mean > max(MARGIN_KEYSTROKES, CERTAIN * gain.error)
+    return Verdict(Outcome.WORSE if lost else Outcome.UNDECIDED, reason)
+
+
+def is_measured(tally: Tally, minimum: int) -> bool:
+    """Whether so many devices measured a version with their keyboards that they will measure the next one, too.
+
+    >>> is_measured(Tally(saved=Sums.of([30.0])), minimum=1)
+    False
+    """
+    return tally.saved.devices >= max(minimum, LEAST_DEVICES)

@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightjar.coordinator.learning.device_metrics import Sums, Tally
+from nightjar.coordinator.versions.announcement import (
+    MARGIN_KEYSTROKES,
+    Outcome,
+    is_measured,
+    verdict,
+)
+
+
+def measured(*points: float, over: int = 7) -> Tally:
+    """What devices found of a version: so many points more keystrokes saved than with another one."""
+    return Tally(saved=Sums.of([30.0] * len(points)), gain_over={over: Sums.of(points)})
+
+
+@pytest.mark.parametrize(
+    ("points", "outcome"),
+    [
+        ((), Outcome.UNMEASURED),
+        ((-9.0,), Outcome.UNMEASURED),
+        ((0.0, 0.0), Outcome.BETTER),
+        ((-1.0, 1.5), Outcome.BETTER),
+        ((-0.1, -0.1), Outcome.UNDECIDED),
+        ((-MARGIN_KEYSTROKES, -MARGIN_KEYSTROKES), Outcome.UNDECIDED),
+        ((-0.6, -0.6), Outcome.WORSE),
+        ((-0.1, -1.9), Outcome.UNDECIDED),  # 1 point, with a standard error of 0.9
+        ((-0.8, -1.2, -1.0, -1.0), Outcome.WORSE),
+    ],
+)
+def test_a_loss_must_be_large_and_certain_and_a_gain_need_not(points, outcome):
+    assert verdict(measured(*points), 7, 2).outcome is outcome
+
+
+def test_the_reason_has_both_figures_and_how_certain_they_are():
+    assert verdict(measured(-1.0, -2.0), 7, 2).reason == (
+        "2 devices save 30.0 % of their keystrokes with it, 1.5 points fewer than with version 7 (standard error 0.5)"
+    )
+    assert verdict(measured(1.0), 7, 2).reason == "1 of 2 devices compared it with version 7"
+
+
+def test_only_differences_from_the_announced_version_count():
+    assert verdict(measured(-9.0, -9.0, over=6), 7, 2).outcome is Outcome.UNMEASURED
+
+
+@pytest.mark.parametrize("minimum", [0, 1, 2])
+def test_a_single_device_never_decides(minimum):
+    assert verdict(measured(-9.0), 7, minimum).outcome is Outcome.UNMEASURED
+    assert verdict(measured(-9.0, -9.0), 7, minimum).outcome is Outcome.WORSE
+    assert not is_measured(measured(-9.0), minimum)
+    assert is_measured(measured(-9.0, -9.0), minimum)
+
+
+def test_as_many_devices_as_the_task_needs_must_have_measured():
+    assert verdict(measured(1.0, 1.0, 1.0), 7, 4).outcome is Outcome.UNMEASURED
+    assert verdict(measured(1.0, 1.0, 1.0, 1.0), 7, 4).outcome is Outcome.BETTER
+
+
+@given(st.lists(st.floats(-100, 100), max_size=30), st.integers(0, 10))
+def test_none_is_announced_that_was_measured_worse(points, minimum):
+    found = verdict(measured(*points), 7, minimum)
+    if found.outcome is Outcome.BETTER:
+        assert sum(points) >= -1e-9
+    if found.outcome is Outcome.WORSE:
+        assert sum(points) / len(points) < -MARGIN_KEYSTROKES + 1e-9
+
+
+def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announced_one():
+    """A loss of 0.2 points a round: every one is small, and the third is rolled back."""
+    outcomes = [verdict(measured(*[-0.2 * rounds] * 10), 7, 10).outcome for rounds in (1, 2, 3)]
+    assert outcomes == [Outcome.UNDECIDED, Outcome.UNDECIDED, Outcome.WORSE]
