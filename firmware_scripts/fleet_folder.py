@@ -143,15 +143,16 @@ def make_fleet(folder: Path, plan: FleetPlan, ssh_key: str, wifi_key: str | None
     if not (folder / CONFIG).exists():
         tell(f"{CONFIG}: the coordinator's settings and keys")
         values = [f"--set={name}={json.dumps(value)}" for name, value in coordinator_settings(plan).items()]
-        _run(folder, "nightjar.coordinator", "init", "--model=none", str(folder / CONFIG), *values)
+        options = ("--model=none", f"--fleet={plan.size}")
+        _run(folder, "nightjar.coordinator", "init", *options, str(folder / CONFIG), *values)
     if not (folder / MODEL).exists():
         tell(f"{MODEL}: the first model, pre-trained on public text")
         _run(folder, "nightjar.models", "export", "--model", model, "--out", str(folder / MODEL))
     if bundle_in(folder, plan) is None:
         tell(f"the agent for {plan.board}, with its packages (minutes)")
-        options = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
+        bundled = ("--platform", BOARDS[plan.board].platform, "--key", str(folder / KEY), "--output", str(folder))
         root = f"{ROOT_FILE}={folder / TUF}/metadata/1.{ROOT_FILE}"
-        _run(folder, "nightjar.firmware_scripts", "bundle", *options, "--include", root)
+        _run(folder, "nightjar.firmware_scripts", "bundle", *bundled, "--include", root)
     made = all((folder / CLAIMS / f"{name}.json").exists() for name in plan.hostnames())
     if not made or not (folder / CLAIMS_UNTIL).exists():
         tell(f"{CLAIMS}: one for each of {plan.devices} devices, from the coordinator, which is started for that")

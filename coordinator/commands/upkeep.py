@@ -26,6 +26,7 @@ from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
+from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
 from nightjar.coordinator.web.words import si_bytes
 from nightjar.models.configurations import configuration
 from nightjar.models.shipped import NAMES
@@ -40,6 +41,11 @@ FOUND_FAULTS = 1
 @click.command()
 @click.argument("path", default=Path("coordinator.toml"), type=click.Path(path_type=Path))
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as task.goal=10.")
+@click.option(
+    "--fleet",
+    type=click.Choice([each.value for each in Fleet]),
+    help="How many people type: the settings that learn most there. Asked for on a terminal; else hundreds.",
+)
 @click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
 @click.option(
     "--model",
@@ -49,14 +55,14 @@ FOUND_FAULTS = 1
     help="Pre-trained model for the folder task.model, if there is none; needs TensorFlow.",
 )
 @json_option
-def init(path: Path, pairs: tuple[str, ...], *, key: bool, model: str, as_json: bool) -> None:
+def init(path: Path, pairs: tuple[str, ...], *, fleet: str | None, key: bool, model: str, as_json: bool) -> None:
     """Write a configuration file with every setting and the reason for its value; '-' prints it.
 
     Also creates the key that signs orders to devices, in the data folder beside the file, if there is none; only its
     owner may read it. A recovery key is written beside the file. Keep it on paper or a USB stick: it can authorise
     another key if the signing key is lost. The model with which devices start is pre-trained.
     """
-    text = (resources.files("nightjar.coordinator") / "example.toml").read_text(encoding="utf-8")
+    text = example_for(Fleet(fleet) if fleet else _asked_fleet())
     for pair in pairs:
         text = _with_setting(text, pair)
     if str(path) == "-":
@@ -93,6 +99,22 @@ def init(path: Path, pairs: tuple[str, ...], *, key: bool, model: str, as_json: 
             answer |= {"recovery_key": str(recovery)}
             cells.append(("recovery key: take it off this machine, and keep it", recovery))
     show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
+
+
+def example_for(fleet: Fleet) -> str:
+    """The text of a configuration with every setting, those of ``SETTINGS`` as they suit a fleet."""
+    text = (resources.files("nightjar.coordinator") / "example.toml").read_text(encoding="utf-8")
+    for name, value in SETTINGS[fleet].items():
+        text = _with_setting(text, f"{name}={json.dumps(value)}")
+    return text
+
+
+def _asked_fleet() -> Fleet:
+    """What a person at a terminal answers."""
+    if not sys.stdin.isatty():
+        return Fleet.HUNDREDS
+    sizes = click.Choice([each.value for each in Fleet])
+    return Fleet(click.prompt("How many people will type", type=sizes, default=Fleet.HUNDREDS.value, err=True))
 
 
 def _export(name: str, folder: Path, seed: int) -> None:

@@ -14,7 +14,11 @@ from nightjar.wire.errors import ConfigError
 STRANGERS = 10
 """From so many devices on a fleet keeps the usual ``[limits]``; a smaller one is a household (docs/privacy.md)."""
 MOST_DEVICES = 1_000
+FEW, MANY = 50, 1_000
+"""With so many devices a fleet has hundreds of people, or thousands; with fewer it takes small steps, as a household
+does, because few people's words are soon learned by heart."""
 MOST_REPORTS = 20
+"""Of a round of a fleet with few devices."""
 _ABOUT = "# The answers to 'nightjar-firmware new-fleet'; flash, customise and twin read them with --fleet."
 
 
@@ -52,6 +56,11 @@ class FleetPlan:
     def household(self) -> bool:
         """Whether it is too small for the usual limits."""
         return self.devices < STRANGERS
+
+    @property
+    def size(self) -> str:
+        """What ``nightjar-coordinator init --fleet`` calls it."""
+        return "household" if self.devices < FEW else "hundreds" if self.devices < MANY else "thousands"
 
     def hostnames(self) -> tuple[str, ...]:
         """The names of its devices.
@@ -115,17 +124,17 @@ def read_plan(text: str) -> FleetPlan:
 
 
 def coordinator_settings(plan: FleetPlan) -> dict[str, object]:
-    """What differs from the coordinator's defaults, by dotted name."""
+    """What differs from the settings of fleets of that size, by dotted name."""
     least = 2 if plan.household else STRANGERS
     goal = min(MOST_REPORTS, max(least, math.floor(0.7 * plan.devices)))
+    cohort = {"task.goal": goal, "task.minimum": least} if plan.devices < FEW else {}
     return {
         "population": plan.name,
         "host": plan.address,
         "broker.host": plan.address,
         "broker.allow_network": True,
         "enrolment.names": [plan.address],
-        "task.goal": goal,
-        "task.minimum": least,
+        **cohort,
         "limits.household": plan.household,
     }
 

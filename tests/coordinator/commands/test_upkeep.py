@@ -1,4 +1,5 @@
 import fcntl
+import io
 import json
 import re
 import stat
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -20,10 +22,13 @@ from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
 from nightjar.models import starts
 from nightjar.models.folder import WEIGHTS
 from nightjar.models.shipped import shipped
 from nightjar.wire.errors import ConfigError
+
+HUNDREDS = Fleet.HUNDREDS
 
 
 def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
@@ -34,6 +39,29 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     _, _, err = run("serve", "--config", path)
     assert err.count("\n  - ") == 1
     assert "task.model" in err
+
+
+@pytest.mark.parametrize(("options", "fleet"), [(["--fleet", each.value], each) for each in Fleet] + [([], HUNDREDS)])
+def test_init_writes_the_settings_that_suit_the_size_of_the_fleet(run, site, tmp_path, options, fleet):
+    path, model = tmp_path / "new.toml", site.config.parent / "model"
+    status, _, err = run("init", path, "--no-key", "--model=none", f"--set=task.model={model}", *options)
+    assert status == 0, err
+    config = load_config(path, {})
+    for name, value in SETTINGS[fleet].items():
+        found = attrgetter(name)(config)
+        assert getattr(found, "value", found) == value, name
+
+
+def test_init_asks_a_person_for_the_size_of_the_fleet(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("household\n"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    status, out, _ = run("init", "-")
+    assert status == 0
+    assert tomllib.loads(out)["limits"]["household"] is True
+
+
+def test_every_size_of_a_fleet_has_the_same_settings():
+    assert len({frozenset(settings) for settings in SETTINGS.values()}) == 1
 
 
 def test_init_makes_the_pretrained_model_unless_there_is_one(run, tmp_path, monkeypatch):

@@ -49,14 +49,14 @@ def test_every_answer_that_is_of_no_use_is_named():
     ]
 
 
-@pytest.mark.parametrize("devices", [2, 3, 9, 10, 11, 40, 1000])
+@pytest.mark.parametrize("devices", [2, 3, 9, 10, 11, 40, 50, 1000])
 def test_the_coordinator_and_the_devices_take_the_settings(devices, tmp_path):
     write_model(tmp_path / "model")
     plan = FleetPlan("home", devices, "127.0.0.1")
     path = tmp_path / "coordinator.toml"
     pairs = [f"{name}={value}" for name, value in coordinator_settings(plan).items()]
     given = tuple(pair.replace("True", "true").replace("False", "false") for pair in pairs)
-    init.callback(path, given, key=False, model="none", as_json=True)
+    init.callback(path, given, fleet=plan.size, key=False, model="none", as_json=True)
     config = load_config(path, {})
     assert (config.population, config.host, config.broker.host) == ("home", "127.0.0.1", "127.0.0.1")
     assert (
@@ -65,6 +65,8 @@ def test_the_coordinator_and_the_devices_take_the_settings(devices, tmp_path):
         is Limits(**tomllib.loads(agent_settings_text(plan)).get("limits", {})).household
     )
     assert config.task.minimum <= config.task.goal <= devices
+    small_steps = config.task.strategy.name == "fedavg"
+    assert small_steps is (devices < 50), "the words of a few people are soon learned by heart"
 
 
 def test_only_the_disks_are_missing_in_the_list_of_cards():
