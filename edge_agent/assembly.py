@@ -355,7 +355,7 @@ def _keyboard(
     def wipe() -> None:
         delete_everything()
         suggester.replace_own_words(())
-        model = artifacts.current()
+        model = artifacts.announced()
         if model is not None:
             show_model(model)
 
@@ -381,7 +381,7 @@ def _keyboard(
             )
 
         def compared() -> Comparison:
-            return compare_versions(artifacts.first(), artifacts.current(), database.texts())
+            return compare_versions(artifacts.first(), artifacts.announced(), database.texts())
 
         app = create_app(suggester, database, about, ask_to_wipe, key, typing.note, compared)
         serving = serve(app, config.keyboard.port)

@@ -167,7 +167,7 @@ class Driver:
         with self._retry.contained():
             deaths = remembered.deaths + isinstance(self._state, Working)
             self._retry.run_until_stored(lambda: self._step(events.Restarted(self._moment(), deaths)))
-        model = self._ports.artifacts.current()
+        model = self._ports.artifacts.announced()
         if model is not None:
             self._keyboard.arrived(model)
 
@@ -303,12 +303,12 @@ class Driver:
             case Model():
                 self._session.model = outcome
                 self._step(events.Prepared(at))
-                self._keyboard.arrived(outcome)
+                self._keyboard.prepared(outcome)
             case Enlisted(model, summing, sent):
                 self._session.model = model
                 self._step(events.Prepared(at), summing=summing)
                 self._sum.answer(sent)
-                self._keyboard.arrived(model)
+                self._keyboard.prepared(model)
             case Produced() if isinstance(why := self._session.too_short(state.assignment, outcome), str):
                 self._ports.trust.refused(why)
                 self._step(events.WorkFailed(at, DropoutCause.OUTSIDE_LIMITS, why))

@@ -1,7 +1,8 @@
 """Keeps the keyboard on the announced model: decides what to fetch and when, and shows it once it has arrived.
 
-Called by the driver, on its thread. A device without a keyboard fetches models only when it is selected. If anything
-goes wrong with a new model, the keyboard keeps the current one.
+Called by the driver, on its thread. A device without a keyboard fetches models only when it is selected. A session may
+train a version that is not announced: the keyboard does not get it before the coordinator, on what devices measured,
+announces it. If anything goes wrong with a new model, the keyboard keeps the one that it has.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def offered(message: Announcement, payload: bytes, device: DeviceId) -> Offer:
 
 
 def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callable[[], bool]) -> Model:
-    """Download an offered model if the coordinator signed the offer.
+    """Download an offered model for the keyboard, if the coordinator signed the offer.
 
     Raises:
         RemoteProtocolError: the announcement is not trusted, the data does not match its hash or manifest, or the model
@@ -53,7 +54,9 @@ def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callabl
         UnavailableError: the signature cannot be checked or the model cannot be fetched now.
     """
     trust.check("announce", offer.payload)
-    return artifacts.fetch(offer.manifest, should_stop)
+    model = artifacts.fetch(offer.manifest, should_stop)
+    artifacts.adopt(model)
+    return model
 
 
 class KeyboardUpkeep:
@@ -102,13 +105,21 @@ class KeyboardUpkeep:
         log.warning("model_not_fetched", error=failure(outcome), again_in_s=round(wait_s))
 
     def arrived(self, model: Model) -> None:
-        """Show a model that is complete on the device, whatever it was fetched for."""
-        if self._show is None or model.sha256 == self._shown:
-            return
-        self.renewed(model)
+        """Show a model that is complete on the device."""
+        if model.sha256 != self._shown:
+            self._show_now(model)
+
+    def prepared(self, model: Model) -> None:
+        """Show the model of a session if the keyboard has none at all."""
+        if self._shown is None:
+            self.arrived(model)
 
     def renewed(self, model: Model) -> None:
-        """Show a model again because its personal weights have changed or were deleted."""
+        """Show the keyboard's model again because its personal weights have changed; ignore any other model."""
+        if model.sha256 == self._shown:
+            self._show_now(model)
+
+    def _show_now(self, model: Model) -> None:
         if self._show is None:
             return
         self._shown = model.sha256

@@ -70,6 +70,16 @@ class Artifacts(Protocol):
     def current(self) -> Model | None:
         """The newest model that is complete on this device."""
 
+    def announced(self) -> Model | None:
+        """The version that the keyboard has; the newest one if none was announced yet."""
+
+    def adopt(self, model: Model) -> None:
+        """Give the keyboard a version that was fetched and is announced.
+
+        Raises:
+            UnavailableError: it could not be noted.
+        """
+
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model: only the parts that the device does not have yet.
 

@@ -40,6 +40,6 @@ def model_files(config: AgentConfig) -> ModelFiles | None:
 
 
 def held_model(config: AgentConfig) -> Model | None:
-    """The newest model on this device; None if there is none."""
+    """The model that the keyboard has, or without one the newest on this device; None if there is none."""
     files = model_files(config)
-    return None if files is None else files.current()
+    return None if files is None else files.announced()

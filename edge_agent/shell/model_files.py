@@ -1,9 +1,10 @@
 """The models on this device's disk: files named by their sha256, written whole or not at all.
 
-``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download in progress. The file
-``artifacts/current`` names the manifest of the newest complete model. It is replaced only when the next model is
-complete, so the keyboard keeps the last good model whatever happens to a download. Files that no model needs any more
-are removed.
+``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download in progress. Three files name manifests:
+``current`` that of the newest complete model, ``announced`` that of the version that the keyboard has, and ``first``
+that of the first one that it had. Rounds train versions that are not announced yet, so the first two may differ. Each
+is replaced only when the next model is complete, so the keyboard keeps the last good model whatever happens to a
+download. Files that none of the three needs any more are removed.
 
 Weights are fetched with the shortest transfers in the manifest that start from weights on the device
 (:func:`shortest_transfers`). If the result does not have the hash of the full weights, the full weights
@@ -33,8 +34,8 @@ from nightjar.wire.release_version import numbers
 
 log = structlog.get_logger()
 
-FIRST = "first"
-"""Name of the file that names the manifest of the first version, as ``current`` does that of the newest."""
+CURRENT, ANNOUNCED, FIRST = "current", "announced", "first"
+"""Names of the files that name manifests."""
 PERSONAL = ".personal"
 """Suffix of the file that holds the personal weights trained on this device; the stem is the manifest's hash."""
 
@@ -53,10 +54,17 @@ class ModelFiles:
         self._agent_version = agent_version
         self._keyboard = keyboard
         folder.mkdir(parents=True, exist_ok=True)
+        if keyboard and not (folder / ANNOUNCED).exists() and (folder / CURRENT).exists():
+            # The keyboard of an agent of before had whatever came last.
+            replace_file(folder / ANNOUNCED, (folder / CURRENT).read_bytes())
 
     def current(self) -> Model | None:
         """The newest model that is complete on this device."""
-        return self._named_by("current")
+        return self._named_by(CURRENT)
+
+    def announced(self) -> Model | None:
+        """The version that the keyboard has; the newest one if none was announced yet."""
+        return self._named_by(ANNOUNCED) or self.current()
 
     def first(self) -> Model | None:
         """The first version with the current vocabulary that was complete here; None without a keyboard."""
@@ -76,14 +84,29 @@ class ModelFiles:
             self._bring_for_keyboard(wanted, should_stop)
             model = self._open(manifest)
             task_type(wanted.task_type).check(wanted, model.vocabulary.read_bytes())
-            replace_file(self._folder / "current", manifest.encode())
-            self._remove_all_but(model, self._kept_first(model))
+            replace_file(self._folder / CURRENT, manifest.encode())
+            self._remove_unused()
         except OSError as error:
             msg = f"the model could not be stored in {self._folder}: {error}"
             raise UnavailableError(msg) from error
         finally:
             self._downloader.hang_up()
         return model
+
+    def adopt(self, model: Model) -> None:
+        """Give the keyboard a version that was fetched and is announced. A full disk is an UnavailableError."""
+        if not self._keyboard:
+            return
+        try:
+            first = self.first()
+            if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
+                replace_file(self._folder / FIRST, model.sha256.encode())
+            for pointer in (ANNOUNCED, CURRENT):
+                replace_file(self._folder / pointer, model.sha256.encode())
+            self._remove_unused()
+        except OSError as error:
+            msg = f"the version of the keyboard could not be noted in {self._folder}: {error}"
+            raise UnavailableError(msg) from error
 
     def forget_personal(self) -> None:
         """Remove the weights that were trained on this device's own messages. Must not run during training."""
@@ -165,23 +188,15 @@ class ModelFiles:
             ngram=ngram if ngram is not None and ngram.exists() else None,
         )
 
-    def _kept_first(self, model: Model) -> Model | None:
-        if not self._keyboard:
-            return None
-        first = self.first()
-        if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
-            replace_file(self._folder / FIRST, model.sha256.encode())
-            return model
-        return first
-
-    def _remove_all_but(self, model: Model, first: Model | None) -> None:
-        kept = {"current", model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
-        if first is not None:
-            kept |= {FIRST, first.sha256, first.program.name, first.weights.name, first.vocabulary.name}
-        kept.add(f"{model.sha256}{PERSONAL}")
-        if model.bases is not None:
-            kept.add(model.bases.name)
-        kept |= {file.sha256 for file in model.manifest.for_keyboards}
+    def _remove_unused(self) -> None:
+        pointers = (CURRENT, ANNOUNCED, FIRST) if self._keyboard else (CURRENT,)
+        kept = {*pointers}
+        for model in map(self._named_by, pointers):
+            if model is not None:
+                kept |= {model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
+                kept |= {f"{model.sha256}{PERSONAL}", *(file.sha256 for file in model.manifest.for_keyboards)}
+                if model.bases is not None:
+                    kept.add(model.bases.name)
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)

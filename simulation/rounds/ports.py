@@ -84,6 +84,8 @@ class SimulatedArtifacts:
 
     current: Callable[[], Model | None]
     fetch: Callable[[Sha256, Callable[[], bool]], Model]
+    announced: Callable[[], Model | None]
+    adopt: Callable[[Model], None]
 
 
 @functools.cache

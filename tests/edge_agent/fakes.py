@@ -127,9 +127,16 @@ class FakeArtifacts:
     fetched: list[str] = field(default_factory=list)
     held: Model | None = None
     others: dict[str, Model] = field(default_factory=dict)
+    adopted: Model | None = None
 
     def current(self):
         return self.held
+
+    def announced(self):
+        return self.adopted or self.held
+
+    def adopt(self, model):
+        self.adopted = model
 
     def fetch(self, manifest, should_stop):
         self.fetched.append(manifest)

@@ -76,18 +76,38 @@ def test_nothing_is_fetched_over_a_metered_network_or_during_a_session(tmp_path)
     assert len(phone.worker.jobs) == 1
 
 
-def test_the_keyboard_follows_the_model_of_a_session_and_keeps_it_over_a_restart(tmp_path):
+def test_the_keyboard_does_not_get_the_version_of_a_session_before_it_is_announced(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    phone.driver.begin()
+    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
+    phone.pass_time(1)
+    phone.work()
+    newer = write_model(tmp_path / "files", 1)
+    phone.artifacts.others[newer.sha256] = newer
+    phone.pass_time(120)
+    phone.hear(assignment(newer))
+    phone.work()
+    phone.work()
+    assert phone.state == "reporting"
+    assert phone.shown == [0]
+    phone.kill()
+    assert phone.shown == [0, 0]
+    phone.hear(Announcement(version=1, manifest=newer.sha256))
+    phone.pass_time(1)
+    phone.work()
+    assert phone.shown == [0, 0, 1]
+
+
+def test_a_keyboard_without_any_model_shows_that_of_a_session_until_one_is_announced(tmp_path):
     phone = Phone(tmp_path, keyboard=True)
     to_report(phone)
-    assert phone.shown == [0]
     phone.hear(receipt())
-    phone.model = phone.artifacts.model = write_model(tmp_path / "files", 1)
+    newer = write_model(tmp_path / "files", 1)
+    phone.artifacts.others[newer.sha256] = newer
     phone.pass_time(1)
-    phone.hear(assignment(phone.model, 2))
+    phone.hear(assignment(newer, 2))
     phone.work()
-    assert phone.shown == [0, 1]
-    phone.kill()
-    assert phone.shown == [0, 1, 1]
+    assert phone.shown == [0]
 
 
 def test_a_model_that_the_keyboard_refuses_does_not_disturb_the_round(tmp_path):

@@ -130,7 +130,7 @@ def test_a_keyboard_keeps_the_first_version_of_a_vocabulary_for_comparison(files
     keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
     assert keyboard.first() is None
     for version in versions:
-        keyboard.fetch(version.sha256, never)
+        keyboard.adopt(keyboard.fetch(version.sha256, never))
         assert keyboard.first().manifest.version == 0
     assert not (tmp_path / "artifacts" / versions[1].sha256).exists()
     texts = [f"the {word} sat the {number}" for number in range(60) for word in WORDS]
@@ -146,10 +146,58 @@ def test_a_keyboard_keeps_the_first_version_of_a_vocabulary_for_comparison(files
 
 def test_the_first_version_of_another_vocabulary_begins_anew(remote, tmp_path):
     keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
-    keyboard.fetch(write_model(remote, 0).sha256, never)
+    keyboard.adopt(keyboard.fetch(write_model(remote, 0).sha256, never))
     other = write_model(remote, 5, vocabulary=Vocabulary(tuple(reversed(WORDS))))
-    keyboard.fetch(other.sha256, never)
+    keyboard.adopt(keyboard.fetch(other.sha256, never))
     assert keyboard.first() == keyboard.current()
+
+
+def test_a_keyboard_keeps_the_announced_version_while_rounds_train_others(remote, tmp_path):
+    versions = [write_model(remote, number) for number in range(4)]
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    assert keyboard.announced() is None
+    fetched = keyboard.fetch(versions[0].sha256, never)
+    assert keyboard.announced() == fetched  # better than none
+    keyboard.adopt(fetched)
+    for number in (1, 2):
+        keyboard.fetch(versions[number].sha256, never)
+        assert (keyboard.announced().manifest.version, keyboard.current().manifest.version) == (0, number)
+    assert not (tmp_path / "artifacts" / versions[1].sha256).exists()
+    assert all(path.exists() for path in (fetched.weights, fetched.program, fetched.vocabulary))
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    assert (again.announced(), again.current()) == (keyboard.announced(), keyboard.current())
+    personal = keyboard.current().weights.with_name(f"{versions[2].sha256}.personal")
+    personal.write_bytes(b"of the version that is announced next")
+    keyboard.fetch(versions[2].sha256, never)
+    keyboard.adopt(keyboard.current())
+    assert (keyboard.announced().manifest.version, personal.exists()) == (2, True)
+    keyboard.adopt(keyboard.fetch(versions[3].sha256, never))
+    assert not personal.exists()
+
+
+def test_the_keyboard_of_an_agent_of_before_keeps_its_version(files, remote, tmp_path):
+    before, trained = write_model(remote, 0), write_model(remote, 1)
+    files.fetch(before.sha256, never)  # as such an agent did
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard.fetch(trained.sha256, never)
+    assert keyboard.announced().manifest.version == 0
+
+
+def test_without_a_keyboard_the_newest_version_is_the_only_one(files, remote, tmp_path):
+    files.adopt(files.fetch(write_model(remote, 0).sha256, never))
+    newer = files.fetch(write_model(remote, 1).sha256, never)
+    assert files.announced() == files.current() == newer
+    assert len(list((tmp_path / "artifacts").iterdir())) == 5
+
+
+def test_a_version_that_cannot_be_noted_leaves_the_keyboard_its_own(remote, tmp_path):
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard.adopt(keyboard.fetch(write_model(remote, 0).sha256, never))
+    newer = keyboard.fetch(write_model(remote, 1).sha256, never)
+    (tmp_path / "artifacts" / "announced").unlink()
+    (tmp_path / "artifacts" / "announced").mkdir()
+    with pytest.raises(UnavailableError, match="could not be noted"):
+        keyboard.adopt(newer)
 
 
 def test_a_failed_fetch_leaves_the_last_good_model(files, remote):
