@@ -10,8 +10,8 @@ skipped. Results:
   its database open, a model loaded and stepped. (Without a keyboard it would load a model only to train.)
 - ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: an idle agent with the keyboard's server, which has fetched the
   model from the coordinator and suggested words.
-- ``training_rss_mb``: sum of the agent with a keyboard and its training process; ``training_pss_mb``: the same, but a
-  page that both share counts once.
+- ``training_rss_mb``: sum of the agent with a keyboard and its training process, which evaluates the keyboard with two
+  versions at the end; ``training_pss_mb``: the same, but a page that both share counts once.
 - ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, alternately, one thread each.
 - ``wasted_batches``: CPU time from an unplug to the end of the training process, in steps.
 

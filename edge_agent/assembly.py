@@ -123,6 +123,7 @@ def run_agent(config: AgentConfig) -> None:
                     trainer_for(config),
                     config.keyboard.personalise,
                     config.conditions.training_memory_bytes,
+                    artifacts.announced if config.keyboard.enabled else lambda: None,
                 ),
                 trust=trust_of(config, database, clock),
                 sums=SumProcess(config.data_dir),

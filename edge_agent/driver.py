@@ -325,6 +325,10 @@ class Driver:
                 if outcome.evaluation is not None and self._session.model is not None:
                     self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._session.model)
+                if outcome.keyboard is not None:
+                    self._log.info("keystrokes_saved", **dataclasses.asdict(outcome.keyboard))
+                if outcome.keyboard_fault:
+                    self._log.warning("keystrokes_not_counted", why=outcome.keyboard_fault)
                 if outcome.words is None:
                     self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
                 else:

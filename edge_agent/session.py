@@ -33,8 +33,16 @@ from nightjar.models.source import Source
 from nightjar.models.task_types import task_type
 from nightjar.wire.codec import FeedbackCodec, Sparse, codec_for
 from nightjar.wire.codec.sparsify import count_for
-from nightjar.wire.errors import ExamplesError, RemoteProtocolError
-from nightjar.wire.frame import MASKED_UPDATE, NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
+from nightjar.wire.errors import ExamplesError, NightjarError, RemoteProtocolError
+from nightjar.wire.frame import (
+    MASKED_UPDATE,
+    NO_UPDATE,
+    KeyboardEvaluation,
+    LocalEvaluation,
+    Report,
+    encode_report,
+    publishes,
+)
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, DropoutCause, Work
 from nightjar.wire.parameters import Vector, weights_to_bytes
@@ -52,6 +60,8 @@ class Produced:
         evaluation: result on held-out messages, if the plan asks for it and there are enough.
         personal_share: share of the update in the personal model that was kept; 0 if none was kept.
         words: (values,) uint32, the contribution to a secure sum, to be masked and put into the report; None without.
+        keyboard: what the keyboard saves on held-out messages, if the plan asks for it and there is one.
+        keyboard_fault: why it could not be counted.
     """
 
     report: NewReport
@@ -62,6 +72,8 @@ class Produced:
     evaluation: LocalEvaluation | None = None
     personal_share: float = 0.0
     words: npt.NDArray[np.uint32] | None = None
+    keyboard: KeyboardEvaluation | None = None
+    keyboard_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +83,7 @@ class SessionTask:
     Attributes:
         seed: seed of the generator for shuffling, and for rounding in the codec.
         personal: file for the personal model if it is better; None keeps none.
+        announced: the version that the keyboard has, if it is to be compared; else None.
     """
 
     assignment: Assignment
@@ -78,6 +91,7 @@ class SessionTask:
     source: Source
     seed: int
     personal: Path | None = None
+    announced: Model | None = None
 
 
 HELD_AT_LEAST = 4
@@ -85,6 +99,10 @@ HELD_AT_LEAST = 4
 
 AdoptedResidual = Callable[[], Vector | None]
 """Returns the residual adopted in the session's task, if any; called late, because it is as large as the model."""
+
+EvaluateKeyboard = Callable[[SessionTask, Callable[[], bool], Callable[[], float]], KeyboardEvaluation | None]
+"""Counts what the keyboard saves on held-out messages, given ``should_stop``, polled between messages, and a clock.
+None if it was stopped, or there is nothing to compare. Raises NightjarError if a version's files cannot be used."""
 
 Trainer = Callable[[SessionTask, AdoptedResidual, Callable[[], bool]], Produced | TrainingStopped]
 """Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
@@ -98,6 +116,7 @@ class Desk:
         residual: returns the adopted residual, if any, for a key from :func:`residual_of`.
         personalise: keep a personal model if it is better.
         memory_bytes: most private memory of a training.
+        announced: returns the version that the keyboard has; None without a keyboard.
     """
 
     examples: ExampleStore
@@ -105,6 +124,7 @@ class Desk:
     train: Trainer
     personalise: bool = False
     memory_bytes: int = TRAINING_MEMORY_BYTES
+    announced: Callable[[], Model | None] = lambda: None
 
 
 def prepare(
@@ -178,7 +198,8 @@ def run_session(
     residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
-    task = SessionTask(assignment, model, desk.examples.source(), seed, personal)
+    announced = desk.announced() if _asks_for_keyboard(assignment) else None
+    task = SessionTask(assignment, model, desk.examples.source(), seed, personal, announced)
     done = desk.train(task, residual, should_stop)
     if isinstance(done, TrainingStopped) and done.advice:
         import structlog  # takes memory, and the training process imports this module, too
@@ -201,9 +222,22 @@ def personal_weights(model: Model) -> Path:
     return model.weights.with_name(f"{model.sha256}.personal")
 
 
-def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
+def _asks_for_keyboard(assignment: Assignment) -> bool:
+    """Whether the coordinator takes a keyboard evaluation. It is in no secure sum and not covered by an epsilon."""
+    return assignment.plan.keystrokes and assignment.secure_sum is None and assignment.privacy is None
+
+
+def no_keyboard(_task: SessionTask, _should_stop: Callable[[], bool], _now_s: Callable[[], float]) -> None:
+    """Counts nothing. An :data:`EvaluateKeyboard`."""
+
+
+def in_this_process(
+    load_program: LoadProgram, now_s: Callable[[], float], evaluate_keyboard: EvaluateKeyboard = no_keyboard
+) -> Trainer:
     """A trainer that runs in the calling process; ``now_s`` is a clock that does not jump."""
-    return lambda task, residual, should_stop: train_and_encode(task, residual, load_program, should_stop, now_s)
+    return lambda task, residual, should_stop: train_and_encode(
+        task, residual, load_program, should_stop, now_s, evaluate_keyboard
+    )
 
 
 def train_and_encode(
@@ -212,8 +246,11 @@ def train_and_encode(
     load_program: LoadProgram,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
+    evaluate_keyboard: EvaluateKeyboard = no_keyboard,
 ) -> Produced | TrainingStopped:
     """Train according to the assignment and encode the update once; or only evaluate, if the assignment says so.
+
+    The keyboard is evaluated last, when the memory of the training is free again.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
@@ -228,8 +265,9 @@ def train_and_encode(
             batches, tried = kind.split(task.source, manifest, vocabulary, 0.0)
     except ExamplesError as error:
         return TrainingStopped(DropoutCause.BAD_EXAMPLES, error.problem, str(error))
+    keyboard_of = partial(_keyboard, task, lambda: evaluate_keyboard(task, should_stop, now_s))
     if assignment.work is Work.EVALUATE:
-        return _try_only(task, load_program, tried, should_stop, now_s)
+        return _try_only(task, load_program, tried, should_stop, now_s, keyboard_of)
     program = load_program(model)
     before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
@@ -258,6 +296,7 @@ def train_and_encode(
         carried = Sparse(layout.size, indices, difference[indices])
     else:
         payload = codec.encode(trained.delta, layout, generator)
+    keyboard, fault = keyboard_of(looked)
     report = _new_report(
         task,
         codec.wire_id,
@@ -267,9 +306,20 @@ def train_and_encode(
         loss=trained.loss,
         seconds=trained.seconds,
         evaluation=looked,
+        keyboard=keyboard,
     )
     report = replace(report, residual=following, carried=carried)
-    return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
+    return Produced(
+        report,
+        trained.num_examples,
+        trained.steps,
+        trained.loss,
+        trained.seconds,
+        looked,
+        share,
+        keyboard=keyboard,
+        keyboard_fault=fault,
+    )
 
 
 def _contributed(
@@ -290,6 +340,7 @@ def _try_only(
     tried: Batches,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
+    keyboard_of: Callable[[LocalEvaluation], tuple[KeyboardEvaluation | None, str]],
 ) -> Produced | TrainingStopped:
     """Evaluate the base model on held-out messages; the report carries no update."""
     if not tried.counted_targets:
@@ -303,10 +354,33 @@ def _try_only(
     looked, seconds = _looked(outcome, outcome), now_s() - started_s
     if looked is None:
         return TrainingStopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
+    keyboard, fault = keyboard_of(looked)
     report = _new_report(
-        task, NO_UPDATE, num_examples=tried.targets, loss=looked.loss_before, seconds=seconds, evaluation=looked
+        task,
+        NO_UPDATE,
+        num_examples=tried.targets,
+        loss=looked.loss_before,
+        seconds=seconds,
+        evaluation=looked,
+        keyboard=keyboard,
     )
-    return Produced(report, tried.targets, 0, looked.loss_before, seconds, looked)
+    return Produced(
+        report, tried.targets, 0, looked.loss_before, seconds, looked, keyboard=keyboard, keyboard_fault=fault
+    )
+
+
+def _keyboard(
+    task: SessionTask, evaluate: Callable[[], KeyboardEvaluation | None], looked: LocalEvaluation | None
+) -> tuple[KeyboardEvaluation | None, str]:
+    """What the keyboard saves; or None, and what is wrong. The training was too long to lose it for that."""
+    if looked is None or task.announced is None:
+        return None, ""
+    try:
+        return evaluate(), ""
+    except NightjarError as error:
+        return None, str(error)
+    except MemoryError:
+        return None, "memory: the keyboard needs more than the training"
 
 
 def _new_report(
@@ -319,6 +393,7 @@ def _new_report(
     loss: float = 0.0,
     seconds: float = 0.0,
     evaluation: LocalEvaluation | None = None,
+    keyboard: KeyboardEvaluation | None = None,
 ) -> NewReport:
     """A report of the session in its frame, which leaves no residual."""
     assignment, model = task.assignment, task.model
@@ -335,6 +410,7 @@ def _new_report(
             seconds=seconds,
             payload=payload,
             evaluation=evaluation,
+            keyboard=keyboard,
         )
     )
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))

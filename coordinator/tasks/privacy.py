@@ -60,7 +60,8 @@ def explained(privacy: Privacy, minimum: int, threshold: int) -> list[str]:
             f"device's report: {_in_words(REPORT)}.",
             f"Whoever holds two published versions, such as every device, knows the mean of a round of {minimum} or "
             f"more: {_of_cohort(VERSIONS, minimum)}.",
-            "Nobody gets typed text; how much was typed, and how well words were predicted, is in each report.",
+            "Nobody gets typed text; how much was typed, how well words were predicted and, of a keyboard, how many "
+            "keystrokes it saves with two versions and which version it has, is in each report.",
             *([f'privacy = "secure-sum" would hide single reports; {cost}.'] if minimum >= MINIMUM_OF_SUMS else []),
         ]
     whole = f"The coordinator, even together with {threshold - 1} of the devices, learns the sum of {minimum} or more "

@@ -22,6 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nightjar.edge_agent.session import SessionTask
+    from nightjar.wire.frame import KeyboardEvaluation
     from nightjar.wire.parameters import Vector
 
 LENGTH = struct.Struct("<Q")
@@ -54,7 +58,12 @@ def main() -> None:
         del data
         residual = partial(_residual, pipe)
         done = train_and_encode(
-            task, residual, load_program, lambda: bool(stops) or os.getppid() != agent, time.monotonic
+            task,
+            residual,
+            load_program,
+            lambda: bool(stops) or os.getppid() != agent,
+            time.monotonic,
+            _evaluate_keyboard,
         )
     except Exception as error:  # the agent logs any error and carries on
         fault = fault_of(error)
@@ -83,6 +92,15 @@ def _residual(pipe: int) -> Vector | None:
     send(pipe, b"")
     data = _receive()
     return np.frombuffer(data, np.float32) if data else None
+
+
+def _evaluate_keyboard(
+    task: SessionTask, should_stop: Callable[[], bool], now_s: Callable[[], float]
+) -> KeyboardEvaluation | None:
+    # The keyboard's modules are loaded now, and not before the training, which needs the memory.
+    from nightjar.edge_agent.shell.keyboard_evaluation import evaluate_keyboard
+
+    return evaluate_keyboard(task, should_stop, now_s)
 
 
 def _be_modest(memory_bytes: int, priority: str) -> None:

@@ -19,7 +19,7 @@ from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.inbox import Arrived, Job, WorkDone
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import Desk, in_this_process
+from nightjar.edge_agent.session import Desk, in_this_process, no_keyboard
 from nightjar.edge_agent.shell.database import Caps, Database
 from nightjar.edge_agent.uplink import AgentIdentity
 from nightjar.models.configurations import lstm_layout
@@ -250,8 +250,18 @@ def assignment(model: Model, number: int = 1, attempt: int = 1, **changes) -> As
 class Phone:
     """A driver among fakes, over a real database file: kill it and start it again."""
 
-    def __init__(self, folder: Path, *, losses=(2.0,), keyboard: bool = False, limits=NO_LIMITS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        losses=(2.0,),
+        keyboard: bool = False,
+        limits=NO_LIMITS,
+        program=FakeProgram,
+        evaluate_keyboard=no_keyboard,
+    ) -> None:
         self.limits = limits
+        self.program, self.evaluate_keyboard = program, evaluate_keyboard
         self.folder = folder
         self.model = write_model(folder / "files")
         self.clock = FakeClock()
@@ -273,7 +283,7 @@ class Phone:
         self.programs: list[FakeProgram] = []
 
         def load(_model):
-            self.programs.append(FakeProgram(losses=self.losses))
+            self.programs.append(self.program(losses=self.losses))
             return self.programs[-1]
 
         self.driver = Driver(
@@ -289,7 +299,12 @@ class Phone:
                 examples=self.database,
                 journal=self.database,
                 worker=self.worker,
-                desk=Desk(self.database, self.database.residual, in_this_process(load, self.clock.monotonic_s)),
+                desk=Desk(
+                    self.database,
+                    self.database.residual,
+                    in_this_process(load, self.clock.monotonic_s, self.evaluate_keyboard),
+                    announced=self.artifacts.announced if self.shown is not None else lambda: None,
+                ),
                 trust=self.trust,
                 sums=SimulatedSums(0, lambda: bytes(31) + bytes([next(self.seeds)])),
                 limits=self.limits,

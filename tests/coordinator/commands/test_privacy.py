@@ -35,6 +35,7 @@ def test_it_says_that_reports_are_read(asked):
     assert said.exit_code == 0
     words = " ".join(said.output.split())
     assert "reads each device's report: an attack names 94 %" in words
+    assert "how many keystrokes it saves with two versions" in words
     assert 'privacy = "secure-sum" would hide single reports' in words, "ten devices are enough"
 
 
