@@ -100,8 +100,9 @@ def run_agent(config: AgentConfig) -> None:
         service_manager = ServiceManager(os.environ)
         # Else systemd's programs, asked for conditions, tell it of their failures, which it logs every few seconds.
         os.environ.pop("NOTIFY_SOCKET", None)
+        has_keyboard = config.keyboard.enabled or config.emulator is not None
         artifacts = ModelFiles(
-            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=config.keyboard.enabled
+            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=has_keyboard
         )
         keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
@@ -123,7 +124,7 @@ def run_agent(config: AgentConfig) -> None:
                     trainer_for(config),
                     config.keyboard.personalise,
                     config.conditions.training_memory_bytes,
-                    artifacts.announced if config.keyboard.enabled else lambda: None,
+                    artifacts.announced if has_keyboard else lambda: None,
                 ),
                 trust=trust_of(config, database, clock),
                 sums=SumProcess(config.data_dir),
@@ -310,6 +311,8 @@ def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ran
 class _Keyboard:
     """The parts of the demo keyboard; a device without one only has ``wipe``.
 
+    An emulated phone without a page has a keyboard all the same: its person types there, and it is measured.
+
     Attributes:
         show_model: shows the keyboard a new model; None if there is no keyboard.
         served: serves it while the agent runs.
@@ -319,6 +322,10 @@ class _Keyboard:
     show_model: Callable[[Model], None] | None
     served: Callable[[Driver], contextlib.AbstractContextManager[None]]
     wipe: Callable[[], None]
+
+
+def _show_nobody(_model: Model) -> None:
+    """Nothing to do: nobody looks at the keyboard of an emulated phone without a page."""
 
 
 def _keyboard(
@@ -334,7 +341,8 @@ def _keyboard(
         database.wipe()
 
     if not config.keyboard.enabled:
-        return _Keyboard(None, lambda _driver: contextlib.nullcontext(), delete_everything)
+        show = None if config.emulator is None else _show_nobody
+        return _Keyboard(show, lambda _driver: contextlib.nullcontext(), delete_everything)
 
     # Imported here, so that a device without a keyboard page does not pay for the web server's memory.
     from nightjar.edge_agent.core.own_history import Blended

@@ -17,6 +17,8 @@ import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.edge_agent.keyboard.key import headers, kept_key
+from nightjar.models.keyboard import held_out
+from nightjar.models.vocabulary import words
 from nightjar.wire import frame
 from nightjar.wire.codec import codec_for
 from nightjar.wire.messages import (
@@ -228,6 +230,29 @@ def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(wor
         assert secret.encode() not in published
         assert secret not in log
     assert len(log.splitlines()) < 25
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_the_training_process_counts_what_the_keyboard_saves_if_the_coordinator_asks(world):
+    coordinator, make, exported, texts = world
+    version = exported.model.manifest.version
+    coordinator.announce(Announcement(version=version, manifest=exported.model.sha256))
+    agent = make().day()
+    agent.start()
+    agent.wait_for_log("keyboard_model")
+    coordinator.next("check-in")
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.05, keystrokes=True)
+    coordinator.say("phone", make_assignment(exported, plan=plan))
+    report = frame.decode(coordinator.next("report"))
+    assert report.evaluation.counted > 0
+    found = report.keyboard
+    held = held_out(texts, 0.05)[1]
+    assert found.letters == sum(len(word) + 1 for text in held for word in words(text))
+    assert 0 < found.saved == found.saved_announced < found.letters
+    assert found.announced == version
+    assert agent.stop()[0] == 0
+    assert "keystrokes_saved" in agent.log.read_text()
 
 
 @pytest.mark.broker
