@@ -285,6 +285,12 @@ class VersionStore(Protocol):
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
         """The canary of a task; without a task, the newest canary of any task."""
 
+    def training_version(self, task: str) -> VersionRecord | None:
+        """The version that rounds of a task train from while keyboards do not get it; None if there is none."""
+
+    def best_version(self, task: str, since: int) -> VersionRecord | None:
+        """The version above ``since`` with the best top-1 share on held-out text, of those that devices have had."""
+
     def last_version_number(self) -> int:
         """Number of the newest version, whatever its stage."""
 

@@ -8,7 +8,7 @@ module does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -26,7 +26,7 @@ from nightjar.coordinator.engine.jobs import (
     Result,
     TooFewReadable,
 )
-from nightjar.coordinator.learning.device_metrics import tally
+from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged, tally
 from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from nightjar.coordinator.learning.fedavg import (
     ClientUpdate,
@@ -75,8 +75,7 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
         NightjarError: a blob is missing or damaged, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
-        evaluations = (_read(job, stored, private).evaluation for stored in job.reports)
-        return FiguresDone(job.round, tally((each for each in evaluations if each is not None), trained=False))
+        return FiguresDone(job.round, _measured([_read(job, stored, private) for stored in job.reports], trained=False))
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
@@ -102,12 +101,12 @@ def _aggregate(
     state, residual, average = _state(job, optimizer, layout.size, private)
     rng = np.random.default_rng([job.seed, job.round])
     summed: SumAveraged | None = None
-    evaluations: dict[DeviceId, frame.LocalEvaluation] = {}
+    measured: dict[DeviceId, frame.Report] = {}
 
     def payload(stored: ReportFile) -> bytes:
         report = _read(job, stored, private)
         if report.evaluation is not None and not stored.staleness:  # else it is of an earlier version
-            evaluations[stored.device] = report.evaluation
+            measured[stored.device] = msgspec.structs.replace(report, payload=b"")
         return report.payload
 
     factor = parse_staleness(job.staleness)
@@ -174,8 +173,15 @@ def _aggregate(
         left_out=averaged.left_out,
         transfers=(*(transfer for transfer, _ in ways), *earlier_steps(published, manifest)),
         bases=None if summed is None else _stored(summed.bases, artifacts),
-        federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
+        federated=_measured([each for device, each in measured.items() if device not in averaged.unreadable]),
     )
+
+
+def _measured(reports: Sequence[frame.Report], *, trained: bool = True) -> Tally:
+    """What the devices of these reports measured."""
+    evaluations = (each.evaluation for each in reports if each.evaluation is not None)
+    keyboards = (each.keyboard for each in reports if each.keyboard is not None)
+    return merged(tally(evaluations, trained=trained), keystrokes(keyboards))
 
 
 def _masked(job: AggregationJob, private: PrivateStore) -> Iterator[bytes]:

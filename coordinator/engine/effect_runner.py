@@ -144,12 +144,15 @@ class EffectRunner:
         return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports))
 
     def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
-        settings, version = snapshot.tasks[current.task].settings, snapshot.versions[current.task]
+        settings, version = snapshot.tasks[current.task].settings, snapshot.bases[current.number]
         task = snapshot.tasks[current.task].state
         summed = snapshot.sums.get(current.number)
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
-            earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
+            version = tx.version(version.version) or version  # its optimizer state may have been dropped meanwhile
+            earlier = [each for each in tx.versions(VERSIONS_BACK + 1, task=current.task) if each != version]
+        announced = snapshot.versions[current.task]  # keyboards have it, however old it is
+        earlier = [each for each in (announced,) if each not in (version, *earlier)] + earlier[-VERSIONS_BACK:]
         return AggregationJob(
             round=current.number,
             manifest=version.manifest,
@@ -195,6 +198,8 @@ class EffectRunner:
             return
         record, summed = snapshot.tasks[current.task], snapshot.sums.get(current.number)
         plan = record.settings.plan.plan(record.settings.strategy.name)
+        if base.task == self._config.task.name:  # keyboards have a version of this task, and measure only against it
+            plan = replace(plan, keystrokes=plan.evaluation_share > 0)
         if current.rules.summed:
             plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
         context = self._contexts.of_round(record, base, current)

@@ -1,9 +1,10 @@
 """The rollout service: carries out what the quality gate, canary trials and operators decide about versions.
 
 The state machine of a version is :mod:`nightjar.coordinator.versions.rollout`; this module keeps the versions of a line
-consistent. At any time one is CURRENT and at most one is CANARY. While there is a canary, the rounds of its task only
-evaluate it on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be
-discarded with it, and one trained from the current version would start a second line (docs/adr/0021).
+consistent. At any time one is CURRENT, at most one is CANARY, and at most one is TRAINING: rounds go on from that one
+while keyboards keep the current one (docs/adr/0056). While there is a canary, the rounds of its task only evaluate it
+on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be discarded with
+it, and one trained from the current version would start a second line (docs/adr/0021).
 
 All changes are part of a unit of work, so a kill leaves all of them or none.
 """
@@ -24,6 +25,7 @@ from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
 from nightjar.coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.versions.announcement import Verdict, is_measured, verdict
 from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from nightjar.coordinator.versions.rollout import (
     Event,
@@ -32,6 +34,7 @@ from nightjar.coordinator.versions.rollout import (
     Promoted,
     Stage,
     Withdrawn,
+    decided,
     judge,
     judge_new,
     step,
@@ -78,13 +81,23 @@ class RolloutService:
         )
 
     def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> None:
-        """Add a round's on-device metrics to its base version; roll back a current version that turns out worse."""
-        if not found.devices:
+        """Add a round's on-device metrics to its base version, and judge that version by them.
+
+        Keyboards decide whether a version in training is announced or rolled back. A current version that devices
+        without such a measurement find worse is rolled back.
+        """
+        if not found.devices and not found.saved.devices:
             return
         found = merged(unit.tx.federated(version), found)
         unit.tx.save_federated(version, found)
+        training = next((each for each in unit.snapshot.training.values() if each.version == version), None)
+        if training is not None:
+            event = decided(self._found(training, unit.snapshot.versions[training.task], unit), unit.now_s)
+            if event is not None:
+                self._move(training, event, unit)
+            return
         current = next((each for each in unit.snapshot.versions.values() if each.version == version), None)
-        if current is None:
+        if current is None or found.saved.devices:
             return
         former = _line(current, unit)[1:]
         tallies = [unit.tx.federated(each.version) for each in former]
@@ -99,9 +112,10 @@ class RolloutService:
         if record is None:
             return
         unit.tx.save_version(replace(record, metrics=metrics))
-        held = unit.snapshot.versions.get(record.task)
-        if held is not None and held.version == version:
-            unit.snapshot.versions[record.task] = replace(held, metrics=metrics)
+        for held_versions in (unit.snapshot.versions, unit.snapshot.training):
+            held = held_versions.get(record.task)
+            if held is not None and held.version == version:
+                held_versions[record.task] = replace(held, metrics=metrics)
 
     def take_in(self, made: VersionRecord, devices: int, unit: UnitOfWork) -> None:
         """Run the quality gate on a new version, and release or refuse it.
@@ -109,17 +123,24 @@ class RolloutService:
         The version is not in the database yet. ``devices`` is how many measured its base version in this round; about
         as many will measure it.
         """
-        former = unit.snapshot.versions[made.task]
-        readable = not unit.snapshot.tasks[made.task].settings.privacy.summed
+        announced, training = unit.snapshot.versions[made.task], unit.snapshot.training.get(made.task)
+        head, settings = training or announced, unit.snapshot.tasks[made.task].settings
+        measured = settings.measures and (
+            training is not None or is_measured(unit.tx.federated(head.version), settings.minimum)
+        )
+        since = unit.tx.measured_since()
+        line = _line(announced, unit, since)
+        best = None if measured else unit.tx.best_version(made.task, since)
         event = judge_new(
-            self._trial if readable else replace(self._trial, share=0.0),
+            replace(self._trial, share=0.0) if settings.privacy.summed else self._trial,
             made.metrics,
-            [each.metrics for each in _line(former, unit, since=unit.tx.measured_since())],
-            base=former.version if made.lineage is None else made.lineage.parent,
-            current=former.version,
+            [each.metrics for each in (*line, *([] if best is None else [best]))],
+            base=head.version if made.lineage is None else made.lineage.parent,
+            head=head.version,
             devices=devices,
             own_text=self._own_text,
             now_s=unit.now_s,
+            measured=measured,
             names=self._names_of(made),
         )
         unit.tx.add_version(made)
@@ -139,7 +160,8 @@ class RolloutService:
         if canary is None or former is None:
             return
         tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
-        event = judge(self._trial, tally, latest, canary.rollout.since_s, unit.now_s, self._names_of(canary))
+        began_s, names = canary.rollout.since_s, self._names_of(canary)
+        event = judge(self._trial, tally, latest, began_s, unit.now_s, names, former.version)
         if event is not None:
             self._move(canary, event, unit)
 
@@ -164,7 +186,7 @@ class RolloutService:
     def withdraw(self, record: VersionRecord, successor: VersionRecord | None, reason: str, unit: UnitOfWork) -> None:
         """Roll back a version, so that no device uses it.
 
-        ``successor`` replaces it; None for a canary, whose devices return to the current version.
+        ``successor`` replaces a current version. Instead of another one, devices and rounds use the current version.
         """
         self._move(record, Withdrawn(reason, unit.now_s), unit)
         if successor is not None:
@@ -182,19 +204,17 @@ class RolloutService:
         rollout = step(record.rollout, event)
         moved = replace(record, rollout=replace(rollout, reason=rollout.reason[:MOST_CHARACTERS]))
         stage = rollout.stage
-        if stage is Stage.CURRENT:
-            former = unit.snapshot.versions.get(moved.task)
-            unit.snapshot.versions[moved.task] = moved
-            if former is not None and former.version != moved.version:
-                kept = unit.tx.version(former.version) or former
-                if kept.rollout.stage is Stage.CURRENT:
-                    self._move(kept, Overtaken(moved.version, unit.now_s), unit)
+        if stage in {Stage.CURRENT, Stage.TRAINING}:
+            self._take_place(moved, unit)
         elif stage is not Stage.CANARY:
+            training = unit.snapshot.training.get(moved.task)
+            if training is not None and training.version == moved.version:
+                del unit.snapshot.training[moved.task]
             moved = self._without_state(moved, unit)
         unit.tx.save_version(moved)
         if stage is Stage.ROLLED_BACK:
             unit.tx.count("versions_rolled_back")
-        if stage in _TOLD:
+        if stage in _TOLD or record.rollout.stage is Stage.CANARY:
             unit.snapshot.number = unit.tx.draw_number(unit.now_s)
             if moved.task == self._announced:
                 unit.effects.append(AnnounceModel())
@@ -202,12 +222,37 @@ class RolloutService:
         name = f"version_{stage.value.replace('-', '_')}"
         say(name, version=moved.version, task=moved.task, reason=moved.rollout.reason)
 
+    def _take_place(self, moved: VersionRecord, unit: UnitOfWork) -> None:
+        """Put a version that is current now, or in training, in the place of the one before it.
+
+        Rounds go on from it in both cases, so it also takes the place of another version in training.
+        """
+        announced, training = unit.snapshot.versions.get(moved.task), unit.snapshot.training.pop(moved.task, None)
+        current = moved.rollout.stage is Stage.CURRENT
+        (unit.snapshot.versions if current else unit.snapshot.training)[moved.task] = moved
+        if training is not None and training.version != moved.version:
+            found = "" if announced is None else self._found(training, announced, unit).reason
+            self._move(training, Overtaken(moved.version, unit.now_s, found), unit)
+        if current and announced is not None and announced.version != moved.version:
+            kept = unit.tx.version(announced.version) or announced
+            if kept.rollout.stage is Stage.CURRENT:
+                self._move(kept, Overtaken(moved.version, unit.now_s), unit)
+
+    def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> Verdict:
+        """What keyboards found of a version, compared with the announced one."""
+        minimum = unit.snapshot.tasks[record.task].settings.minimum
+        return verdict(unit.tx.federated(record.version), announced.version, minimum)
+
     def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
         """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""
         state = record.optimizer_state
         if state is not None and all(
             other is None or other.version == record.version or other.optimizer_state != state
-            for other in (*unit.snapshot.versions.values(), unit.tx.canary_version(record.task))
+            for other in (
+                *unit.snapshot.versions.values(),
+                *unit.snapshot.training.values(),
+                unit.tx.canary_version(record.task),
+            )
         ):
             unit.tx.drop_state(state)
         return replace(record, optimizer_state=None)

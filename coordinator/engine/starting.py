@@ -38,11 +38,12 @@ def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBl
     """Import the model if the task has none, and queue the measurement of current versions on a changed text."""
     with database.transaction() as tx:
         task = config.task
-        current = tx.current_version(task.name)
-        if current is not None:
-            manifest = Manifest.decode(artifacts.get(current.manifest))
+        held = _held(task.name, tx)
+        for version in held:
+            manifest = Manifest.decode(artifacts.get(version.manifest))
             stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
-            tx.save_version(msgspec.structs.replace(current, manifest=stored))
+            tx.save_version(msgspec.structs.replace(version, manifest=stored))
+        if held:
             _measure_again(config, tx)
             return
         number = 0 if tx.current_version() is None else tx.last_version_number() + 1
@@ -61,6 +62,11 @@ def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBl
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
 
 
+def _held(task: str, tx: DatabaseView) -> list[VersionRecord]:
+    """The current version of a task, and the one that its rounds train from, if there are such."""
+    return [each for each in (tx.current_version(task), tx.training_version(task)) if each is not None]
+
+
 def _check_held_out(config: CoordinatorConfig, database: Database, artifacts: FileBlobs) -> None:
     """Read the evaluation text once: the worker reads it much later, and its faults are to be known now."""
     with database.transaction() as tx:
@@ -71,7 +77,7 @@ def _check_held_out(config: CoordinatorConfig, database: Database, artifacts: Fi
 
 
 def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
-    """Measure current versions again if the text changed: the gate compares versions on the same text."""
+    """Measure versions again if the text changed: the gate compares versions on the same text."""
     text = config.task.evaluation_text
     if text is None:
         return
@@ -80,9 +86,8 @@ def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
         return
     tx.save_held_out_text(sha256)
     for task in {config.task.name, *(record.name for record in tx.tasks())}:
-        current = tx.current_version(task)
-        if current is not None:
-            tx.add_effect(EvaluateVersion(current.version))
+        for version in _held(task, tx):
+            tx.add_effect(EvaluateVersion(version.version))
 
 
 def _sweep(database: Database) -> None:

@@ -69,6 +69,9 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
             msg = f"the database holds no model version of the task {name}; import one first"
             raise LocalProtocolError(msg)
         snapshot.versions[name] = version
+        training = tx.training_version(name)
+        if training is not None:
+            snapshot.training[name] = training
     for current in rounds.values():
         base = tx.version(current.base_version)
         if base is None:

@@ -42,6 +42,7 @@ from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.schedule import within_hours
 from nightjar.coordinator.tasks.task import OVER, TaskStatus
+from nightjar.coordinator.versions.announcement import is_measured, verdict
 from nightjar.wire.crash_loop import CRASHES_ALLOWED
 from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.identifiers import DeviceId
@@ -61,6 +62,7 @@ class Snapshot:
         tasks: every task that is not over or still has an open round, in order of creation.
         rounds: the open round of each task that has one.
         versions: the current version of each training task.
+        training: the version that the rounds of a task train from, of each task where that is not the current one.
         bases: base version of each open round, by number of the round.
         sums: secure sum of each open round that has one, by number of the round.
         number: sequence number of orders to devices; a new one is drawn whenever the devices' version changes.
@@ -69,6 +71,7 @@ class Snapshot:
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
     rounds: dict[str, Round] = field(default_factory=dict)
     versions: dict[str, VersionRecord] = field(default_factory=dict)
+    training: dict[str, VersionRecord] = field(default_factory=dict)
     bases: dict[int, VersionRecord] = field(default_factory=dict)
     sums: dict[int, StoredSum] = field(default_factory=dict)
     number: int = 0
@@ -76,8 +79,18 @@ class Snapshot:
     def copy(self) -> Snapshot:
         """A copy that can be changed without changing the original."""
         return Snapshot(
-            dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), dict(self.sums), self.number
+            dict(self.tasks),
+            dict(self.rounds),
+            dict(self.versions),
+            dict(self.training),
+            dict(self.bases),
+            dict(self.sums),
+            self.number,
         )
+
+    def head(self, task: str) -> VersionRecord | None:
+        """The version that the rounds of a training task go on from; None if there is none."""
+        return self.training.get(task) or self.versions.get(task)
 
     def round(self, number: int) -> Round | None:
         """The open round with this number; None if there is none."""
@@ -280,7 +293,16 @@ class UnitOfWork:
             self.enlist(record)
             if record.state.status is TaskStatus.FINISHED and before.state.status is not TaskStatus.FINISHED:
                 self.log("task_finished", task=name, reason=record.state.reason)
+            self._warn_if_nothing_is_gained(before, record)
         return record
+
+    def _warn_if_nothing_is_gained(self, before: TaskRecord, after: TaskRecord) -> None:
+        """Log that a task paused itself, and before that once that it is half way there."""
+        rounds, patience = after.state.without_gain, after.settings.patience
+        if after.state.who == tasks.GATE and before.state.who != tasks.GATE:
+            self.warn("task_paused", task=after.name, reason=after.state.reason)
+        elif rounds > before.state.without_gain and patience and rounds == -(-patience // 2):
+            self.warn("task_gains_nothing", task=after.name, rounds=rounds, pauses_after=patience)
 
     def enlist(self, record: TaskRecord) -> None:
         """Save a task, and drop it from the snapshot if it is over and has no open round."""
@@ -337,7 +359,7 @@ class UnitOfWork:
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
         """The base version of a task's next round; None if it does not exist, or no longer exists."""
         if record.settings.kind is Work.TRAIN:
-            return self.snapshot.versions.get(record.name)
+            return self.snapshot.head(record.name)
         source = record.settings.source
         if source.version is not None:
             return self.tx.version(source.version)
@@ -348,12 +370,30 @@ class UnitOfWork:
         """Apply the end of a round to its task."""
         if ended.task not in self.snapshot.tasks:
             return
-        rule = self.snapshot.tasks[ended.task].settings.stop_rule()
-        made = self.snapshot.versions.get(ended.task) if decided or ended.version is not None else None
-        top1 = None if made is None or made.metrics is None else made.metrics.top1
-        event = tasks.event_of(ended, self.now_s, rule, top1, on_trial=on_trial, decided=decided)
+        committed = self._committed(ended, made=decided or ended.version is not None)
+        event = tasks.event_of(ended, committed, on_trial=on_trial, decided=decided)
         if event is not None:
             self.step_task(ended.task, event)
+
+    def _committed(self, ended: Round, *, made: bool) -> tasks.RoundCommitted:
+        """What a round that counts tells its task of the versions, if it ``made`` or decided one."""
+        settings, announced = self.snapshot.tasks[ended.task].settings, self.snapshot.versions.get(ended.task)
+        rule, head = settings.stop_rule(), self.snapshot.head(ended.task)
+        if not made or announced is None or head is None:
+            return tasks.RoundCommitted(self.now_s, rule)
+        top1 = None if head.metrics is None else head.metrics.top1
+        tally = self.tx.federated(ended.base_version)
+        if settings.measures and (head is not announced or is_measured(tally, settings.minimum)):
+            if ended.base_version != announced.version:
+                figures = verdict(tally, announced.version, settings.minimum).reason
+                figures = f"of version {ended.base_version}, {figures}"
+            else:
+                newest = None if ended.version is None else self.tx.version(ended.version)
+                figures = "" if newest is None else f"of version {newest.version}, {newest.rollout.reason}"
+            return tasks.RoundCommitted(self.now_s, rule, top1, announced.version, figures)
+        best = self.snapshot.tasks[ended.task].state.best_top1
+        figures = "" if top1 is None or best is None else f"{100 * top1:.1f} %, and the best had {100 * best:.1f} %"
+        return tasks.RoundCommitted(self.now_s, rule, top1, figures=figures)
 
     # Effects and log lines of a step
 

@@ -170,10 +170,11 @@ def _sqlite(path: Path) -> str:
 
 def _lacking(database: Database, artifacts_url: str, folder: Path) -> list[str]:
     with database.transaction() as view:
-        current = [view.current_version(record.name) for record in view.tasks()]
+        names = [record.name for record in view.tasks()]
+        held = [found(name) for name in names for found in (view.current_version, view.training_version)]
         signed = view.release_files().values()
     kept = open_artifacts(folder / ARTIFACTS, artifacts_url, database)
-    needed = sorted({version.manifest for version in current if version is not None})
+    needed = sorted({version.manifest for version in held if version is not None})
     for name in [each for each in needed if _readable(kept, each)]:
         manifest = Manifest.decode(kept.get(name))
         needed += [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]

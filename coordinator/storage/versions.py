@@ -44,6 +44,17 @@ class VersionQueries:
         """The canary version of a task; without a task, the newest canary version of any."""
         return self._newest(Stage.CANARY, task)
 
+    def training_version(self, task: str) -> VersionRecord | None:
+        """The version that rounds of a task train from while keyboards do not get it; None if there is none."""
+        return self._newest(Stage.TRAINING, task)
+
+    def best_version(self, task: str, since: int) -> VersionRecord | None:
+        """The version above ``since`` with the best top-1 share on held-out text, of those that devices have had."""
+        announced = versions.c.stage.in_([stage.value for stage in (Stage.CURRENT, Stage.SUPERSEDED)])
+        which = sa.select(versions).where(versions.c.task == task, announced, versions.c.top1.is_not(None))
+        which = which.where(versions.c.version > since)
+        return self._first_version(which.order_by(versions.c.top1.desc(), versions.c.version.desc()).limit(1))
+
     def last_version_number(self) -> int:
         """Number of the newest version at any stage; 0 if there is none."""
         return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0

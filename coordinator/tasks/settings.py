@@ -206,6 +206,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_staleness: with buffered, largest s of a report that counts.
         target_top1: top-1 share on held-out examples that ends the task.
         no_progress_rounds: committed rounds without a better one that end the task.
+        patience: committed rounds without a version that is announced, or if devices do not measure without one that
+            is the best on held-out examples, after which the task pauses itself; 0 never.
     """
 
     name: Name = "keyboard"  # as in the demo
@@ -232,6 +234,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: Annotated[int, Meta(ge=0, le=1000)] = 10  # such a report still weighs 0.3
     target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
     no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
+    patience: Annotated[int, Meta(ge=0, le=2**31)] = 50  # then phones work for nothing; chance never lasts so long
     privacy: Privacy = Privacy.NONE  # a household is too few for the others
     dp: DpConfig = DpConfig()
     variant: Variant = Variant()
@@ -267,7 +270,13 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             rounds=self.rounds,
             target_top1=self.target_top1,
             no_progress_rounds=self.no_progress_rounds,
+            patience=self.patience,
         )
+
+    @property
+    def measures(self) -> bool:
+        """Whether its devices measure versions, and each report can be read."""
+        return self.plan.evaluation_share > 0 and not self.privacy.summed
 
     @property
     def shortest_retry_s(self) -> float:

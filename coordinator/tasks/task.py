@@ -7,7 +7,8 @@ An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:
 An operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
 each case. A task becomes FINISHED when its stop rule applies: it has committed the wanted number of rounds, reached the
 target figure, or made no progress for a number of rounds; or when its privacy is spent. Only a changed stop rule makes
-a FINISHED task active again; a STOPPED task stays stopped::
+a FINISHED task active again; a STOPPED task stays stopped. A task whose rounds gain nothing pauses itself after
+``patience`` of them, and says why: phones must not work for nothing until somebody looks::
 
     step(task, event) -> task
 
@@ -33,7 +34,14 @@ from nightjar.wire.machine import Row, find_row, row, table
 def _rows() -> Iterable[Row[Task]]:
     """The legal (status, event) pairs. A round may end after its task, because devices that are training may finish."""
     return (
-        row(TaskStatus.ACTIVE, RoundCommitted, _advance, TaskStatus.ACTIVE, TaskStatus.FINISHED),
+        row(
+            TaskStatus.ACTIVE,
+            RoundCommitted,
+            _advance_or_pause,
+            TaskStatus.ACTIVE,
+            TaskStatus.PAUSED,
+            TaskStatus.FINISHED,
+        ),
         row(TaskStatus.ACTIVE, RoundAbandoned, _note_abandoned, TaskStatus.ACTIVE),
         row(TaskStatus.ACTIVE, Paused, _pause, TaskStatus.PAUSED),
         row(TaskStatus.ACTIVE, TaskStopped, _stop, TaskStatus.STOPPED),
@@ -58,7 +66,7 @@ class TaskStatus(enum.Enum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """Opens no rounds for now, by an operator or because of ``[limits]``."""
+    """Opens no rounds for now, by an operator, because of ``[limits]``, or because its rounds gain nothing."""
     STOPPED = "stopped"
     """Ended by an operator."""
     FINISHED = "finished"
@@ -68,12 +76,17 @@ class TaskStatus(enum.Enum):
 OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
 
+GATE = "gate"
+"""Who paused a task whose rounds gain nothing."""
+
+
 class StopRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a task ends; a condition that is None or 0 never applies."""
+    """When a task ends, or with ``patience`` pauses itself; a condition that is None or 0 never applies."""
 
     rounds: int = 0
     target_top1: float | None = None
     no_progress_rounds: int = 0
+    patience: int = 0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,13 +96,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         number: sequence number in order of creation, from 1.
         slot: start of its share of an experiment's devices, 0 to 1.
         reason: why the task is not active, in words.
-        who: the operator who paused or stopped the task, or ``limits``; empty if it was neither paused nor stopped.
+        who: the operator who paused or stopped the task, ``limits`` or ``gate``; empty if it was neither paused nor
+            stopped.
         since_s: when the task got its status.
         committed: number of committed rounds.
         empty: number of consecutive rounds, up to the last, in which no device checked in.
         closed_at_s: when its last round ended.
         best_top1: best top-1 share of a version of the task.
         since_best: number of committed rounds since the best one.
+        announced: the version that was announced after the last round whose devices measured versions; else None.
+        without_gain: number of committed rounds since a version was announced, or where devices do not measure since
+            the best one; counted anew when the task is resumed.
         noise: how its sums are noised; None without differential privacy.
         noised: numbers of the rounds that spent privacy: whose noised version was made, or whose noised secure sum
             could be opened, whatever became of it.
@@ -109,6 +126,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     closed_at_s: float | None = None
     best_top1: float | None = None
     since_best: int = 0
+    announced: int | None = None
+    without_gain: int = 0
     noise: NoiseTerms | None = None
     noised: tuple[int, ...] = ()
     waiting: int = 0
@@ -119,11 +138,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RoundCommitted:
-    """A round of the task committed a version or on-device metrics; ``top1`` is the version's share if measured."""
+    """A round of the task committed a version or on-device metrics.
+
+    Attributes:
+        top1: the version's share on the held-out text, if it was measured.
+        announced: the version that is announced, if devices measure versions.
+        figures: how the versions compare of which the better one is announced, in words.
+    """
 
     now_s: float
     rule: StopRule
     top1: float | None = None
+    announced: int | None = None
+    figures: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +240,38 @@ def privacy_spent(task: Task, rule: StopRule) -> str:
 
 def _count(task: Task, event: RoundCommitted) -> Task:
     counted = replace(task, committed=task.committed + 1, empty=0, closed_at_s=event.now_s)
-    if event.top1 is None:
-        return counted
-    if task.best_top1 is None or event.top1 > task.best_top1:
-        return replace(counted, best_top1=event.top1, since_best=0)
-    return replace(counted, since_best=task.since_best + 1)
+    gained = None
+    if event.announced is not None:
+        gained = event.announced != task.announced
+        counted = replace(counted, announced=event.announced)
+    if event.top1 is not None:
+        best = task.best_top1 is None or event.top1 > task.best_top1
+        since_best = 0 if best else task.since_best + 1
+        counted = replace(counted, best_top1=event.top1 if best else task.best_top1, since_best=since_best)
+        gained = best if gained is None else gained
+    if gained is None:
+        return counted  # nobody measured what the round gained
+    return replace(counted, without_gain=0 if gained else task.without_gain + 1)
 
 
 def _advance(task: Task, event: RoundCommitted) -> Task:
     return _finish_if_enough(_count(task, event), event)
+
+
+def _advance_or_pause(task: Task, event: RoundCommitted) -> Task:
+    counted = _advance(task, event)
+    if counted.status is not TaskStatus.ACTIVE or not 0 < event.rule.patience <= counted.without_gain:
+        return counted
+    return _pause(counted, Paused(event.now_s, gains_nothing(counted, event), GATE))
+
+
+def gains_nothing(task: Task, event: RoundCommitted) -> str:
+    """Why a task is paused whose last rounds gained nothing."""
+    if event.announced is not None:
+        said = f"no version was announced in the last {task.without_gain} rounds"
+    else:
+        said = f"no version was the best on the held-out text in the last {task.without_gain} rounds"
+    return f"{said}: {event.figures}" if event.figures else said
 
 
 def _finish_if_enough(task: Task, event: RoundCommitted | RuleRead) -> Task:
@@ -248,7 +298,16 @@ def _stop(task: Task, event: TaskStopped) -> Task:
 
 def _activate(task: Task, event: Resumed | RuleRead) -> Task:
     # The task must not wait for the rest of the pause between rounds, nor for a doubled selection.
-    return replace(task, status=TaskStatus.ACTIVE, reason="", who="", since_s=event.now_s, closed_at_s=None, empty=0)
+    return replace(
+        task,
+        status=TaskStatus.ACTIVE,
+        reason="",
+        who="",
+        since_s=event.now_s,
+        closed_at_s=None,
+        empty=0,
+        without_gain=0,
+    )
 
 
 def _wake_unless_enough(task: Task, event: RuleRead) -> Task:
@@ -260,21 +319,18 @@ def _stay(task: Task, _event: RuleRead) -> Task:
     return task
 
 
-def event_of(
-    ended: Round, now_s: float, rule: StopRule, top1: float | None, *, on_trial: bool, decided: bool
-) -> Event | None:
+def event_of(ended: Round, committed: RoundCommitted, *, on_trial: bool, decided: bool) -> Event | None:
     """The event that the end of a round is for its task; None if there is none.
 
     A canary counts only when its trial has been decided; otherwise the task could end during the trial.
 
-    ``top1`` is the share of the version that is current after the round; None if it was not measured. ``on_trial``
-    tells whether a version of the task was a canary when the round ended, and ``decided`` whether the end decided its
-    trial.
+    ``committed`` is the event if the round counts. ``on_trial`` tells whether a version of the task was a canary when
+    the round ended, and ``decided`` whether the end decided its trial.
     """
     if decided or (ended.phase is Phase.COMMITTED and not on_trial):
-        return RoundCommitted(now_s, rule, top1)
+        return committed
     if ended.phase is Phase.ABANDONED:
-        return RoundAbandoned(now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME)
+        return RoundAbandoned(committed.now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME)
     return None
 
 

@@ -1,10 +1,11 @@
 """The quality gate: decides whether a version of the model is worse than earlier ones. Pure comparisons.
 
-A version is compared with each of the last :data:`COMPARED_WITH` versions of its line. Comparing it only with the
-previous one would allow a slow decline of just under the margin per round. A version is worse if one of its two shares
-(the keyboard's top-1 and top-3 recall) is lower by more than a margin and by more than :data:`CERTAIN` standard errors
-of the difference: the best of five is partly luck, and must not become a bar that no version clears. They are compared
-in two places:
+A version is compared with each of the last :data:`COMPARED_WITH` versions of its line and, where no keyboards measure
+(:mod:`nightjar.coordinator.versions.announcement`), with the best version so far. Comparing it only with the previous
+one would allow a slow decline of just under the margin per round. A version is worse if one of its two shares (the
+keyboard's top-1 and top-3 recall) is lower by more than a margin and by more than :data:`CERTAIN` standard errors of
+the difference: the best of many is partly luck, and must not become a bar that no version clears. They are compared in
+two places:
 
 ============== =================================================================== =============== =================
 where          difference                                                          margin          applies
@@ -82,7 +83,7 @@ def faults(
 ) -> tuple[str, ...]:
     """Why a version may not be released, judged on the held-out text; empty if it may, or was not measured.
 
-    ``latest`` has the current version and the versions before it; ``margin`` is the allowed drop in a share, regardless
+    ``latest`` has the versions to compare with; ``margin`` is the allowed drop in a share, regardless
     of the standard error.
 
     >>> faults(VersionMetrics(top1=0.1, top3=0.3, loss=5.0), [VersionMetrics(top1=0.2, top3=0.3, loss=4.8)])[0][:60]

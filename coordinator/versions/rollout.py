@@ -3,19 +3,25 @@
 Theory of operation
 ===================
 
-A version begins as a CANDIDATE. The gate (:mod:`nightjar.coordinator.versions.quality_gate`) refuses it, releases it to
-a share of the devices as CANARY, or releases it to all devices at once as CURRENT. A line has one current version and
-at most one canary. A canary becomes CURRENT if the devices that try it get no worse; otherwise it is ROLLED_BACK. A
-current version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make any version CURRENT again::
+A version begins as a CANDIDATE. The gate (:mod:`nightjar.coordinator.versions.quality_gate`) refuses it, or lets it go
+on in one of three ways: to a share of the devices as CANARY; where devices measure their keyboards, to the devices of
+the next rounds as TRAINING; else to all devices at once as CURRENT. A line has one current version, which is announced,
+and at most one canary and one in training. Rounds go on from the version in training, or else from the current one.
+
+A canary or a version in training becomes CURRENT if the devices that measure it get no worse, and ROLLED_BACK if they
+clearly do. Between the two, a canary becomes the version in training, and that one stays until the next version takes
+its place: then it is SKIPPED. A current version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also
+make any version CURRENT again::
 
     step(rollout, event) -> rollout
 
 A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. The reason for each stage is stored
 with the version, in words.
 
-The verdict on a trial compares on-device metrics (:mod:`nightjar.coordinator.learning.device_metrics`): figures on the
-devices' own held-out words, compared as in :mod:`nightjar.coordinator.versions.quality_gate`, and how many devices
-could not run the version.
+The verdict on a trial compares on-device metrics (:mod:`nightjar.coordinator.learning.device_metrics`): the keystrokes
+that the devices' keyboards save (:mod:`nightjar.coordinator.versions.announcement`), or else the recall on their own
+held-out words, compared as in :mod:`nightjar.coordinator.versions.quality_gate`; and how many devices could not run the
+version.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Outcome, Verdict, verdict
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
 from nightjar.wire.machine import Row, find_row, row, table
 
@@ -37,15 +44,23 @@ from nightjar.wire.machine import Row, find_row, row, table
 def _rows() -> Iterable[Row[Rollout]]:
     """The legal (stage, event) pairs; any other pair raises IllegalEvent."""
     return (
-        row(Stage.CANDIDATE, GatePassed, _let_out, Stage.CANARY, Stage.CURRENT),
+        row(Stage.CANDIDATE, GatePassed, _let_out, Stage.CANARY, Stage.TRAINING, Stage.CURRENT),
         row(Stage.CANDIDATE, GateFailed, _refuse, Stage.REFUSED),
         row(Stage.CANARY, TrialPassed, _spread, Stage.CURRENT),
+        row(Stage.CANARY, TrialUndecided, _train_from, Stage.TRAINING),
         row(Stage.CANARY, TrialFailed, _take_back, Stage.ROLLED_BACK),
         row(Stage.CANARY, Promoted, _spread, Stage.CURRENT),
         row(Stage.CANARY, Withdrawn, _take_back, Stage.ROLLED_BACK),
+        row(Stage.TRAINING, TrialPassed, _spread, Stage.CURRENT),
+        row(Stage.TRAINING, TrialUndecided, _train_from, Stage.TRAINING),
+        row(Stage.TRAINING, TrialFailed, _take_back, Stage.ROLLED_BACK),
+        row(Stage.TRAINING, Overtaken, _skip, Stage.SKIPPED),
+        row(Stage.TRAINING, Promoted, _spread, Stage.CURRENT),
+        row(Stage.TRAINING, Withdrawn, _take_back, Stage.ROLLED_BACK),
         row(Stage.CURRENT, Overtaken, _retire, Stage.SUPERSEDED),
         row(Stage.CURRENT, Withdrawn, _take_back, Stage.ROLLED_BACK),
         row(Stage.REFUSED, Promoted, _spread, Stage.CURRENT),
+        row(Stage.SKIPPED, Promoted, _spread, Stage.CURRENT),
         row(Stage.SUPERSEDED, Promoted, _spread, Stage.CURRENT),
         row(Stage.ROLLED_BACK, Promoted, _spread, Stage.CURRENT),
     )
@@ -66,8 +81,12 @@ class Stage(enum.Enum):
     """Rejected by the quality gate."""
     CANARY = "canary"
     """A share of the devices tries it."""
+    TRAINING = "training"
+    """Rounds train from it; keyboards do not get it before devices have measured it."""
+    SKIPPED = "skipped"
+    """Rounds trained from it until another version took its place; it was never announced."""
     CURRENT = "current"
-    """Released to all devices."""
+    """Announced: released to all devices."""
     SUPERSEDED = "superseded"
     """Was current until another version replaced it."""
     ROLLED_BACK = "rolled-back"
@@ -98,10 +117,15 @@ class _WithReason:
 
 @dataclass(frozen=True, slots=True)
 class GatePassed:
-    """The gate found no fault; ``share`` of the devices try the version first, 0 releases it to all at once."""
+    """The gate found no fault; ``share`` of the devices try the version first.
+
+    With a share of 0, a version that devices will have ``measured`` after the next round goes into training, and
+    another is released to all at once.
+    """
 
     share: float
     now_s: float
+    measured: bool = False
 
 
 class GateFailed(_WithReason):
@@ -109,19 +133,24 @@ class GateFailed(_WithReason):
 
 
 class TrialPassed(_WithReason):
-    """The version was not worse on the devices that tried it."""
+    """The version was not worse on the devices that tried or measured it."""
+
+
+class TrialUndecided(_WithReason):
+    """The version was worse on the devices that measured it, but perhaps by chance, or by little."""
 
 
 class TrialFailed(_WithReason):
-    """The version was worse on the devices that tried it."""
+    """The version was worse on the devices that tried or measured it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Another version became current."""
+    """Another version took its place; ``found`` is what devices had found of it, in words."""
 
     version: int | str
     now_s: float
+    found: str = ""
 
 
 class Promoted(_WithReason):
@@ -132,7 +161,7 @@ class Withdrawn(_WithReason):
     """The version goes to no device any more, withdrawn by an operator or because it is worse."""
 
 
-Event = GatePassed | GateFailed | TrialPassed | TrialFailed | Overtaken | Promoted | Withdrawn
+Event = GatePassed | GateFailed | TrialPassed | TrialUndecided | TrialFailed | Overtaken | Promoted | Withdrawn
 
 
 def step(state: Rollout, event: Event) -> Rollout:
@@ -148,14 +177,22 @@ def step(state: Rollout, event: Event) -> Rollout:
 
 
 def _let_out(_state: Rollout, event: GatePassed) -> Rollout:
-    if event.share <= 0:
-        return Rollout(stage=Stage.CURRENT, reason="the gate found no fault", since_s=event.now_s)
-    reason = f"{100 * event.share:g} % of the devices try it"
-    return Rollout(stage=Stage.CANARY, reason=reason, since_s=event.now_s)
+    if event.share > 0:
+        reason = f"{100 * event.share:g} % of the devices try it"
+        return Rollout(stage=Stage.CANARY, reason=reason, since_s=event.now_s)
+    if event.measured:
+        reason = "rounds train from it; keyboards do not get it before devices have measured it"
+        return Rollout(stage=Stage.TRAINING, reason=reason, since_s=event.now_s)
+    return Rollout(stage=Stage.CURRENT, reason="the gate found no fault", since_s=event.now_s)
 
 
 def _refuse(_state: Rollout, event: GateFailed) -> Rollout:
     return Rollout(stage=Stage.REFUSED, reason=event.reason, since_s=event.now_s)
+
+
+def _train_from(_state: Rollout, event: TrialUndecided) -> Rollout:
+    reason = f"rounds train from it, and keyboards do not get it: {event.reason}"
+    return Rollout(stage=Stage.TRAINING, reason=reason, since_s=event.now_s)
 
 
 def _spread(_state: Rollout, event: TrialPassed | Promoted) -> Rollout:
@@ -168,6 +205,12 @@ def _take_back(_state: Rollout, event: TrialFailed | Withdrawn) -> Rollout:
 
 def _retire(_state: Rollout, event: Overtaken) -> Rollout:
     return Rollout(stage=Stage.SUPERSEDED, reason=f"by version {event.version}", since_s=event.now_s)
+
+
+def _skip(_state: Rollout, event: Overtaken) -> Rollout:
+    found = f": {event.found}" if event.found else ""
+    reason = f"by version {event.version}, without having been announced{found}"
+    return Rollout(stage=Stage.SKIPPED, reason=reason, since_s=event.now_s)
 
 
 TABLE = table(_rows())
@@ -196,39 +239,42 @@ def judge_new(
     line: Iterable[VersionMetrics | None],
     *,
     base: int | None,
-    current: int,
+    head: int,
     devices: int,
     own_text: bool,
     now_s: float,
+    measured: bool = False,
     names: Names = ("top-1", "top-3"),
 ) -> GatePassed | GateFailed:
     """The verdict of the gate on a new version.
 
-    ``line`` has the metrics of the current version and the versions before it. ``base`` is the version that it was
-    trained from, and ``devices`` measured that one in this round; about as many will measure the new one. ``own_text``
-    tells whether the held-out text was typed by people of the fleet.
+    ``line`` has the metrics of the versions that it is compared with. ``base`` is the version that it was trained from,
+    and ``head`` the one that rounds go on from. ``devices`` measured the base in this round; about as many will measure
+    the new one, with their keyboards if ``measured``. ``own_text`` tells whether the held-out text was typed by people
+    of the fleet.
     """
-    found = faults(new, line, MARGIN if own_text and devices < policy.devices else COLLAPSE, names)
-    if base != current:
-        found = (f"it was trained from version {base}, and that is not what devices have any more", *found)
-    return GateFailed("; ".join(found), now_s) if found else GatePassed(policy.share, now_s)
+    text_decides = own_text and not measured and devices < policy.devices
+    found = faults(new, line, MARGIN if text_decides else COLLAPSE, names)
+    if base != head:
+        found = (f"it was trained from version {base}, and rounds go on from version {head}", *found)
+    return GateFailed("; ".join(found), now_s) if found else GatePassed(policy.share, now_s, measured)
 
 
 def cannot_roll_back(version: int, stage: Stage, *, named: bool, replaceable: bool) -> str:
     """Why an operator cannot roll back a version; empty if it is possible.
 
     >>> cannot_roll_back(3, Stage.REFUSED, named=False, replaceable=True)
-    'version 3 is refused; only a canary or a current one can be taken back'
+    'version 3 is refused; only one that devices get, try or train from can be taken back'
 
     ``named`` tells whether the operator named a version to replace it, and ``replaceable`` whether there is one of its
     task that can.
     """
     if (stage, Withdrawn) not in TABLE:
-        return f"version {version} is {stage.value}; only a canary or a current one can be taken back"
+        return f"version {version} is {stage.value}; only one that devices get, try or train from can be taken back"
     if stage is Stage.CURRENT and not replaceable:
         return f"there is no version that devices could get instead of {version}; give another"
-    if stage is Stage.CANARY and named:
-        return f"version {version} is a canary: its devices go back to the current version"
+    if stage is not Stage.CURRENT and named:
+        return f"version {version} is {stage.value}: its devices go back to the current version"
     return ""
 
 
@@ -239,18 +285,23 @@ def judge(
     since_s: float,
     now_s: float,
     names: Names = ("top-1", "top-3"),
+    announced: int = -1,
 ) -> Event | None:
     """The verdict of a canary trial; None while too few devices have tried the version.
 
     ``latest`` has the metrics of the current version, on all devices, and of the versions before it. The trial began at
-    ``since_s``.
+    ``since_s``. ``announced`` is the number of the current version.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
         return None
-    failed, foreseeing_less = failing(tried, latest[0]), worse_on_devices(tried, latest, 1, names)
+    failed = failing(tried, latest[0])
     if failed:
         return TrialFailed(failed, now_s)
+    keyboards = verdict(tried, announced, LEAST_DEVICES)
+    if keyboards.outcome is not Outcome.UNMEASURED:
+        return decided(keyboards, now_s)
+    foreseeing_less = worse_on_devices(tried, latest, 1, names)
     if foreseeing_less is not None:
         return TrialFailed(foreseeing_less[1], now_s)
     if tried.tried < policy.devices:
@@ -258,6 +309,19 @@ def judge(
     else:
         reason = f"{tried.tried} devices tried it and are none the worse"
     return TrialPassed(reason, now_s)
+
+
+def decided(found: Verdict, now_s: float) -> TrialPassed | TrialUndecided | TrialFailed | None:
+    """The event that a verdict of keyboards is for a version; None if too few devices measured it."""
+    match found.outcome:
+        case Outcome.UNMEASURED:
+            return None
+        case Outcome.BETTER:
+            return TrialPassed(found.reason, now_s)
+        case Outcome.UNDECIDED:
+            return TrialUndecided(found.reason, now_s)
+        case Outcome.WORSE:
+            return TrialFailed(found.reason, now_s)
 
 
 def failing(tried: Tally, former: Tally) -> str:

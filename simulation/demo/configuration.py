@@ -134,6 +134,7 @@ def coordinator_table(
             "model": "model",
             "evaluation_text": HELD_OUT,
             "rounds": settings.rounds,
+            "patience": 0,  # the run ends after its rounds, whatever they gain
             "goal": goal,
             "minimum": max(2, goal // 2),
             "over_selection": 1.3,

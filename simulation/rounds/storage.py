@@ -278,6 +278,15 @@ class MemoryView:
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
         return self._newest(Stage.CANARY, task)
 
+    def training_version(self, task: str) -> VersionRecord | None:
+        return self._newest(Stage.TRAINING, task)
+
+    def best_version(self, task: str, since: int) -> VersionRecord | None:
+        announced = [r for r in self._versions.values() if r.rollout.stage in {Stage.CURRENT, Stage.SUPERSEDED}]
+        shares = {r.version: r.metrics.top1 for r in announced if r.task == task and r.metrics is not None}
+        best = max(((top1, number) for number, top1 in shares.items() if number > since), default=None)
+        return None if best is None else self._versions[best[1]]
+
     def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
         newest_first = (self._versions[n] for n in range(self.last_version_number(), -1, -1) if n in self._versions)
         return next((r for r in newest_first if r.rollout.stage is stage and task in {None, r.task}), None)

@@ -69,7 +69,7 @@ MACHINES = (
         task.TABLE,
         task.TaskStatus.ACTIVE,
         {
-            task.TaskStatus.ACTIVE: "its stop rule, if it has one",
+            task.TaskStatus.ACTIVE: "its stop rule, if it has one; after `patience` rounds without a gain it is paused",
             task.TaskStatus.PAUSED: "an operator resumes or stops it",
             task.TaskStatus.FINISHED: "a changed stop rule of the configuration's task wakes it",
         },
@@ -84,6 +84,8 @@ MACHINES = (
             rollout.Stage.CANDIDATE: "judged in the transaction that makes it",
             rollout.Stage.REFUSED: "an operator promotes it",
             rollout.Stage.CANARY: "judged after each round of its trial, at the latest after `rollout.hours`",
+            rollout.Stage.TRAINING: "judged after each round on it; the next version",
+            rollout.Stage.SKIPPED: "an operator promotes it",
             rollout.Stage.CURRENT: "the next version",
             rollout.Stage.SUPERSEDED: "an operator promotes it",
             rollout.Stage.ROLLED_BACK: "an operator promotes it",

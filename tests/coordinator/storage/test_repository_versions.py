@@ -91,6 +91,28 @@ def test_a_version_keeps_all_that_is_known_of_it(started):
         assert tx.canary_version() is None
 
 
+def test_the_version_that_rounds_train_from_is_told_apart_from_the_announced_one(started):
+    with started.transaction() as tx:
+        assert tx.training_version("") is None
+        training = VersionRecord(version=1, manifest="5" * 64, rollout=Rollout(stage=Stage.TRAINING))
+        tx.add_version(training)
+    with started.transaction() as tx:
+        assert (tx.training_version(""), tx.current_version().version) == (training, 0)
+        assert tx.training_version("another") is None
+
+
+def test_the_best_version_is_one_that_devices_had_and_was_measured_on_the_present_text(started):
+    shares = {Stage.SUPERSEDED: 0.2, Stage.CURRENT: 0.1, Stage.REFUSED: 0.9, Stage.SKIPPED: 0.8, Stage.ROLLED_BACK: 0.7}
+    with started.transaction() as tx:
+        assert tx.best_version("", -1) is None
+        for number, (stage, top1) in enumerate(shares.items(), 1):
+            metrics, rollout = VersionMetrics(top1, 0.5, 3.0), Rollout(stage=stage)
+            tx.add_version(VersionRecord(version=number, manifest="5" * 64, metrics=metrics, rollout=rollout))
+    with started.transaction() as tx:
+        assert [tx.best_version("", since).version for since in (-1, 1)] == [1, 2]
+        assert tx.best_version("", 2) is None
+
+
 def test_what_devices_found_of_a_version_is_replaced_as_a_whole(started):
     one = Tally(devices=2, counted=9, top1_before_of={200: 1, 250: 1}, tried=3, failures={"diverged": 1})
     with started.transaction() as tx:

@@ -145,3 +145,37 @@ def test_whatever_happens_committed_rounds_are_counted_and_a_stop_is_for_good(ki
         assert bool(state.reason) == (state.status is not TaskStatus.ACTIVE)
     assert {status for status in TaskStatus if status in OVER} == {TaskStatus.STOPPED, TaskStatus.FINISHED}
     assert tasks.TABLE is TABLE
+
+
+def rounds(patience: int, *committed: tuple[float | None, int | None]) -> Task:
+    """A task after rounds that each have the share on held-out text and the announced version."""
+    state = ACTIVE
+    for top1, announced in committed:
+        state = step(state, RoundCommitted(9.0, StopRule(patience=patience), top1, announced, "figures"))
+    return state
+
+
+def test_a_task_pauses_itself_after_so_many_rounds_in_which_no_version_was_announced():
+    assert rounds(2, (0.1, 0), (0.2, 0), (0.3, 1), (0.1, 1)).status is TaskStatus.ACTIVE
+    paused = rounds(2, (0.1, 0), (0.2, 0), (0.3, 0))
+    assert (paused.status, paused.who) == (TaskStatus.PAUSED, "gate")
+    assert paused.reason == "no version was announced in the last 2 rounds: figures"
+    again = step(paused, Resumed(20.0))
+    assert (again.status, again.without_gain) == (TaskStatus.ACTIVE, 0)
+
+
+def test_where_devices_do_not_measure_the_best_share_on_held_out_text_counts():
+    assert rounds(2, (0.1, None), (0.1, None)).status is TaskStatus.ACTIVE
+    paused = rounds(2, (0.1, None), (0.1, None), (0.05, None))
+    assert paused.reason == "no version was the best on the held-out text in the last 2 rounds: figures"
+
+
+def test_a_round_of_which_nothing_is_known_is_no_standstill():
+    assert rounds(1, (None, None), (None, None), (None, None)).without_gain == 0
+    assert rounds(0, *[(0.1, 0)] * 9).status is TaskStatus.ACTIVE
+
+
+def test_a_task_that_an_operator_paused_keeps_the_operators_reason():
+    paused = step(ACTIVE, EVENTS[Paused])
+    after_round = step(paused, RoundCommitted(9.0, StopRule(patience=1), 0.1, 0))
+    assert step(after_round, RoundCommitted(9.0, StopRule(patience=1), 0.1, 0)).reason == "night"

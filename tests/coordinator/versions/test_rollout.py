@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from nightjar.coordinator.learning.device_metrics import Tally
+from nightjar.coordinator.learning.device_metrics import Sums, Tally, merged
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import (
     TABLE,
@@ -15,6 +15,7 @@ from nightjar.coordinator.versions.rollout import (
     TrialFailed,
     TrialPassed,
     TrialPolicy,
+    TrialUndecided,
     Withdrawn,
     cannot_roll_back,
     judge,
@@ -27,8 +28,10 @@ NOW = 5.0
 EVENTS = [
     GatePassed(0.0, NOW),
     GatePassed(0.2, NOW),
+    GatePassed(0.0, NOW, measured=True),
     GateFailed("why", NOW),
     TrialPassed("why", NOW),
+    TrialUndecided("why", NOW),
     TrialFailed("why", NOW),
     Overtaken(7, NOW),
     Promoted("why", NOW),
@@ -53,6 +56,20 @@ def test_every_pair_is_legal_or_changes_nothing(stage, event):
 def test_without_a_share_a_version_goes_to_all_at_once():
     assert step(Rollout(), GatePassed(0.0, NOW)).stage is Stage.CURRENT
     assert step(Rollout(), GatePassed(0.05, NOW)).stage is Stage.CANARY
+
+
+def test_where_devices_measure_rounds_train_from_a_version_before_keyboards_get_it():
+    training = step(Rollout(), GatePassed(0.0, NOW, measured=True))
+    assert training.stage is Stage.TRAINING
+    assert step(training, TrialPassed("better", NOW)).stage is Stage.CURRENT
+    assert step(training, TrialFailed("worse", NOW)).stage is Stage.ROLLED_BACK
+    undecided = step(training, TrialUndecided("perhaps worse", NOW))
+    assert (undecided.stage, "perhaps worse" in undecided.reason) == (Stage.TRAINING, True)
+    skipped = step(undecided, Overtaken(8, NOW, "perhaps worse"))
+    assert (skipped.stage, skipped.reason) == (
+        Stage.SKIPPED,
+        "by version 8, without having been announced: perhaps worse",
+    )
 
 
 def test_whatever_became_of_a_version_an_operator_can_take_it_back_out():
@@ -136,6 +153,16 @@ def test_with_nothing_to_compare_with_only_failures_count():
     assert isinstance(verdict(found((10, 10, 10, 10)), Tally()), TrialPassed)
 
 
+@pytest.mark.parametrize(
+    ("points", "event"),
+    [((0.5, 1.5), TrialPassed), ((-0.2, 0.1), TrialUndecided), ((-2.0, -2.2), TrialFailed), ((-9.0,), TrialPassed)],
+)
+def test_the_keyboards_of_a_trial_decide_where_two_have_measured_and_else_the_recalls(points, event):
+    keyboards = Tally(saved=Sums.of([30.0] * len(points)), gain_over={4: Sums.of(points)})
+    tried = merged(found((190, 200, 205, 190)), keyboards)
+    assert type(judge(POLICY, tried, [FORMER], 1000.0, 1060.0, announced=4)) is event
+
+
 def gate(top1, *, base=4, devices=0, own_text=True):
     policy = TrialPolicy(share=0.1, devices=4)
     line = [VersionMetrics(0.2, 0.4, 4.0), VersionMetrics(0.21, 0.4, 4.0)]
@@ -144,7 +171,7 @@ def gate(top1, *, base=4, devices=0, own_text=True):
         VersionMetrics(top1, 0.4, 4.0),
         line,
         base=base,
-        current=4,
+        head=4,
         devices=devices,
         own_text=own_text,
         now_s=NOW,
@@ -154,7 +181,7 @@ def gate(top1, *, base=4, devices=0, own_text=True):
 def test_a_new_version_goes_to_a_share_unless_the_text_or_what_it_was_trained_from_forbids_it():
     assert gate(0.205) == GatePassed(0.1, NOW)
     assert gate(0.199).reason.startswith("top-1 on the held-out examples fell from 21.0 % to 19.9 %")
-    assert gate(0.205, base=3).reason == "it was trained from version 3, and that is not what devices have any more"
+    assert gate(0.205, base=3).reason == "it was trained from version 3, and rounds go on from version 4"
 
 
 def test_where_enough_devices_measure_or_the_text_is_foreign_it_refuses_only_a_collapse():
@@ -166,6 +193,6 @@ def test_where_enough_devices_measure_or_the_text_is_foreign_it_refuses_only_a_c
 @pytest.mark.parametrize("stage", Stage)
 def test_an_operator_can_roll_back_what_devices_have_if_something_is_left(stage):
     assert bool(cannot_roll_back(3, stage, named=False, replaceable=True)) == (
-        stage not in {Stage.CANARY, Stage.CURRENT}
+        stage not in {Stage.CANARY, Stage.TRAINING, Stage.CURRENT}
     )
     assert bool(cannot_roll_back(3, stage, named=True, replaceable=False))
