@@ -31,6 +31,7 @@ from nightjar.coordinator.rounds.round import Phase, Round, seat_version
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.retry import recall, retry_after_s, steering_of
 from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.models.manifest import KEYBOARD
 from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
 from nightjar.wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
@@ -198,11 +199,12 @@ class EffectRunner:
             return
         record, summed = snapshot.tasks[current.task], snapshot.sums.get(current.number)
         plan = record.settings.plan.plan(record.settings.strategy.name)
-        if base.task == self._config.task.name:  # keyboards have a version of this task, and measure only against it
-            plan = replace(plan, keystrokes=plan.evaluation_share > 0)
         if current.rules.summed:
             plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
         context = self._contexts.of_round(record, base, current)
+        if base.task == self._config.task.name and context.manifest.task_type == KEYBOARD:
+            # Keyboards have a version of this task, and compare only with that one.
+            plan = replace(plan, keystrokes=plan.evaluation_share > 0)
         signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,

@@ -80,6 +80,15 @@ class VersionQueries:
         )
         return {number: msgspec.json.decode(tally, type=Tally) for number, tally in rows}
 
+    def newest_on_devices(self, limit: int, task: str) -> dict[int, Tally]:
+        """The tallies of a task's newest versions that devices measured, by number, in ascending order."""
+        rows = sa.select(federated.c.version, federated.c.tally).join(
+            versions, federated.c.version == versions.c.version
+        )
+        newest = rows.where(versions.c.task == task).order_by(federated.c.version.desc()).limit(limit)
+        found = reversed(self._connection.execute(newest).all())
+        return {number: msgspec.json.decode(tally, type=Tally) for number, tally in found}
+
     def save_federated(self, version: int, tally: Tally) -> None:
         """Insert or replace the tally of a version."""
         row = {"version": version, "tally": msgspec.json.encode(tally)}

@@ -89,8 +89,9 @@ class AuditLog(msgspec.Struct, frozen=True):
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     """A task; ``reason`` says why it is not active and who changed that, or what its round is waiting for.
 
-    ``version`` is the newest that it made or evaluates; ``rounds_wanted`` 0 means endless; ``share`` is its share of
-    the devices of its ``experiment``, if it has one.
+    ``version`` is the one that is announced or that it evaluates; ``rounds_wanted`` 0 means endless; ``without_gain``
+    counts committed rounds since one brought a better version; ``share`` is its share of the devices of its
+    ``experiment``, if it has one.
     """
 
     name: str
@@ -103,6 +104,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     committed: int
     rounds_wanted: int
     best_top1: float | None
+    without_gain: int
     version: int | None
     round: int | None
     phase: str

@@ -25,7 +25,7 @@ from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.coordinator.versions.releases import OUT, DeviceGroup
 from nightjar.coordinator.versions.rollout import Stage
 from nightjar.coordinator.web.rows import by_label
-from nightjar.wire.messages import Verdict
+from nightjar.wire.messages import Verdict, Work
 
 __all__ = ["CONTENT_TYPE", "render"]
 
@@ -146,14 +146,21 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
     rounds = {state.task: state for state in view.open_rounds()}
     status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])
     phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["task", "phase"])
+    idle = GaugeMetricFamily(
+        "nightjar_rounds_without_gain", "Committed rounds since one brought a better version.", labels=["task"]
+    )
+    patience = GaugeMetricFamily(
+        "nightjar_patience_rounds", "So many of them pause a task; 0: none do.", labels=["task"]
+    )
     for record in tasks:
+        idle.add_metric([record.name], record.state.without_gain)
+        patience.add_metric([record.name], record.settings.patience if record.settings.kind is Work.TRAIN else 0)
         for possible in TaskStatus:
             status.add_metric([record.name, possible.value], float(record.state.status is possible))
         current = rounds.get(record.name)
         for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):
             phase.add_metric([record.name, each.value], float(current is not None and current.phase is each))
-    yield status
-    yield phase
+    yield from (status, phase, idle, patience)
     for name, meaning, value in _OF_A_ROUND:
         family = GaugeMetricFamily(f"nightjar_{name}", meaning, labels=["task"])
         for each_task, state in rounds.items():
@@ -171,6 +178,10 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
             share.add_metric(["1"], version.metrics.top1)
             share.add_metric(["3"], version.metrics.top3)
             yield share
+        saved = view.federated(version.version).saved
+        if saved.devices:
+            meaning = "Share of the keystrokes that whole keyboards save with it, as devices measured."
+            yield _gauge("keystrokes_saved_share", meaning, saved.mean / 100)
 
 
 def _releases(view: DatabaseView, census: Census) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nightjar.coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
+from nightjar.coordinator.learning.device_metrics import FederatedMetrics, Mean, Tally, figures
 from nightjar.coordinator.ports import Lineage, RoundSummary, VersionRecord
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round, seat_round, seat_version
@@ -280,6 +280,12 @@ def recall_on_devices(tallies: Mapping[int, Tally]) -> dict[int, float]:
     """Mean top-1 recall that devices measured, by version; versions that none measured are left out."""
     found = {number: figures(tally).top1_before for number, tally in tallies.items()}
     return {number: spread.mean for number, spread in found.items() if spread is not None}
+
+
+def saved_on_devices(tallies: Mapping[int, Tally]) -> dict[int, Mean]:
+    """Keystrokes that devices' keyboards save, in percent, by version; versions that none measured are left out."""
+    found = {number: figures(tally).saved for number, tally in tallies.items()}
+    return {number: mean for number, mean in found.items() if mean is not None}
 
 
 def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:

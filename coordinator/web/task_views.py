@@ -51,6 +51,7 @@ def _fields(view: DatabaseView, record: TaskRecord, current: Round | None, first
         "committed": state.committed,
         "rounds_wanted": settings.rounds,
         "best_top1": state.best_top1,
+        "without_gain": state.without_gain,
         "version": _version(view, record, first),
         "round": None if current is None else current.number,
         "phase": "" if current is None else current.phase.value,

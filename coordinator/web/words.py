@@ -56,6 +56,18 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def points(mean: float | None, error: float | None = None, *, sign: bool = False) -> str:
+    """A figure in percent or points of percent, with its standard error if it is known.
+
+    >>> points(31.24, 0.81), points(1.0, sign=True), points(None)
+    ('31.2 ± 0.8', '+1.0', '-')
+    """
+    if mean is None:
+        return "-"
+    written = f"{mean:+.1f}" if sign else f"{mean:.1f}"
+    return written if error is None else f"{written} ± {error:.1f}"
+
+
 def nats(loss: float | None) -> str:
     """A loss, in nats.
 

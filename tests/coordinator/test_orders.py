@@ -2,6 +2,7 @@
 
 import shutil
 
+import msgspec
 import pytest
 
 from nightjar.coordinator.engine.driver import ANNOUNCED_AGAIN_S
@@ -200,7 +201,7 @@ def test_an_assignment_says_all_that_a_device_obeys(world):
     settings, signed_s = world.config.task, world.clock.time_s
     said = (asked.task, asked.version, asked.manifest, asked.number)
     assert said == ("keyboard", 0, announced.manifest, announced.number)
-    plan = settings.plan.plan(settings.strategy.name)
+    plan = msgspec.structs.replace(settings.plan.plan(settings.strategy.name), keystrokes=True)
     assert (asked.codec, asked.plan, asked.minimum) == (settings.codec.choice(), plan, settings.minimum)
     assert signed_s - 100 < asked.signed_s <= signed_s
     assert asked.not_after_s == asked.signed_s + asked.report_deadline_s + CLOCKS_APART_S

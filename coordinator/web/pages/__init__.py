@@ -23,6 +23,7 @@ from nightjar.coordinator.web.ports import Site
 _FILTERS: tuple[Callable[..., str], ...] = (
     words.si_bytes,
     words.percent,
+    words.points,
     words.nats,
     words.duration,
     words.utc,

@@ -32,6 +32,8 @@ _SIZES = Style(label_font_size=13, major_label_font_size=13)
 
 Series = tuple[str, tuple[float | None, ...]]
 """Name and values of a line, an area or bars."""
+Estimate = tuple[float, float | None]
+"""A mean and its standard error, if it is known."""
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -43,6 +45,19 @@ def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: 
     chart = _chart(pygal.Line, labels, unit, dots_size=3)
     for number, (title, values) in enumerate(series):
         chart.add(title, values, show_dots=number < 2 and len(labels) <= MOST_DOTS)
+    return _svg(chart, name)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def estimates(name: str, labels: tuple[str, ...], values: tuple[Estimate, ...], marked: int, unit: str = "") -> str:
+    """A line plot of means with error bars of two standard errors; the point at index ``marked`` stands out."""
+    chart = _chart(pygal.Line, labels, unit, dots_size=3)
+    points = [
+        {"value": mean} if error is None else {"value": mean, "ci": {"low": mean - 2 * error, "high": mean + 2 * error}}
+        for mean, error in values
+    ]
+    chart.add("mean", points, show_dots=len(labels) <= MOST_DOTS)
+    chart.add("marked", [mean if at == marked else None for at, (mean, _) in enumerate(values)], dots_size=5)
     return _svg(chart, name)
 
 

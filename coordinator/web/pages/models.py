@@ -15,7 +15,7 @@ from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before, Why
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import recall_on_devices, version_detail
+from nightjar.coordinator.web.rows import recall_on_devices, saved_on_devices, version_detail
 
 
 def add_models(blueprint: Blueprint, site: Site) -> None:
@@ -37,6 +37,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             last=last,
             census=site.census.now(),
             on_devices=recall_on_devices(tallies),
+            keystrokes=saved_on_devices(tallies),
             figures=site.figures(records[-1].manifest) if records else ("top-1", "top-3"),
             evaluated=ports.config.task.evaluation_text is not None,
         )

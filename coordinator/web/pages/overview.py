@@ -10,6 +10,7 @@ import msgspec
 from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
+from nightjar.coordinator.learning.device_metrics import Mean, Tally, figures
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.waiting import doing
@@ -23,7 +24,7 @@ from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import by_label, recall_on_devices, why_not_active
+from nightjar.coordinator.web.rows import by_label, recall_on_devices, saved_on_devices, why_not_active
 
 SAMPLE_EVERY_S = 900
 DRAWN_EVERY_S = 1800
@@ -82,7 +83,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             open_round = next((state for state in open_rounds if state.task == asked), None)
             newest = view.versions(VERSIONS_LOOKED_AT, task=asked)
             measured = view.measured(VERSIONS_DRAWN, asked)
-            on_devices = recall_on_devices(view.measured_on_devices(record.version for record in newest))
+            training = view.training_version(asked)
+            tallies = view.newest_on_devices(VERSIONS_DRAWN, asked)
             recent = view.recent_rounds(ROUNDS_SHOWN)[::-1]
             made = view.versions_made_in(recent)
             counted, accepted = view.counters(), view.accepted_reports()
@@ -108,8 +110,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             canary=canary,
             taken_back=next((each for each in reversed(newest) if each.rollout.stage in TAKEN_BACK), None),
             measured=measured,
-            recall=recall(measured, baselines, figures := site.figures(current.manifest)),
-            figures=figures,
+            recall=recall(measured, baselines, shares := site.figures(current.manifest)),
+            figures=shares,
             baselines=baselines,
             recent=recent,
             made=made,
@@ -132,7 +134,13 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             cost=cost(samples, counted, accepted),
             broker=ports.broker,
             evaluated=ports.config.task.evaluation_text is not None,
-            on_devices=on_devices,
+            training=training,
+            keystrokes=(saved := saved_on_devices(tallies)),
+            keystrokes_plot=keystrokes_plot(saved, current.version),
+            gains=gains(tallies),
+            on_devices=recall_on_devices(tallies),
+            own_text=ports.config.task.evaluation_text is not None and not ports.config.task.measured_in_public,
+            best=max(measured, key=lambda each: each.metrics.top1, default=None),
             started_s=site.started_s,
         )
 
@@ -152,6 +160,36 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared], names:
     return charts.lines(
         f"{names[0]} by version, in percent; the table below has the figures", labels, tuple(series), "%"
     )
+
+
+def keystrokes_plot(saved: Mapping[int, Mean], announced: int) -> str:
+    """The plot of the keystrokes that keyboards save, by version; empty with fewer than two measured versions."""
+    if len(saved) < 2:
+        return ""
+    versions = sorted(saved)
+    drawn = [versions[at] for at in charts.thinned(len(versions))]
+    if announced in saved and announced not in drawn:
+        drawn = sorted([*drawn, announced])
+    values = tuple(
+        (round(saved[each].mean, 2), None if (error := saved[each].error) is None else round(error, 2))
+        for each in drawn
+    )
+    name = "Keystrokes saved on devices by version, in percent; the table below has the figures"
+    marked = drawn.index(announced) if announced in drawn else -1
+    return charts.estimates(name, tuple(map(str, drawn)), values, marked, "%")
+
+
+def gains(tallies: Mapping[int, Tally]) -> dict[int, tuple[int, Mean]]:
+    """The version that most devices compared a version with, and the gain over it in points, by version.
+
+    Keyboards that have the version itself compare nothing.
+    """
+    found = {}
+    for number, tally in tallies.items():
+        others = {version: mean for version, mean in figures(tally).gain_over.items() if version != number}
+        if others:
+            found[number] = max(others.items(), key=lambda each: (each[1].devices, each[0]))
+    return found
 
 
 def day(samples: list[Sample]) -> str:

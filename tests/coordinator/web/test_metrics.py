@@ -1,12 +1,15 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from nightjar.coordinator.learning.device_metrics import keystrokes
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.versions.releases import Release
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.coordinator.web import metrics
+from nightjar.wire.frame import KeyboardEvaluation
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.web.test_app import Site
 
@@ -60,6 +63,18 @@ def test_the_open_round_and_the_model_are_told(site):
     assert value(found, "nightjar_model_share", top="1") == pytest.approx(0.1)
 
 
+def test_what_keyboards_save_with_the_announced_version_and_rounds_that_gain_nothing_are_told(site):
+    assert "nightjar_keystrokes_saved_share" not in families(site)
+    with site.repository.transaction() as tx:
+        tx.save_federated(1, keystrokes([KeyboardEvaluation(200, 60, 0, 50), KeyboardEvaluation(100, 32, 0, 30)]))
+        record = tx.task("keyboard")
+        tx.save_task(replace(record, state=replace(record.state, without_gain=7)))
+    found = families(site)
+    assert value(found, "nightjar_keystrokes_saved_share") == pytest.approx(0.31)
+    assert value(found, "nightjar_rounds_without_gain", task="keyboard") == 7
+    assert value(found, "nightjar_patience_rounds", task="keyboard") == 50
+
+
 def test_a_state_that_a_device_made_up_costs_no_time_series(site):
     with site.repository.transaction() as tx:
         for number in range(30):
@@ -90,6 +105,8 @@ def test_trouble_shows(site):
 
 
 def test_every_metric_is_in_the_document_and_has_a_meaning(site):
+    with site.repository.transaction() as tx:
+        tx.save_federated(1, keystrokes([KeyboardEvaluation(200, 60, 0, 50)]))
     for family in families(site).values():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"`{name}" in DOCUMENT, name

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from nightjar.coordinator.learning.device_metrics import tally
+from nightjar.coordinator.learning.device_metrics import keystrokes, merged, tally
 from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.storage.reading import Reading
 from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
 from nightjar.coordinator.web.access import Role
 from nightjar.wire.errors import UnavailableError
-from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.storage.test_baselines import KEPT
 from tests.coordinator.web.test_app import A, B, Site
@@ -55,6 +55,32 @@ def test_without_held_out_text_the_pages_show_what_devices_measured(service):
     assert "20.0 %</b></a> top-1 recall on devices" in service.ask("GET", "/", token).text
     assert '<td class="number">20.0 %</td>' in service.ask("GET", "/models", token).text
     assert "Devices measured <b>20.0 %</b> top-1 recall" in service.ask("GET", "/models/0", token).text
+
+
+def test_the_overview_shows_first_what_keyboards_save_on_devices_and_the_text_as_what_it_is(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_version(replace(tx.version(0), metrics=VersionMetrics(0.2, 0.3, 3.0), task="keyboard"))
+        for version, saved in ((0, 58), (1, 62)):
+            found = keystrokes([KeyboardEvaluation(200, saved, 0, 58), KeyboardEvaluation(200, saved + 2, 0, 60)])
+            tx.save_federated(version, merged(tally([LocalEvaluation(100, 20, 40, 25, 45, 5.0, 4.5)]), found))
+        record = tx.task("keyboard")
+        tx.save_task(replace(record, state=replace(record.state, without_gain=25)))
+    page = site.get("/").text
+    learning = page[page.index("Is it learning?") : page.index("What does it cost?")]
+    places = [
+        "The last 25 rounds gained nothing",
+        "31.5 ± 0.5 %</b></a> of the keystrokes saved",
+        "top-1 recall on devices",
+        "+2.0 ± 0.0",
+        "On text that nobody of the fleet typed",
+        "10.0 points below",
+    ]
+    assert [learning.index(part) for part in places] == sorted(learning.index(part) for part in places)
+    assert "31.5 ± 0.5 %" in site.get("/models").text
+    one = site.get("/models/1").text
+    assert "31.5 ± 0.5 %</b> of the keystrokes saved" in one
+    assert "+2.0 ± 0.0 points beside" in one
 
 
 @pytest.mark.parametrize("path", ["/", "/rounds", "/rounds/2", "/devices", "/devices/a", "/tasks", "/models"])

@@ -17,6 +17,14 @@ def test_a_plot_has_a_name_and_neither_style_nor_script(draw):
         assert forbidden not in svg
 
 
+def test_error_bars_are_two_standard_errors_and_one_point_is_marked():
+    drawn = charts.estimates("x", ("1", "2", "3"), ((30.0, 1.0), (31.0, None), (32.0, 0.5)), marked=2, unit="%")
+    root = ET.fromstring(drawn)
+    bars = [each for each in root.iter() if each.get("class") == "ci"]
+    dots = [each.get("r") for each in root.iter() if "dot" in (each.get("class") or "").split()]
+    assert (len(bars), dots) == (2, ["3", "3", "3", "5"])
+
+
 def test_few_labels_are_written_and_none_is_cut():
     svg = charts.lines("x", tuple(f"label-{number}" for number in range(200)), (("a", VALUES),))
     written = [text.text for text in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if text.text]

@@ -2,10 +2,11 @@ import re
 
 from msgspec.structs import replace
 
+from nightjar.coordinator.learning.device_metrics import Mean, Sums, Tally
 from nightjar.coordinator.rounds.round import Phase, open_round
 from nightjar.coordinator.rounds.seats import Seat, SeatState
 from nightjar.coordinator.storage.fleet import Sample
-from nightjar.coordinator.web.pages.overview import by_hour, cost, day, late
+from nightjar.coordinator.web.pages.overview import by_hour, cost, day, gains, keystrokes_plot, late
 from tests.coordinator.web.test_app import RULES, A, B, C
 
 
@@ -49,3 +50,15 @@ def test_the_day_costs_what_came_since_its_first_sample():
     found = cost([sample(5.0, 100, 3)], {"bytes_up": 150, "bytes_down": 1000}, 7)
     assert (found.up_day, found.down_day, found.reports_day, found.since_s) == (50, 0, 4, 5.0)
     assert cost([], {}, 0) is None
+
+
+def test_the_announced_version_is_drawn_however_many_others_there_are():
+    saved = {number: Mean(5, 30.0, 0.5) for number in range(240)}
+    drawn = keystrokes_plot(saved, announced=3)
+    assert 'r="5"' in drawn
+    assert keystrokes_plot({3: Mean(5, 30.0, 0.5)}, announced=3) == ""
+
+
+def test_a_gain_is_over_the_version_that_most_devices_compared_with_and_never_over_itself():
+    tally = Tally(gain_over={2: Sums.of([1.0]), 4: Sums.of([0.5, 1.5]), 7: Sums.of([0.0] * 9)})
+    assert gains({7: tally, 8: Tally()}) == {7: (4, Mean(2, 1.0, 0.5))}
