@@ -207,12 +207,19 @@ def _facts(task: TaskDetail) -> list[tuple[str, object]]:
         ("created", when(task.created_s)),
         ("so since", when(task.since_s) if task.since_s else None),
         ("committed rounds", f"{task.committed} of {task.rounds_wanted}" if task.rounds_wanted else task.committed),
-        ("newest version", task.version),
+        ("announced version", task.version),
+        ("rounds without a gain", _patience(task)),
         ("best top-1", None if task.best_top1 is None else percent(task.best_top1)),
         ("open round", f"{task.round}, {task.phase}" if task.round is not None else None),
         ("newest rounds", ", ".join(str(row.number) for row in task.rounds) or None),
         ("experiment", f"{task.experiment}, {percent(task.share)} of its devices" if task.experiment else None),
     ]
+
+
+def _patience(task: TaskDetail) -> str | None:
+    """How many rounds have gained nothing, and how many may; None if the task never loses patience."""
+    patience = task.settings.patience
+    return f"{task.without_gain} of {patience}" if patience and task.kind == Work.TRAIN.value else None
 
 
 def _parsed(pair: str) -> dict[str, Any]:

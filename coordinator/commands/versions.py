@@ -33,7 +33,7 @@ from nightjar.coordinator.storage.model_folder import export_version
 from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.web.rows import VersionDetail, version_detail
-from nightjar.coordinator.web.words import nats, percent
+from nightjar.coordinator.web.words import nats, percent, points
 from nightjar.host.children import python_command
 from nightjar.models.baselines import CENTRAL_TRAINING, Baselines
 from nightjar.models.child_environment import child_environment
@@ -48,7 +48,7 @@ from nightjar.wire.messages import Work
 FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
 _TRAINING_TIMEOUT_S = 86400.0
-_COLUMNS = ("version", "task", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
+_COLUMNS = ("version", "task", "stage", "saved", "on devices", "top-1", "loss (nats)", "made", "why it is there")
 _FIGURES = {"top1": percent, "top3": percent, "loss": nats}
 """A figure -> what writes it for people."""
 
@@ -64,7 +64,11 @@ def models() -> None:
 @answer_options
 @limit_option
 def list_versions(config: CoordinatorConfig, limit: int, *, as_json: bool) -> None:
-    """List the newest versions, each with its stage and its figures on held-out examples and on devices."""
+    """List the newest versions, each with its stage and its figures.
+
+    "Saved" is what keyboards on devices save of the keystrokes, with its standard error; "on devices" is the top-1
+    share there, and "top-1" that on held-out examples.
+    """
     with opened(config) as database, database.transaction() as view:
         details = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
     show(details, _COLUMNS, [_cells(each) for each in details], as_json=as_json)
@@ -160,13 +164,15 @@ def rollback(config: CoordinatorConfig, reason: str, to: int | None, version: in
 
 
 def _out_now(view: DatabaseView) -> str:
-    """Which version the devices of each task get, and which is tried as a canary."""
+    """Which version the devices of each task get, which is tried as a canary, and which rounds train from."""
     said = []
     for record in view.tasks():
         current, canary = view.current_version(record.name), view.canary_version(record.name)
         if current is not None and record.settings.kind is Work.TRAIN:
             tried = "" if canary is None else f", and version {canary.version} is tried by a share of them"
-            said.append(f"devices get version {current.version} of {record.name}{tried}")
+            training = view.training_version(record.name)
+            trained = "" if training is None else f"; rounds train from version {training.version}"
+            said.append(f"devices get version {current.version} of {record.name}{tried}{trained}")
     return "\n".join(said)
 
 
@@ -249,7 +255,8 @@ def _recalls(found: Baselines) -> str:
 
 def _cells(row: VersionDetail) -> tuple[object, ...]:
     on_devices = None if row.federated.top1_before is None else row.federated.top1_before.mean
-    figures = percent(row.top1), percent(on_devices), nats(row.loss)
+    saved = None if row.federated.saved is None else f"{points(row.federated.saved.mean, row.federated.saved.error)} %"
+    figures = saved, percent(on_devices), percent(row.top1), nats(row.loss)
     return row.version, row.task, row.stage, *figures, when(row.created), row.reason
 
 

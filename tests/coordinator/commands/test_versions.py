@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 from safetensors.numpy import load_file
 
-from nightjar.coordinator.learning.device_metrics import merged, tally
+from nightjar.coordinator.learning.device_metrics import keystrokes, merged, tally
 from nightjar.coordinator.ports import Lineage
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.model_folder import check_model
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.wire.errors import ConfigError
-from nightjar.wire.frame import LocalEvaluation
+from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from tests.coordinator.model_folder import INITIAL, LAYOUT
 
 
@@ -55,6 +55,19 @@ def test_a_version_is_shown_with_what_it_was_made_of_and_what_was_found_of_it(as
     status, out, _ = run("model", "show", 1, "--config", site.config)
     assert status == 0
     assert "the gate found no fault" in out
+
+
+def test_what_keyboards_save_is_listed_and_shown(ask, run, site, known):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        found = keystrokes([KeyboardEvaluation(200, 62, 0, 58), KeyboardEvaluation(200, 64, 0, 60)])
+        tx.save_federated(1, merged(tx.federated(1), found))
+    database.close()
+    shown = ask("model", "show", 1)["federated"]
+    assert shown["saved"] == {"devices": 2, "mean": 31.5, "error": 0.5}
+    assert shown["gain_over"] == {"0": {"devices": 2, "mean": 2.0, "error": 0.0}}
+    status, out, _ = run("model", "list", "--config", site.config)
+    assert (status, "31.5 ± 0.5 %" in out) == (0, True)
 
 
 def test_a_version_without_anything_known_is_shown_too(ask):
