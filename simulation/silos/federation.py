@@ -179,6 +179,7 @@ def _coordinator_table(model: Path, plan: FederatedPlan, host: SiloHost, seed: i
             "name": "silos",
             "model": str(model),
             "rounds": plan.rounds,
+            "patience": 0,  # the run ends after its rounds, whatever they gain
             # Every silo in each round, however long one is away.
             "goal": 2,
             "minimum": 2,

@@ -645,6 +645,36 @@ def test_the_manifest_of_each_version_says_its_number(make_world):
     assert msgspec.json.decode(msgspec.json.encode(world.tables.versions[2].lineage))["parent"] == 1
 
 
+def test_killed_at_any_touch_a_better_version_is_announced_once_and_rounds_go_on_from_the_next(make_world):
+    touches = 0
+    for killed_at in range(0, 400, 7):
+        world = measuring_world(make_world)
+        left = [killed_at]
+
+        def touch(left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+
+        world.touch_with(touch)
+        try:
+            hold_round(world, "a", "b", gain=0.5)
+            touches = killed_at
+        except Killed:
+            world.touch_with(lambda: None)
+            world.start()
+            world.listen()
+            for _ in range(4):
+                if announced(world).version == 0:
+                    hold_round(world, "a", "b", gain=0.5)
+        world.touch_with(lambda: None)
+        assert stages(world)[:3] == [Stage.SUPERSEDED, Stage.CURRENT, Stage.TRAINING], killed_at
+        assert (announced(world).version, bases(world)[-1]) == (1, 2), killed_at
+        if touches:
+            break
+    assert touches > 30, "the story has more touches than that"
+
+
 def test_killed_at_any_touch_a_bad_canary_is_rolled_back_once_and_everybody_is_told(make_world):
     touches = 0
     for killed_at in range(0, 400, 7):

@@ -28,7 +28,7 @@ def site(tmp_path):
 def test_the_empty_page_says_what_to_do(site):
     page = site.get("/").text
     assert "No phone has been here yet" in page
-    assert "python -m nightjar.edge_agent run" in page
+    assert "nightjar-agent run --config agent.toml" in page
     assert page.count("<svg") == 1, "the bird"
 
 
