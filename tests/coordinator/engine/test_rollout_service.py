@@ -8,6 +8,7 @@ import pytest
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.inbox import JobEnded, Operated
 from nightjar.coordinator.engine.jobs import EvaluationDone
+from nightjar.coordinator.learning.downlink import VERSIONS_BACK
 from nightjar.coordinator.learning.strategies import StrategyName
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, ResumeTask, RollBack
@@ -365,6 +366,21 @@ def test_the_states_of_the_optimizer_of_the_announced_version_and_of_the_one_in_
     hold_round(world, "a", "b", gain=-3.0)
     hold_round(world, "a", "b", gain=0.0)
     assert world.tables.versions[6].lineage.parent == 1
+
+
+def test_a_device_that_trains_gets_the_difference_from_the_version_that_its_keyboard_has_however_old_it_is(make_world):
+    world = measuring_world(make_world)
+    for _ in range(VERSIONS_BACK + 2):
+        hold_round(world, "a", "b", gain=-0.1)
+    check_in(world, "a", "b")
+    world.tick(61.0)
+    for device in ("a", "b"):
+        report(world, device, gain=-0.1)
+    (job,) = world.worker.jobs
+    manifests = {number: record.manifest for number, record in world.tables.versions.items()}
+    newest = max(manifests)
+    assert job.manifest == manifests[newest]
+    assert job.bases == tuple(manifests[number] for number in (*range(newest - 1, newest - 1 - VERSIONS_BACK, -1), 0))
 
 
 def test_an_operator_announces_the_version_in_training_or_takes_it_back(make_world):
