@@ -69,7 +69,22 @@ def pretrain(
         ConfigError: the corpus or the date cannot be used, or a word list is not installed.
         UnavailableError: the folder cannot be written.
     """
-    text = written(asked.corpus, asked.before)
+    return pretrain_on(written(asked.corpus, asked.before), asked, say, progress, plans)
+
+
+def pretrain_on(
+    text: Written,
+    asked: Asked,
+    say: Callable[[str], None],
+    progress: Callable[[str, int, int], None],
+    plans: dict[str, Plan] = PLANS,
+) -> MadeFrom:
+    """As :func:`pretrain`, on text that was read elsewhere.
+
+    Raises:
+        ConfigError: a word list is not installed.
+        UnavailableError: the folder cannot be written.
+    """
     say(f"{len(text.texts):,} messages of {len(text.users):,} people; {text.outside_people:,} people are outside")
     ranked = ranked_words(text, Language.load(asked.language), asked.least_people_of_words)
     say(f"{len(ranked):,} words are allowed")

@@ -14,11 +14,13 @@ from nightjar.coordinator.learning.strategies import State as OptimizerState
 from nightjar.coordinator.learning.strategies import Wide
 from nightjar.host.files import replace_file
 from nightjar.simulation.laboratory.experiment import Experiment
+from nightjar.simulation.laboratory.gate import Gate
 from nightjar.wire.errors import ConfigError, UnavailableError
 from nightjar.wire.parameters import Vector
 
 ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _OLDER = "version-"
+_GATE, _ANNOUNCED, _ANNOUNCED_OPTIMIZER = "gate", "announced", "announced-optimizer"
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,8 @@ class State:
     """What a run is between two rounds.
 
     Weights, optimizer, clip norm, the downlink's residual, average weights, average and bases of the sums, losses, and
-    the weights of older versions that devices still work from, by number.
+    the weights of older versions that devices still work from, by number. With a gate, which version is announced, and
+    its weights and optimizer.
     """
 
     weights: Vector
@@ -60,6 +63,9 @@ class State:
     losses: Wide
     curve: tuple[Point, ...]
     older: Mapping[int, Vector]
+    gate: Gate | None = None
+    announced: Vector | None = None
+    announced_optimizer: OptimizerState | None = None
 
 
 def restored_weights(folder: Path) -> Vector:
@@ -72,6 +78,8 @@ def restored_weights(folder: Path) -> Vector:
     if state is None or not state.curve[-1].round:
         msg = f"{folder} has no trained weights: run the experiment first"
         raise UnavailableError(msg)
+    if state.announced is not None:
+        return state.announced
     return state.mean.astype(np.float32)
 
 
@@ -122,7 +130,10 @@ def opened(folder: Path, experiment: Experiment, seed: int) -> Path:
 
 def store(folder: Path, state: State) -> None:
     """Write the checkpoint, then the curve; a run that is killed in between has the older of the two at worst."""
-    older: dict[str, Any] = {f"{_OLDER}{number}": weights for number, weights in state.older.items()}
+    further: dict[str, Any] = {f"{_OLDER}{number}": weights for number, weights in state.older.items()}
+    if state.gate is not None:
+        further[_GATE] = np.frombuffer(msgspec.json.encode(state.gate), np.uint8)
+        further |= {_ANNOUNCED: state.announced, _ANNOUNCED_OPTIMIZER: state.announced_optimizer}
     lines = b"".join(msgspec.json.encode(point) + b"\n" for point in state.curve)
     new = folder / f"new-{STATE}"
     try:
@@ -137,7 +148,7 @@ def store(folder: Path, state: State) -> None:
             bases=np.frombuffer(state.bases, np.uint8),
             losses=state.losses,
             curve=np.frombuffer(lines, np.uint8),
-            **older,
+            **further,
         )
         new.replace(folder / STATE)
         replace_file(folder / CURVE, lines)
@@ -169,6 +180,9 @@ def restored(folder: Path) -> State | None:
                 bases=kept["bases"].tobytes(),
                 losses=kept["losses"],
                 curve=tuple(msgspec.json.decode(line, type=Point) for line in lines),
+                gate=msgspec.json.decode(kept[_GATE].tobytes(), type=Gate) if _GATE in kept else None,
+                announced=kept.get(_ANNOUNCED),
+                announced_optimizer=kept.get(_ANNOUNCED_OPTIMIZER),
                 older={int(name.removeprefix(_OLDER)): kept[name] for name in kept if name.startswith(_OLDER)},
             )
     except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:

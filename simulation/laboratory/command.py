@@ -26,12 +26,20 @@ from nightjar.simulation.laboratory.checkpoint import Point
 from nightjar.simulation.laboratory.event_files import event_files
 from nightjar.simulation.laboratory.executor import Executor, InProcess, Processes
 from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
+from nightjar.simulation.laboratory.keyboards import own_keyboards, versions_of
 from nightjar.simulation.laboratory.optional_jax import needing_jax
-from nightjar.simulation.laboratory.outcome import Outcome, outcome_table, personal_table, time_table, time_taken
+from nightjar.simulation.laboratory.outcome import (
+    Outcome,
+    outcome_table,
+    personal_table,
+    time_table,
+    time_taken,
+    version_table,
+)
 from nightjar.simulation.laboratory.personalisation import personalise
 from nightjar.simulation.laboratory.plot import plot
 from nightjar.simulation.laboratory.ray_executor import RayWorkers
-from nightjar.simulation.laboratory.training import PreparedTraining, Trainer, prepare, run
+from nightjar.simulation.laboratory.training import Compare, PreparedTraining, Trainer, prepare, run
 from nightjar.simulation.progress import say
 from nightjar.simulation.warm_start import PROGRAMS
 from nightjar.wire.errors import ConfigError
@@ -147,6 +155,8 @@ def learn(
     console.print(outcome_table(outcomes))
     if personalise:
         console.print(personal_table(outcomes))
+    if any(outcome.announced_versions for outcome in outcomes):
+        console.print(version_table(outcomes))
     if any(outcome.time for outcome in outcomes):
         console.print(time_table(outcomes))
     say(console, f"{out / 'curve.svg'} shows the curves")
@@ -165,7 +175,7 @@ def _run_all(
     console: Console,
 ) -> tuple[Outcome, list[list[Point]]]:
     begun_s = time.monotonic()
-    curves, trigrams, centrals, personal = [], [], [], []
+    curves, trigrams, centrals, personal, versions = [], [], [], [], []
     parameters = 0
     for seed in seeds:
         corpus = corpora.load(experiment.corpus, seed)
@@ -178,7 +188,10 @@ def _run_all(
             f"on; measured on {len(people.measured):,} of their {experiment.evaluation.part} messages and "
             f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
         )
-        curves.append(_run(prepared, on, console))
+        keyboards = own_keyboards(prepared) if experiment.gate.keyboards else None
+        curves.append(_run(prepared, on, console, None if keyboards is None else keyboards.compared))
+        if keyboards is not None:
+            versions.append(versions_of(keyboards))
         if beyond.trigram:
             trigrams.append(references.trigram(prepared))
         if beyond.central:
@@ -208,6 +221,10 @@ def _run_all(
         central_top3=_mean_or_none(found.top3 for found in centrals),
         central_held_out_top1=_mean_or_none(found.held_out_top1 for found in centrals),
         personalisation=personal,
+        announced_versions=[each.announced for each in versions],
+        paused_reason=[each.paused for each in versions],
+        own_keystrokes_saved=[each.own for each in versions],
+        later_keystrokes_saved=[each.later for each in versions],
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
         executor=on.name,
@@ -217,7 +234,7 @@ def _run_all(
     return outcome, curves
 
 
-def _run(prepared: PreparedTraining, on: _On, console: Console) -> list[Point]:
+def _run(prepared: PreparedTraining, on: _On, console: Console, compare: Compare | None) -> list[Point]:
     experiment = prepared.experiment
     executor = on.executor(prepared)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -230,7 +247,7 @@ def _run(prepared: PreparedTraining, on: _On, console: Console) -> list[Point]:
                 say(console, f"round {number}: top-1 {100 * newest.top1:.2f} %, top-3 {100 * newest.top3:.2f} %")
 
         with contextlib.closing(executor), event_files(prepared.folder) as write_events:
-            return run(prepared, executor, told, write_events)
+            return run(prepared, executor, told, write_events, compare=compare)
 
 
 def _grid(sweeps: Sequence[str]) -> Iterator[tuple[str, ...]]:

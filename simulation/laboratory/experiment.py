@@ -35,23 +35,39 @@ Count = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class SplitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[split]``: who is who, drawn by the seed of a run; people with fewer messages are left out."""
+    """``[split]``: who is who, drawn by the seed of a run; people with fewer messages are left out.
 
-    minimum_messages: Count = 10  # messages that a person must have
-    held_out_people: Share = 0.1  # share of the people who never train; the model is also measured on them
-    public_people: Share = 0.0  # share of the people whose text is public: the warm start uses it and nothing else does
-    train: Annotated[float, Meta(gt=0, lt=1)] = 0.7  # share of everybody else's messages, the oldest, to train on
-    validation: Share = 0.1  # share of the messages after these, on which settings are chosen; the rest is the test
+    Attributes:
+        minimum_messages: messages that a person must have.
+        most_active: so many people who wrote most train, whatever the seed; of the others, all who are not held out
+            are public. 0: who trains is drawn.
+        messages: the newest so many messages of each person who trains; 0 means all.
+        held_out_people: share of the people who never train; the model is also measured on them.
+        public_people: share of the people whose text is public: the start is made of it, and nothing else uses it.
+        train: share of everybody else's messages, the oldest, to train on.
+        validation: share of the messages after these, on which settings are chosen; the rest is the test.
+    """
+
+    minimum_messages: Count = 10
+    most_active: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    messages: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    held_out_people: Share = 0.1
+    public_people: Share = 0.0
+    train: Annotated[float, Meta(gt=0, lt=1)] = 0.7
+    validation: Share = 0.1
 
 
 class StartSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[start]``: the weights of round 0.
 
     Attributes:
-        passes: of central training over the text of the public people; 0 leaves the weights random.
+        pretrained: with vocabulary and n-gram model, as ``python -m nightjar.models pretrain`` makes them of the public
+            people's text.
+        passes: of central training over that text instead; 0 leaves the weights random.
         learning_rate: of that training.
     """
 
+    pretrained: bool = False
     passes: Annotated[float, Meta(ge=0, le=1000)] = 0.0
     learning_rate: Annotated[float, Meta(gt=0, le=1000)] = RATE
 
@@ -107,6 +123,20 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
     part: Literal["validation", "test"] = "validation"  # validation, to choose settings; test, to report once
     messages: Count = 2_500  # most messages of the part, drawn by the seed
     average_rounds: Count = 1  # the average of the weights of so many last rounds is measured
+
+
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[gate]``: which versions keyboards get, as the product decides it by what devices measure.
+
+    Attributes:
+        keyboards: devices measure their whole keyboards; what is measured by rounds is the announced version then.
+        minimum: devices that must have measured a version; a task's minimum.
+        patience: as of a task: so many rounds without a version that is announced pause it; 0 never.
+    """
+
+    keyboards: bool = False
+    minimum: Count = TaskSettings().minimum
+    patience: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
 
 PRIVATE = "projection"
@@ -166,6 +196,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     people: Annotated[int, Meta(ge=0, le=10**10)] = 0
     evaluation: EvaluationSettings = EvaluationSettings()
     personal: PersonalSettings = PersonalSettings()
+    gate: GateSettings = GateSettings()
 
     def sent_as(self) -> CodecChoice:
         """How devices hand over their updates: for a secure sum whole, because the sum has its own compressor."""
@@ -225,8 +256,10 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append("split: expected train and validation to leave a part for the test, together they are 1 or more")
     if split.held_out_people + split.public_people >= 1:
         faults.append("split: expected held_out_people and public_people to leave people who train")
-    if experiment.start.passes and not split.public_people:
-        faults.append("start.passes: a warm start needs the text of split.public_people, which is 0")
+    if (experiment.start.passes or experiment.start.pretrained) and not (split.public_people or split.most_active):
+        faults.append("start: its text is that of split.public_people, which is 0")
+    if experiment.start.passes and experiment.start.pretrained:
+        faults.append("start: expected passes or pretrained, not both")
     if experiment.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {experiment.codec.name!r}")
     if experiment.downlink not in FORMS:
@@ -240,6 +273,8 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append("time.training_s: expected 0 with cohort.availability, whose rounds are cohort.round_s apart")
     if experiment.mode == "buffered":
         faults.extend(_buffered_faults(experiment))
+    if experiment.gate.keyboards:
+        faults.extend(_gate_faults(experiment))
     faults.extend(clipping_faults(experiment.privacy, experiment.dp, None, experiment.cohort.size))
     if experiment.privacy.noised:
         faults.extend(privacy_faults(experiment.strategy, experiment.plan, experiment.rounds))
@@ -250,6 +285,23 @@ def _faults(experiment: Experiment) -> list[str]:
     if experiment.privacy.summed and experiment.strategy.clip_quantile != MEDIAN:
         faults.append("strategy.clip_quantile: devices of a secure sum clip at the median; leave it out")
     return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)
+
+
+def _gate_faults(experiment: Experiment) -> list[str]:
+    faults = []
+    if not experiment.start.pretrained:
+        faults.append("gate.keyboards: a whole keyboard has an n-gram model; set start.pretrained")
+    if not experiment.plan.evaluation_share:
+        faults.append("gate.keyboards: keyboards are measured on plan.evaluation_share of the messages, which is 0")
+    if not experiment.split.held_out_people:
+        faults.append("gate.keyboards: a collapse is noticed on the text of split.held_out_people, who are none")
+    if experiment.gate.minimum > experiment.cohort.size:
+        faults.append(f"gate.minimum: expected at most cohort.size ({experiment.cohort.size})")
+    if experiment.mode == "buffered" or experiment.privacy is not Privacy.NONE or experiment.downlink != F32:
+        faults.append("gate.keyboards: expected synchronous rounds without privacy and with the downlink f32")
+    if experiment.evaluation.average_rounds > 1:
+        faults.append("gate.keyboards: expected evaluation.average_rounds = 1, because keyboards get a round's weights")
+    return faults
 
 
 def _buffered_faults(experiment: Experiment) -> list[str]:

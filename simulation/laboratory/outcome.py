@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -23,11 +24,47 @@ class TimeTaken(msgspec.Struct, frozen=True, kw_only=True):
     device_seconds_to_first: float | None  # time that devices had worked by then, seconds
 
 
+class Saved(msgspec.Struct, frozen=True):
+    """Keystrokes that people's keyboards save, percent: the mean over people, and its standard error; None for one."""
+
+    people: int
+    mean: float
+    error: float | None
+
+    @classmethod
+    def of(cls, percents: Iterable[float]) -> Saved:
+        """The mean of the figures of at least one person.
+
+        >>> Saved.of([30.0, 40.0])
+        Saved(people=2, mean=35.0, error=5.0)
+        """
+        given = list(percents)
+        error = statistics.stdev(given) / len(given) ** 0.5 if len(given) > 1 else None
+        return cls(len(given), statistics.fmean(given), error)
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """What a gate made of the versions of a run.
+
+    Attributes:
+        announced: the versions that keyboards got, in order; 0 is the start.
+        paused: why the run was paused; empty if it was not.
+        own: version -> keystrokes saved on the messages that devices hold back, by which versions are chosen.
+        later: the same, of the first and the last announced version, on later messages, by which none is chosen.
+    """
+
+    announced: list[int]
+    paused: str
+    own: dict[int, Saved]
+    later: dict[int, Saved]
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an experiment: means over its seeds; recall from 0 to 1, of the part that was measured.
 
     The references are None unless they were asked for, and ``personalisation`` is empty; else it has a list for each
     seed. ``bytes_down_median`` is for a device that holds the version before. ``time`` is None if nothing takes time.
+    With a gate the next four have a value for each seed (:class:`Versions`), else they are empty.
     """
 
     experiment: str
@@ -50,6 +87,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     central_top3: float | None
     central_held_out_top1: float | None = None
     personalisation: list[list[Personalised]] = []
+    announced_versions: list[list[int]] = []
+    paused_reason: list[str] = []
+    own_keystrokes_saved: list[dict[int, Saved]] = []
+    later_keystrokes_saved: list[dict[int, Saved]] = []
     report_bytes_median: int
     bytes_down_median: int
     executor: str
@@ -125,6 +166,25 @@ def personal_table(outcomes: Sequence[Outcome]) -> Table:
                     f"{100 * each.worse_share:.0f} %",
                     f"{100 * each.kept_share:.0f} %",
                 )
+    return table
+
+
+def version_table(outcomes: Sequence[Outcome]) -> Table:
+    """What keyboards got, and what it saves their people: in the messages held back, and in later ones."""
+    table = Table("experiment", "announced", "held back, first", "last", "later, first", "last", "paused")
+    for outcome in outcomes:
+        every = zip(
+            outcome.seeds,
+            outcome.announced_versions,
+            outcome.own_keystrokes_saved,
+            outcome.later_keystrokes_saved,
+            outcome.paused_reason,
+            strict=False,
+        )
+        for seed, announced, own, later, paused in every:
+            shown = [each[version] for each in (own, later) for version in (announced[0], announced[-1])]
+            saved = [f"{each.mean:.2f} ± {each.error or 0:.2f} %" for each in shown]
+            table.add_row(f"{outcome.experiment}, seed {seed}", f"{len(announced)}", *saved, paused or "-")
     return table
 
 

@@ -35,6 +35,7 @@ from nightjar.coordinator.learning.staleness import Staleness, parse_staleness
 from nightjar.coordinator.learning.strategies import Weighting, last_average, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, first_bases, sum_order
 from nightjar.coordinator.tasks.dp import noise_for
+from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.edge_agent.ports import Program
 from nightjar.edge_agent.shell.tflite import TfliteProgram
 from nightjar.host.files import replace_file
@@ -44,6 +45,7 @@ from nightjar.models.corpora import Corpus
 from nightjar.models.export import export_program
 from nightjar.models.initial import initial_weights
 from nightjar.models.keyboard import batches_of, held_out
+from nightjar.models.shipped import Shipped
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import falling_rate
 from nightjar.simulation.laboratory.checkpoint import Point, State, opened, restored, store
@@ -52,11 +54,13 @@ from nightjar.simulation.laboratory.clock import PlannedVersion
 from nightjar.simulation.laboratory.cohorts import device_of, plan_of
 from nightjar.simulation.laboratory.executor import Executor, load
 from nightjar.simulation.laboratory.experiment import Experiment
+from nightjar.simulation.laboratory.gate import Gate, after_round
 from nightjar.simulation.laboratory.people import People, divide
+from nightjar.simulation.laboratory.pretrained import pretrained
 from nightjar.simulation.warm_start import evaluate, seeded
 from nightjar.wire.codec import Sparse, codec_for
 from nightjar.wire.errors import UnavailableError
-from nightjar.wire.frame import MASKED_UPDATE, Report, encode_report
+from nightjar.wire.frame import MASKED_UPDATE, KeyboardEvaluation, Report, encode_report
 from nightjar.wire.parameters import ParameterLayout, Vector
 from nightjar.wire.secure_sum.low_rank import from_bytes
 from nightjar.wire.secure_sum.masks import packed_bytes
@@ -64,6 +68,10 @@ from nightjar.wire.secure_sum.messages import MaskedUpdate, encode
 from nightjar.wire.secure_sum.order import SumOrder, contribution, terms_of
 from nightjar.wire.secure_sum.primitives import SIGNATURE_BYTES
 from nightjar.wire.secure_sum.terms import Terms
+
+Compare = Callable[[Sequence[int], tuple[int, Vector], tuple[int, Vector]], Mapping[int, KeyboardEvaluation]]
+"""What the devices of people measure of the version that they received and of the announced one, each its number and
+its weights (n,) float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +82,13 @@ class PreparedTraining:
     seed: int
     folder: Path
     people: People
-    vocabulary: Vocabulary  # of the training text
+    vocabulary: Vocabulary  # of the training text, or of the start
     layout: ParameterLayout
     program: Path  # path of the device program
     batches: tuple[Batches, ...]  # the examples of each person who trains
     measured: Batches  # the measured messages
     others: Batches  # the messages of the people held out
+    first: Shipped | None  # the pre-trained start, if the experiment has one
 
     def device_maker(self) -> partial[Device]:
         """Makes a device from the path of the program, for instance in another process or on another machine."""
@@ -100,16 +109,22 @@ class PreparedTraining:
 
 
 def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> PreparedTraining:
-    """Split the corpus, and make the program, from the cache ``programs`` if it is there.
+    """Split the corpus, and make the program and a pre-trained start, from the cache ``programs`` if they are there.
 
     Raises:
         CorpusError: too few people have enough messages.
-        ConfigError: the folder holds another experiment.
+        ConfigError: the folder holds another experiment, or a start cannot be made here.
         UnavailableError: the program or the folder could not be made.
     """
     people = divide(corpus, experiment.split, experiment.evaluation, seed, experiment.people_at_once())
     shape = configuration(experiment.model)
-    vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
+    first = None
+    if experiment.start.pretrained:
+        others = [user for user in corpus.users if user not in people.public_people]
+        first = pretrained(people.public_people, others, shape.name, programs.parent / "pretrained")
+        vocabulary = first.vocabulary(shape.name)
+    else:
+        vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
     rows, length = shape.batch_rows, shape.sequence_length
     share = experiment.plan.evaluation_share  # what devices hold back for their own figures, they do not train on
     folder = opened(folder, experiment, seed)
@@ -126,6 +141,7 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
         tuple(batches_of(held_out(messages, share)[0], vocabulary, rows, length) for messages in people.train),
         batches_of(people.measured, vocabulary, rows, length),
         batches_of(people.held_out, vocabulary, rows, length),
+        first,
     )
 
 
@@ -135,12 +151,14 @@ def run(
     progress: Callable[[int, Point], None] = lambda _round, _point: None,
     measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
     aggregate: Callable[[int], Aggregate] | None = None,
+    compare: Compare | None = None,
 ) -> list[Point]:
     """Train, from the last checkpoint on if there is one; returns the whole curve.
 
     ``progress`` is told after each round its number and the newest point, ``measured_so_far`` the curve at the
     beginning and after each measurement. ``aggregate`` gives for a round's number how its updates are combined; None
-    takes the strategy's way.
+    takes the strategy's way. ``compare`` lets devices measure their keyboards; with it versions are announced, the
+    curve is that of the announced ones, and a run that is paused keeps the last of them.
 
     Raises:
         UnavailableError: a device could not train, or the model is not finite any more; what was reached is kept.
@@ -168,6 +186,8 @@ def run(
             curve=(point,),
             older={},
         )
+        if compare is not None:
+            state = replace(state, gate=Gate(), announced=start, announced_optimizer=state.optimizer)
         store(folder, state)
     plan = plan_of(experiment, len(prepared.batches), prepared.seed)
     progress(state.curve[-1].round, state.curve[-1])
@@ -175,6 +195,10 @@ def run(
     took_part: set[int] = set()
     hours, worked_s, wasted_s = (value or 0.0 for value in state.curve[-1].time_spent())
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
+        if state.gate is not None and state.gate.paused:
+            state = _idle(prepared, referee, state)
+            measured_so_far(state.curve)
+            break
         planned = plan(number, state.losses)
         hours += planned.hours
         worked_s, wasted_s = worked_s + planned.device_seconds, wasted_s + planned.wasted_seconds
@@ -211,7 +235,7 @@ def run(
         losses = state.losses.copy()
         people = [each.person for each in reports]
         losses[people] = [each.loss for each in reports]
-        before = state.weights
+        before = state
         state = replace(
             state,
             weights=published.weights,
@@ -223,10 +247,13 @@ def run(
             older={base: held[base] for base in sorted(planned.in_use)},
         )
         took_part.update(people)
+        if compare is not None:
+            state = _judged(prepared, referee, before, state, compare, people, number)
         if measured:
-            ways = ways_to(published, Base("", before), (), layout)
+            ways = ways_to(published, Base("", before.weights), (), layout)
+            shown = state.mean.astype(np.float32) if state.announced is None else state.announced
             point = msgspec.structs.replace(
-                measure(prepared, referee, state.mean.astype(np.float32)),
+                measure(prepared, referee, shown),
                 round=number,
                 train_loss=statistics.fmean(each.loss for each in reports),
                 report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
@@ -243,6 +270,46 @@ def run(
             took_part.clear()
         progress(number, state.curve[-1])
     return list(state.curve)
+
+
+def _judged(
+    prepared: PreparedTraining,
+    referee: Program,
+    before: State,
+    after: State,
+    compare: Compare,
+    people: Sequence[int],
+    number: int,
+) -> State:
+    """The state after a round and the verdict at its end."""
+    gate, announced, optimizer = before.gate, before.announced, before.announced_optimizer
+    assert gate is not None, "the run began with one"
+    assert announced is not None, "so it did"
+    assert optimizer is not None, "so it did"
+    found = compare(people, (gate.base, before.weights), (gate.announced[-1], announced))
+    new = measure(prepared, referee, after.weights)
+    held_out = VersionMetrics(top1=new.held_out_top1 or 0.0, top3=new.held_out_top3 or 0.0, loss=new.loss)
+    following = after_round(gate, number, found, held_out, prepared.experiment.gate)
+    if following.announced[-1] != gate.announced[-1]:
+        after = replace(after, announced=before.weights, announced_optimizer=before.optimizer)
+    if following.base == gate.announced[-1]:
+        after = replace(after, weights=announced, optimizer=optimizer)
+    elif following.base == gate.base:
+        after = replace(after, weights=before.weights, optimizer=before.optimizer)
+    return replace(after, gate=following)
+
+
+def _idle(prepared: PreparedTraining, referee: Program, state: State) -> State:
+    """The rest of a paused run: keyboards keep what they have."""
+    assert state.announced is not None, "a gate has paused it"
+    rounds, every, last = prepared.experiment.rounds, prepared.experiment.evaluation.every, state.curve[-1]
+    found = measure(prepared, referee, state.announced)
+    names = ("loss", "top1", "top3", "held_out_top1", "held_out_top3")
+    kept = msgspec.structs.replace(last, **{name: getattr(found, name) for name in names})
+    left = (number for number in range(last.round + 1, rounds + 1) if number % every == 0 or number == rounds)
+    state = replace(state, curve=(*state.curve, *(msgspec.structs.replace(kept, round=number) for number in left)))
+    store(prepared.folder, state)
+    return state
 
 
 def _trained(
@@ -319,8 +386,10 @@ def _noise(prepared: PreparedTraining) -> NoiseTerms:
 
 
 def start_weights(prepared: PreparedTraining, device: Program) -> Vector:
-    """The weights of round 0: random, then trained on the text of the public people if the experiment says so."""
+    """The weights of round 0: pre-trained, or random and then trained on the text of the public people."""
     experiment, shape = prepared.experiment, configuration(prepared.experiment.model)
+    if prepared.first is not None:
+        return prepared.first.weights(shape.name)
     weights = initial_weights(shape, prepared.vocabulary.size, prepared.seed)
     passes = experiment.start.passes
     return train_in_one_place(prepared, device, weights, prepared.people.public, passes, experiment.start.learning_rate)

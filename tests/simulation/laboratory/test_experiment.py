@@ -65,7 +65,7 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
     for part in (
         "expected one of tiny, gboard",
         "leave a part for the test",
-        "public_people",
+        "split.public_people",
         "codec.name",
         "cohort.candidates",
         "strategy fedsgd",
@@ -106,6 +106,26 @@ def test_what_needs_or_excludes_time_is_a_fault(tmp_path):
         read_experiment(path, ["time.training_s=30"])
 
 
+def test_what_a_gate_needs_is_a_fault_without_it(tmp_path):
+    path = tmp_path / "household.toml"
+    path.write_text("[gate]\nkeyboards = true\n[cohort]\nsize = 4\n[split]\nheld_out_people = 0.0\n")
+    with pytest.raises(ConfigError) as refused:
+        read_experiment(path, ["plan.evaluation_share=0", "downlink=topk-8", "evaluation.average_rounds=5"])
+    for part in (
+        "set start.pretrained",
+        "plan.evaluation_share of the messages, which is 0",
+        "split.held_out_people, who are none",
+        "gate.minimum: expected at most cohort.size (4)",
+        "the downlink f32",
+        "evaluation.average_rounds = 1",
+        "6 fault(s)",
+    ):
+        assert part in str(refused.value)
+    path.write_text("[start]\npretrained = true\npasses = 1\n[split]\nmost_active = 4\n")
+    with pytest.raises(ConfigError, match="expected passes or pretrained, not both"):
+        read_experiment(path, [])
+
+
 def test_the_experiment_has_the_parts_that_a_file_names():
     assert Experiment.__struct_fields__ == (
         "corpus",
@@ -130,4 +150,5 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "people",
         "evaluation",
         "personal",
+        "gate",
     )

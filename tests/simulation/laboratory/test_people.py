@@ -53,3 +53,22 @@ def test_messages_to_measure_on_are_drawn():
     everything = divide(CORPUS, SPLIT, ALL, 1, cohort=5)
     assert len(few.measured) == len(few.held_out) == 7
     assert set(few.measured) <= set(everything.measured)
+
+
+def test_those_who_wrote_most_train_and_everybody_else_is_public_or_held_out():
+    uneven = Corpus("made up", {f"u{n}": tuple(f"u{n} says {k}" for k in range(n + 10)) for n in range(20)})
+    split = SplitSettings(most_active=3, held_out_people=0.2)
+    people = divide(uneven, split, ALL, 1, cohort=3)
+    assert [messages[0] for messages in people.train] == ["u19 says 0", "u18 says 0", "u17 says 0"]
+    assert (len(people.outside), len(people.public_people)) == (3, 14)
+    assert not {"u19", "u18", "u17"} & set(people.public_people)
+    again = divide(uneven, split, ALL, 2, cohort=3)
+    assert (again.public_people, again.outside) == (people.public_people, people.outside), "one start serves all seeds"
+    with pytest.raises(CorpusError, match="which leaves 3: 1 are missing"):
+        divide(uneven, split, ALL, 1, cohort=4)
+
+
+def test_only_the_newest_messages_of_a_person_may_be_used():
+    people = divide(CORPUS, SplitSettings(messages=10), ALL, 1, cohort=5)
+    for messages in people.train:
+        assert [message.split()[-1] for message in messages] == [str(k) for k in range(10, 17)]
