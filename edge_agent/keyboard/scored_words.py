@@ -209,8 +209,11 @@ class Lexicons:
     def renewed(self, read: Callable[[str], WordList | None] | None, vocabulary: Vocabulary | None) -> Lexicons:
         """The lexicons beside a new model; the one in use is read now, and not at the next key press.
 
-        Without ``read`` the lexicons in use stay; ``vocabulary`` is None without a model.
+        Without ``read`` the lexicons in use stay, and are not read again beside the same vocabulary, which takes
+        seconds on a small device; ``vocabulary`` is None without a model.
         """
+        if read is None and self._held is not None and self._held[1] == vocabulary:
+            return self
         lexicons = Lexicons(read or self._read)
         if vocabulary is not None and self._held is not None:
             lexicons.beside(vocabulary, self._held[0])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from nightjar.edge_agent.core.keystrokes import Replayed, newest, replay
 from nightjar.edge_agent.core.mixture import Mixture
+from nightjar.edge_agent.core.own_history import Blended
 from nightjar.edge_agent.core.prediction import weights_of
 from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
@@ -40,6 +41,7 @@ class OwnKeyboards:
 
     Attributes:
         kept: version and person -> what was counted, so that no version is measured twice for a person.
+        made: person -> the keyboard; a version replaces its predictor, and own words and lexicon stay.
     """
 
     prepared: PreparedTraining
@@ -47,6 +49,7 @@ class OwnKeyboards:
     lexicon: WordList
     common: Floats | None
     kept: dict[tuple[int, int], Replayed] = field(default_factory=dict)
+    made: dict[int, WholeKeyboard] = field(default_factory=dict)
 
     def compared(
         self, people: Sequence[int], base: tuple[int, Vector], announced: tuple[int, Vector]
@@ -67,21 +70,30 @@ class OwnKeyboards:
         if (version, person) not in self.kept:
             share = self.prepared.experiment.plan.evaluation_share
             typed, held = held_out(self.prepared.people.train[person], share)
-            self.kept[version, person] = self._replayed(typed, held, version, weights)
+            predictor = self._predictor(typed, version, weights)
+            if person not in self.made:
+                self.made[person] = self._whole(predictor, typed)
+            else:
+                self.made[person].suggester.replace_predictor(Blended(predictor, typed))
+            self.kept[version, person] = _replayed(self.made[person], held)
         return self.kept[version, person]
 
     def later(self, person: int, version: int, weights: Vector) -> Replayed:
         """What it saves on later messages, which decided nothing, after everything before was typed on it."""
         people = self.prepared.people
-        return self._replayed(people.train[person], people.later[person], version, weights)
+        typed = people.train[person]
+        return _replayed(self._whole(self._predictor(typed, version, weights), typed), people.later[person])
 
-    def _replayed(self, typed: Sequence[str], messages: Sequence[str], version: int, weights: Vector) -> Replayed:
-        vocabulary = self.prepared.vocabulary
-        reader = Reader(KeyboardModel(weights_of(weights, self.prepared.layout), vocabulary, version))
-        mixture = Mixture(reader, self.ngram, self.common, typed)
-        keyboard = WholeKeyboard(mixture, typed, {LANGUAGE: self.lexicon}.get, LANGUAGE)
-        counted = (replay(keyboard.suggest, message) for message in newest(messages, MOST_WORDS))
-        return sum(counted, Replayed())
+    def _predictor(self, typed: Sequence[str], version: int, weights: Vector) -> Mixture:
+        model = KeyboardModel(weights_of(weights, self.prepared.layout), self.prepared.vocabulary, version)
+        return Mixture(Reader(model), self.ngram, self.common, typed)
+
+    def _whole(self, predictor: Mixture, typed: Sequence[str]) -> WholeKeyboard:
+        return WholeKeyboard(predictor, typed, {LANGUAGE: self.lexicon}.get, LANGUAGE)
+
+
+def _replayed(keyboard: WholeKeyboard, messages: Sequence[str]) -> Replayed:
+    return sum((replay(keyboard.suggest, message) for message in newest(messages, MOST_WORDS)), Replayed())
 
 
 def own_keyboards(prepared: PreparedTraining) -> OwnKeyboards:
