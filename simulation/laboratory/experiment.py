@@ -136,7 +136,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     keyboards: bool = False
     minimum: Count = TaskSettings().minimum
-    patience: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    patience: Annotated[int, Meta(ge=0, le=2**31)] = TaskSettings().patience
 
 
 PRIVATE = "projection"

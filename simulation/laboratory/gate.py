@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged
+from nightjar.coordinator.tasks.task import RoundCommitted, StopRule, Task, step
 from nightjar.coordinator.versions.announcement import Outcome, verdict
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, COMPARED_WITH, VersionMetrics, faults
 from nightjar.simulation.laboratory.experiment import GateSettings
@@ -32,8 +33,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         saved: version -> person -> keystrokes that the person's keyboard saves with it, percent.
         figures: how the last two versions compared of which the better one is announced, in words.
         line: recall and loss on the text of the people held out, of the newest versions that were not refused.
-        without_gain: rounds since the last one was announced.
-        paused: why no further rounds are run; empty if they are.
+        task: the state of the task; a round commits it, and pauses it if the rounds gain nothing.
     """
 
     base: int = 0
@@ -42,8 +42,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     saved: Mapping[int, Mapping[int, float]] = {}
     figures: str = ""
     line: tuple[VersionMetrics, ...] = ()
-    without_gain: int = 0
-    paused: str = ""
+    task: Task = Task(name="laboratory", number=1, created_s=0.0)
+
+    @property
+    def paused(self) -> str:
+        """Why no further rounds are run; empty if they are."""
+        return self.task.reason
 
 
 def after_round(
@@ -73,10 +77,8 @@ def after_round(
         base = announced
     kept = base == gate.base and not faults(trained, gate.line, COLLAPSE)
     gained = announced != gate.announced[-1]
-    without_gain = 0 if gained else gate.without_gain + 1
-    paused = ""
-    if settings.patience and without_gain >= settings.patience:
-        paused = f"no version was announced in the last {without_gain} rounds: {figures}"
+    rule = StopRule(patience=settings.patience)
+    committed = RoundCommitted(float(number), rule, announced=announced, figures=figures)
     return replace(
         gate,
         base=number if kept else base,
@@ -85,6 +87,5 @@ def after_round(
         saved={**gate.saved, gate.base: {**gate.saved.get(gate.base, {}), **percent}},
         figures=figures,
         line=(*gate.line, trained)[-COMPARED_WITH:] if kept else gate.line,
-        without_gain=without_gain,
-        paused=paused,
+        task=step(gate.task, committed),
     )

@@ -18,6 +18,7 @@ from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.ports import Floats
+from nightjar.edge_agent.shell.keyboard_evaluation import MOST_WORDS
 from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
@@ -31,8 +32,6 @@ from nightjar.wire.frame import KeyboardEvaluation
 from nightjar.wire.parameters import Vector
 
 LANGUAGE = "en"
-MOST_WORDS = 500
-"""Newest held-back words of a person that are typed again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

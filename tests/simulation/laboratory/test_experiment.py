@@ -1,31 +1,34 @@
 import tomllib
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
 from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
 from nightjar.wire.errors import ConfigError
 
-DEFAULT = Path(__file__).parents[3] / "experiments" / "default.toml"
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+DEFAULT, HOUSEHOLD = EXPERIMENTS / "default.toml", EXPERIMENTS / "household.toml"
+PLACES = {"task.goal": "cohort.size", "task.minimum": "gate.minimum", "task.patience": "gate.patience"}
 
 
-def test_the_default_experiment_is_the_products_default_task():
-    experiment, task = read_experiment(DEFAULT), TaskSettings()
-    assert experiment.codec.choice() == task.codec.choice()
-    assert experiment.training_plan() == task.plan.plan(task.strategy.name)
-    assert experiment.strategy.choice() == task.strategy.choice()
-    assert experiment.cohort.size == task.goal
+@pytest.mark.parametrize(("file", "fleet"), [(DEFAULT, Fleet.HUNDREDS), (HOUSEHOLD, Fleet.HOUSEHOLD)])
+def test_an_experiment_is_what_init_writes_for_a_fleet_of_its_size(file, fleet):
+    experiment, shown = read_experiment(file), tomllib.loads(file.read_text())
+    for name, value in SETTINGS[fleet].items():
+        place = PLACES.get(name, name.removeprefix("task."))
+        if place.startswith("limits.") or (place.startswith("gate.") and not experiment.gate.keyboards):
+            continue
+        found = attrgetter(place)(experiment)
+        assert getattr(found, "value", found) == value, name
+        assert place.split(".")[0] in shown, "a reader should not have to look it up"
 
 
-def test_the_default_file_says_what_an_empty_one_would_mean(tmp_path):
-    (tmp_path / "empty.toml").write_text("")
-    empty, default = read_experiment(tmp_path / "empty.toml"), read_experiment(DEFAULT)
-    shown = tomllib.loads(DEFAULT.read_text())
-    for name in ("corpus", "model", "rounds", "cohort", "strategy", "codec", "plan"):
-        assert getattr(default, name) == getattr(empty, name)
-        assert name in shown, "a reader should not have to look it up"
+def test_the_start_of_the_default_experiment_is_that_of_public_text():
+    experiment = read_experiment(DEFAULT)
+    assert (experiment.split.public_people, experiment.start.passes) == (0.1, 3.0)
 
 
 def test_settings_override_the_file(tmp_path):
