@@ -7,7 +7,8 @@ every program:
 - a relative path, even a default one, is relative to the folder of the file;
 - the text of a variable is converted to the field's type; the items of a list are separated by commas;
 - an empty text unsets an optional setting;
-- an unknown setting is a fault, which suggests the most similar setting.
+- an unknown setting is a fault, which suggests the most similar setting;
+- a setting that there is no more is ignored with a warning, so that files of before can still be read.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -64,6 +66,12 @@ def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
     return config
 
 
+def warn_of(path: Path, ignored: Sequence[str]) -> None:
+    """Say on standard error which settings of a file or of the environment are ignored."""
+    for each in ignored:
+        sys.stderr.write(f"warning: {path}: {each}\n")
+
+
 class ConfigurationReader:
     """Walks a type field by field, so that one fault does not hide the next.
 
@@ -75,9 +83,11 @@ class ConfigurationReader:
         checks: by name of a setting, a function that validates its value and may convert it; raises ValueError or an
             error of :mod:`nightjar.wire.errors`.
         missing: by name of a required setting, what to do if it is missing.
+        retired: by name of a setting that there is no more, why.
 
     Attributes:
         faults: the faults found so far; a caller may add its own.
+        ignored: the retired settings found so far, with what to do.
     """
 
     def __init__(
@@ -87,30 +97,39 @@ class ConfigurationReader:
         prefix: str,
         checks: Mapping[str, Callable[[Any], Any]] = _NOTHING,
         missing: Mapping[str, str] = _NOTHING,
+        retired: Mapping[str, str] = _NOTHING,
     ) -> None:
         self.faults: list[str] = []
         self._folder, self._environment, self._prefix = folder, environment, prefix
-        self._checks, self._missing = checks, missing
+        self._checks, self._missing, self._retired = checks, missing, retired
+        variables = {name: self._variable(tuple(name.split("."))) for name in retired}
+        self._retired_variables = frozenset(variables.values())
+        set_there = (name for name, variable in variables.items() if variable in environment)
+        self.ignored = [f"{variables[name]} is ignored: {retired[name]}; do not set it" for name in set_there]
 
     def read(self, kind: type[_Kind], table: Mapping[str, Any], where: tuple[str, ...] = ()) -> _Kind | None:
         """Read a value of the type; None after noting the faults."""
         before = len(self.faults)
         fields = list(_fields_of(kind))
         for key in table:
-            self._note_unknown(key, [field.name for field in fields], where)
+            name = ".".join((*where, key))
+            if name in self._retired:
+                self.ignored.append(f"{name} is ignored: {self._retired[name]}; remove the line")
+            else:
+                self._note_unknown(key, [field.name for field in fields], where)
         values: dict[str, Any] = {}
         for field in fields:
-            name = (*where, field.name)
+            path = (*where, field.name)
             inner = _table_in(field.kind)
             if inner is None:
-                self._read_value(field, table, name, values)
-            elif field.name in table or field.required or self._is_overridden(inner, name):
-                values[field.name] = self._read_table(inner, table.get(field.name, {}), name)
+                self._read_value(field, table, path, values)
+            elif field.name in table or field.required or self._is_overridden(inner, path):
+                values[field.name] = self._read_table(inner, table.get(field.name, {}), path)
         return kind(**values) if len(self.faults) == before else None
 
     def note_unknown_variables(self, kind: type) -> None:
         """Note the variables with the prefix that name no setting. Call only if no other program uses the prefix."""
-        known = {self._variable(name) for name in _names_in(kind)}
+        known = {self._variable(name) for name in _names_in(kind)} | self._retired_variables
         for variable in sorted(self._environment):
             if variable not in known and variable.startswith(f"{self._prefix}_" if self._prefix else ""):
                 self._note_unknown(variable, sorted(known), ())

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml, warn_of
 from nightjar.wire.errors import ConfigError, RemoteProtocolError
 
 
@@ -175,3 +175,16 @@ def test_a_file_that_is_missing_a_folder_or_no_toml_is_a_config_error(tmp_path):
         (tmp_path / "bad.toml").write_bytes(content)
         with pytest.raises(ConfigError, match="not valid TOML"):
             read_toml(tmp_path / "bad.toml", "make one")
+
+
+def test_a_retired_setting_is_ignored_and_said_wherever_it_is_set(kind, capsys):
+    retired = {"inner.old": "it did harm", "gone": "nobody used it"}
+    reader = ConfigurationReader(FOLDER, {"APP_GONE": "1"}, "APP", retired=retired)
+    config = reader.read(kind, {"device": "pi", "inner": {"old": 3}})
+    reader.note_unknown_variables(kind)
+    assert (config.device, reader.faults) == ("pi", [])
+    warn_of(Path("app.toml"), reader.ignored)
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: app.toml: APP_GONE is ignored: nobody used it; do not set it",
+        "warning: app.toml: inner.old is ignored: it did harm; remove the line",
+    ]
