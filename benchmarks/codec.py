@@ -26,7 +26,7 @@ from nightjar.coordinator.learning.fedavg import Contribution, weighted_mean
 from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.simulation.collect_updates import Updates, collect
 from nightjar.simulation.progress import progress, say
-from nightjar.wire.codec import Codec, FeedbackCodec, codec_for, modelled
+from nightjar.wire.codec import Codec, codec_for, modelled
 from nightjar.wire.codec.quantize import Grid
 from nightjar.wire.codec.sampled import ONES, sampled_levels
 from nightjar.wire.codec.sparsify import count_for, top_k
@@ -66,7 +66,7 @@ def measure(updates: Updates, names: Sequence[str], console: Console) -> dict[st
         "densities": rows,
         "margins": margins,
         "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=names[0], density=0.01))),
-    } | (_conservation(updates, names[0]) if names[0].startswith("topk") else {})
+    }
 
 
 def _client(
@@ -128,39 +128,6 @@ def _round_s(updates: Updates, codec: Codec) -> float:
     return min(_cpu_ms(work) for _ in range(3)) / 1e3
 
 
-def _conservation(updates: Updates, name: str) -> dict[str, float]:
-    """What error feedback loses while a quarter of the reports are late and a quarter arrive twice.
-
-    One device trains all updates in turn. The sum on the server plus the residual on the device must equal the sum of
-    the updates: a report counts once, even if it is resent; the next residual is adopted with the receipt; what a late
-    report carried is added back. Both results are relative to the sum of magnitudes of all updates: the difference
-    beyond what float32 rounding explains, and that rounding.
-    """
-    codec = codec_for(CodecChoice(name=name, density=0.01))
-    feedback, rng = FeedbackCodec(codec), np.random.default_rng(SEED)
-    residual = feedback.init(updates.layout)
-    added, trained, explained = (np.zeros(updates.layout.size) for _ in range(3))
-    counted: set[int] = set()
-    for number, delta in enumerate(updates.deltas):
-        payload, following = feedback.encode(delta, residual, updates.layout, rng)
-        sent = codec.decode(payload, updates.layout).dense()
-        trained += delta
-        explained += np.finfo(np.float32).eps * (np.abs(delta) + np.abs(residual) + np.abs(sent))
-        fate = rng.choice(["accepted", "accepted", "twice", "late"])
-        if fate == "late":
-            residual = following + sent
-            continue
-        for _ in range(2 if fate == "twice" else 1):
-            added += sent * (number not in counted)
-            counted.add(number)
-        residual = following
-    missing, everything = np.abs(added + residual - trained), float(np.abs(trained).sum())
-    return {
-        "error_feedback_mass_lost": float(np.maximum(missing - explained, 0).sum()) / everything,
-        "error_feedback_rounding": float(np.minimum(missing, explained).sum()) / everything,
-    }
-
-
 def _cpu_ms(action: Callable[[], object]) -> float:
     """CPU time of a call, ms."""
     begin = time.process_time()
@@ -205,12 +172,6 @@ def main(*, corpus: str, model: str, clients: int, name: str | None, as_json: bo
     show("margins", found["margins"])
     click.echo(
         f"decode and sum {REPORTS} reports of {found['codec']} at 1 %: {found['decode_and_accumulate_500_s']:.2f} s"
-    )
-    if "error_feedback_mass_lost" not in found:
-        return
-    click.echo(
-        f"share of the updates that error feedback loses: {found['error_feedback_mass_lost']:g}, "
-        f"in addition to float32 rounding of {found['error_feedback_rounding']:.1e}"
     )
 
 

@@ -98,7 +98,7 @@ def _training(folder: Path) -> dict[str, float | str]:
     plan = TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=3, evaluation_share=HELD_BACK, keystrokes=True)
     # A version by another name, so that the keyboard is evaluated with two.
     task = replace(_task(model, plan), announced=replace(model, sha256=Sha256("0" * 64)))
-    worker = threading.Thread(target=train, args=(task, _residual(model), lambda: False))
+    worker = threading.Thread(target=train, args=(task, lambda: False))
     worker.start()
     most = {"Rss": 0.0, "Pss": 0.0}
     while worker.is_alive():
@@ -128,13 +128,7 @@ def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported 
     words = model.vocabulary.read_text(encoding="utf-8").split()
     generator = np.random.default_rng(7)
     texts = [" ".join(generator.choice(words[:3000], 8)) for _ in range(600)]
-    return session_task(model, plan, texts, 7, error_feedback=True)
-
-
-def _residual(model: Any) -> Any:
-    import numpy as np
-
-    return np.zeros(model.manifest.layout.size, np.float32).copy
+    return session_task(model, plan, texts, 7)
 
 
 def _wasted_cpu_s(train: Any, model: Any) -> float:
@@ -153,7 +147,7 @@ def _wasted_cpu_s(train: Any, model: Any) -> float:
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     plan = TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=1000)
-    train(_task(model, plan), _residual(model), unplugged)
+    train(_task(model, plan), unplugged)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - noted[0]
 

@@ -252,7 +252,7 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
     path = personal_weights(model)
     path.unlink(missing_ok=True)
     task = session_task(model, PLAN, phone.typed, seed, path)
-    done = in_this_process(load_program, time.monotonic)(task, lambda: None, lambda: False)
+    done = in_this_process(load_program, time.monotonic)(task, lambda: False)
     return path if isinstance(done, Produced) and done.personal_share else None
 
 

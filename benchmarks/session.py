@@ -17,8 +17,6 @@ def session_task(
     texts: Sequence[str],
     seed: int,
     personal: Path | None = None,
-    *,
-    error_feedback: bool = False,
 ) -> SessionTask:
     """The session of a device that was asked to train on its texts."""
     asked = Assignment(
@@ -27,7 +25,7 @@ def session_task(
         attempt=1,
         version=model.manifest.version,
         manifest=model.sha256,
-        codec=CodecChoice(error_feedback=error_feedback),
+        codec=CodecChoice(),
         plan=plan,
         report_deadline_s=3600.0,
     )

@@ -81,7 +81,7 @@ def training_beside(at: Setting) -> Iterator[None]:
 
     def train() -> None:
         try:
-            outcome.append(TrainerProcess(MEMORY_BYTES)(task, lambda: None, end.is_set))
+            outcome.append(TrainerProcess(MEMORY_BYTES)(task, end.is_set))
         except Exception as error:
             outcome.append(error)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig, disagreements
-from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.coordinator.tasks.settings import RETIRED
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml, warn_of
 from nightjar.models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
@@ -25,8 +26,12 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
         ConfigError: the file cannot be read, or it holds invalid settings; the message lists every fault.
     """
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
-    reader = ConfigurationReader(path.resolve().parent, environment, ENVIRONMENT_PREFIX, missing=_MISSING)
+    retired = {f"task.codec.{name}": why for name, why in RETIRED.items()}
+    reader = ConfigurationReader(
+        path.resolve().parent, environment, ENVIRONMENT_PREFIX, missing=_MISSING, retired=retired
+    )
     config = reader.read(CoordinatorConfig, table)
+    warn_of(path, reader.ignored)
     if config is not None:
         config = _with_text(config)
     return accepted(path, config, reader.faults if config is None else disagreements(config))

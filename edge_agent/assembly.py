@@ -120,7 +120,6 @@ def run_agent(config: AgentConfig) -> None:
                 worker=ThreadWorker(inbox.put, thread),
                 desk=Desk(
                     examples,
-                    database.residual,
                     trainer_for(config),
                     config.keyboard.personalise,
                     config.conditions.training_memory_bytes,

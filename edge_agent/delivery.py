@@ -18,9 +18,9 @@ seconds after the first, so it is no longer explained by a burst, a restart or a
 
 
 class Delivery:
-    """Sends the report in the outbox until a receipt settles it.
+    """Sends the report in the outbox until there is a receipt.
 
-    ``settle`` stores how the report leaves the outbox, with the step of the lifecycle that its receipt makes.
+    ``receipted`` deletes the report, together with the step of the lifecycle that its receipt makes.
     """
 
     def __init__(
@@ -28,10 +28,10 @@ class Delivery:
         uplink: Uplink,
         transport: Transport,
         moment: Callable[[], Moment],
-        settle: Callable[[Moment, Receipt, outbox.Settlement], None],
+        receipted: Callable[[Moment, Receipt], None],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
-        self._uplink, self._transport, self._moment, self._settle = uplink, transport, moment, settle
+        self._uplink, self._transport, self._moment, self._receipted = uplink, transport, moment, receipted
         self._log = log
         self._state: outbox.State | None = None
         self._resent = 0
@@ -62,7 +62,7 @@ class Delivery:
         """Make one transition, if there is a report.
 
         Raises:
-            UnavailableError: the settlement could not be stored; the report stays in the outbox.
+            UnavailableError: the receipt could not be stored; the report stays in the outbox.
         """
         if self._state is None:
             return
@@ -78,7 +78,7 @@ class Delivery:
                 sent_again=self._resent or None,
             )
             self._resent = 0
-            self._settle(event.at, receipt, state.settlement)
+            self._receipted(event.at, receipt)
             self._state = None
             return
         self._state = state

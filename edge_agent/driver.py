@@ -116,7 +116,7 @@ class Driver:
         self._sum = SumPart(ports.sums, ports.journal, self._uplink)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
-        self._delivery = Delivery(self._uplink, ports.transport, self._moment, self._settled, self._log)
+        self._delivery = Delivery(self._uplink, ports.transport, self._moment, self._receipted, self._log)
         self._retry = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
@@ -344,9 +344,9 @@ class Driver:
         self._delivery.put(report.parcel)
         self._delivery.send_what_is_due()
 
-    def _settled(self, at: Moment, receipt: Receipt, settlement: outbox.Settlement) -> None:
-        summing = None if settlement.adopt else self._sum.given_up(receipt.round)
-        self._step(events.ReportSettled(at, receipt), settlement=settlement, summing=summing)
+    def _receipted(self, at: Moment, receipt: Receipt) -> None:
+        summing = None if receipt.verdict.counted else self._sum.given_up(receipt.round)
+        self._step(events.ReportSettled(at, receipt), receipted=receipt.verdict, summing=summing)
 
     def _end_if_over(self, receipt: Receipt) -> None:
         """Stop to work for a round that is over before we report: its secure sum was abandoned."""
@@ -366,7 +366,7 @@ class Driver:
         self,
         event: events.Event,
         report: NewReport | None = None,
-        settlement: outbox.Settlement | None = None,
+        receipted: Verdict | None = None,
         summing: SumState | None = None,
         entry: LedgerEntry | None = None,
     ) -> None:
@@ -383,7 +383,7 @@ class Driver:
             summing = self._sum.given_up(before.assignment.round) or summing
         if state != before or dropouts:
             deaths = _deaths_after(event)
-            self._ports.journal.commit(Change(state, report, settlement, dropouts, deaths, entry, summing))
+            self._ports.journal.commit(Change(state, report, receipted, dropouts, deaths, entry, summing))
             self._retry.stored()
         self._state = state
         if summing is not None:

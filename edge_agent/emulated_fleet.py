@@ -153,7 +153,7 @@ def _phone(
             examples=examples,
             journal=database,
             worker=ThreadWorker(post, thread),
-            desk=Desk(examples, database.residual, train),
+            desk=Desk(examples, train),
             trust=assembly.trust_of(config, database, clock, holds),
             sums=SumInProcess(config.data_dir),
             limits=config.limits,

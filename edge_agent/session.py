@@ -2,15 +2,14 @@
 
 The trainer decides where it runs: a real agent trains in a child process (:mod:`nightjar.edge_agent.shell.trainer`), a
 simulated one in its own process. Everything a session needs is gathered beforehand as plain data, so both produce the
-same bytes. A session reads the examples and the residual and changes neither: the driver stores the result together
-with the state.
+same bytes. A session reads the examples and changes nothing: the driver stores the result together with the state.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from nightjar.host.files import replace_file
 from nightjar.models.batches import Batches
 from nightjar.models.source import Source
 from nightjar.models.task_types import task_type
-from nightjar.wire.codec import FeedbackCodec, Sparse, codec_for
+from nightjar.wire.codec import codec_for
 from nightjar.wire.codec.sparsify import count_for
 from nightjar.wire.errors import ExamplesError, NightjarError, RemoteProtocolError
 from nightjar.wire.frame import (
@@ -78,7 +77,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionTask:
-    """The inputs of a session, except for its residual.
+    """The inputs of a session.
 
     Attributes:
         seed: seed of the generator for shuffling, and for rounding in the codec.
@@ -97,14 +96,11 @@ class SessionTask:
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
 
-AdoptedResidual = Callable[[], Vector | None]
-"""Returns the residual adopted in the session's task, if any; called late, because it is as large as the model."""
-
 EvaluateKeyboard = Callable[[SessionTask, Callable[[], bool], Callable[[], float]], KeyboardEvaluation | None]
 """Counts what the keyboard saves on held-out messages, given ``should_stop``, polled between messages, and a clock.
 None if it was stopped, or there is nothing to compare. Raises NightjarError if a version's files cannot be used."""
 
-Trainer = Callable[[SessionTask, AdoptedResidual, Callable[[], bool]], Produced | TrainingStopped]
+Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
 """Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
 
 
@@ -113,14 +109,12 @@ class Desk:
     """What every session of this agent works with.
 
     Attributes:
-        residual: returns the adopted residual, if any, for a key from :func:`residual_of`.
         personalise: keep a personal model if it is better.
         memory_bytes: most private memory of a training.
         announced: returns the version that the keyboard has; None without a keyboard.
     """
 
     examples: ExampleStore
-    residual: Callable[[str], Vector | None]
     train: Trainer
     personalise: bool = False
     memory_bytes: int = TRAINING_MEMORY_BYTES
@@ -195,12 +189,11 @@ def run_session(
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
         UnavailableError: the training process could not be started, or died.
     """
-    residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
     announced = desk.announced() if _asks_for_keyboard(assignment) else None
     task = SessionTask(assignment, model, desk.examples.source(), seed, personal, announced)
-    done = desk.train(task, residual, should_stop)
+    done = desk.train(task, should_stop)
     if isinstance(done, TrainingStopped) and done.advice:
         import structlog  # takes memory, and the training process imports this module, too
 
@@ -210,11 +203,6 @@ def run_session(
         # makes them again.
         personal.unlink(missing_ok=True)
     return done
-
-
-def residual_of(assignment: Assignment, model: Model) -> str:
-    """The key of a session's residual. It names the task, because a residual must not leak into another task."""
-    return f"{model.manifest.layout.fingerprint} {assignment.task}"
 
 
 def personal_weights(model: Model) -> Path:
@@ -235,14 +223,11 @@ def in_this_process(
     load_program: LoadProgram, now_s: Callable[[], float], evaluate_keyboard: EvaluateKeyboard = no_keyboard
 ) -> Trainer:
     """A trainer that runs in the calling process; ``now_s`` is a clock that does not jump."""
-    return lambda task, residual, should_stop: train_and_encode(
-        task, residual, load_program, should_stop, now_s, evaluate_keyboard
-    )
+    return lambda task, should_stop: train_and_encode(task, load_program, should_stop, now_s, evaluate_keyboard)
 
 
 def train_and_encode(
     task: SessionTask,
-    residual: AdoptedResidual,
     load_program: LoadProgram,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
@@ -280,27 +265,13 @@ def train_and_encode(
             share = _keep_personal(program, task.personal, trained.delta, tried, before)
     # The interpreter holds half of a session's memory; the codec needs it next.
     del program
-
-    layout = manifest.layout
     if assignment.secure_sum is not None:
         return _contributed(task, assignment.secure_sum, trained, generator)
-    following: Vector | None = None
-    carried: Sparse | None = None
-    if assignment.codec.error_feedback:
-        feedback = FeedbackCodec(codec)
-        held = residual()
-        adopted = feedback.init(layout) if held is None else held
-        payload, following = feedback.encode(trained.delta, adopted, layout, generator)
-        difference = trained.delta + adopted - following
-        indices = np.flatnonzero(difference)
-        carried = Sparse(layout.size, indices, difference[indices])
-    else:
-        payload = codec.encode(trained.delta, layout, generator)
     keyboard, fault = keyboard_of(looked)
     report = _new_report(
         task,
         codec.wire_id,
-        payload,
+        codec.encode(trained.delta, manifest.layout, generator),
         num_examples=trained.num_examples,
         steps=trained.steps,
         loss=trained.loss,
@@ -308,7 +279,6 @@ def train_and_encode(
         evaluation=looked,
         keyboard=keyboard,
     )
-    report = replace(report, residual=following, carried=carried)
     return Produced(
         report,
         trained.num_examples,
@@ -395,7 +365,7 @@ def _new_report(
     evaluation: LocalEvaluation | None = None,
     keyboard: KeyboardEvaluation | None = None,
 ) -> NewReport:
-    """A report of the session in its frame, which leaves no residual."""
+    """A report of the session in its frame."""
     assignment, model = task.assignment, task.model
     frame = encode_report(
         Report(
@@ -414,7 +384,7 @@ def _new_report(
         )
     )
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
-    return NewReport(parcel, frame, residual_of(assignment, model), None)
+    return NewReport(parcel, frame)
 
 
 def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:

@@ -154,4 +154,4 @@ def _masked_report(report: NewReport, payload: bytes) -> NewReport:
         raise LocalProtocolError(msg)
     frame = frames.encode_report(replace(content, payload=payload))
     parts = len(frames.publishes(frame, content.round, content.attempt))
-    return NewReport(Parcel(content.round, content.attempt, parts), frame, report.layout, None)
+    return NewReport(Parcel(content.round, content.attempt, parts), frame)

@@ -192,7 +192,7 @@ def make_phone(
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put, JobThread()),
-            desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
+            desk=Desk(database, in_this_process(learned, clock.monotonic_s)),
             trust=KnownKey(population, device, database, key, holds=holds),
             sums=SumInProcess(folder),
             show_model=show_model,

@@ -51,6 +51,11 @@ class Verdict(enum.Enum):
     INVALID = "invalid"
     """Not counted; ``code`` says why."""
 
+    @property
+    def counted(self) -> bool:
+        """Whether the coordinator counts the report, by this receipt or by one before that was lost."""
+        return self in {Verdict.ACCEPTED, Verdict.DUPLICATE}
+
 
 class RejectionReason(enum.Enum):
     """Why a check-in did not join the pool."""
@@ -126,7 +131,6 @@ class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
     name: _Text = "topk-4"
     density: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
     """Share of the coordinates that a top-k codec sends."""
-    error_feedback: bool = False
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):

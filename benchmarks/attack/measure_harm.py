@@ -23,7 +23,7 @@ from nightjar.benchmarks.attack.malicious import (
 )
 from nightjar.benchmarks.attack.scene import Scene
 from nightjar.edge_agent.core.prediction import score, weights_of
-from nightjar.simulation.laboratory.clients import DeviceMemory, train_client
+from nightjar.simulation.laboratory.clients import train_client
 from nightjar.simulation.warm_start import seeded
 from nightjar.wire.codec import Sparse, codec_for
 from nightjar.wire.identifiers import DeviceId
@@ -59,7 +59,7 @@ class Battle:
         scene = self.scene
         weights, state = scene.weights, defence.first_state(scene.layout)
         device = replace(scene.device, codec=defence.codec)
-        kept: dict[int, DeviceMemory] = {}
+        kept: dict[int, Vector | None] = {}
         refused = honest = 0
         for number in range(1, self.rounds + 1):
             draw = seeded(scene.seed, "cohort", number)
@@ -69,9 +69,7 @@ class Battle:
                 malicious = []
             reports = []
             for person in sorted(set(people) - set(malicious)):
-                reported, kept[person] = train_client(
-                    device, person, number, weights, kept.get(person, DeviceMemory()), measured=False
-                )
+                reported, kept[person] = train_client(device, person, number, weights, kept.get(person), measured=False)
                 reports.append(sent(reported))
             names = {report.device for report in reports}
             reports += self._malicious(attack, malicious, number, weights, defence)
@@ -123,7 +121,7 @@ class Battle:
             moved = list(device.batches)
             moved[person] = shifted(device.batches[person], scene.vocabulary.size)
             device = replace(device, batches=tuple(moved))
-        reported, _ = train_client(device, person, number, weights, DeviceMemory(), measured=False)
+        reported, _ = train_client(device, person, number, weights, None, measured=False)
         assert isinstance(reported.update, np.ndarray), "the scene's device sends dense updates"
         return reported.update, reported.num_examples
 

@@ -26,7 +26,7 @@ from nightjar.benchmarks.attack.scene import Scene, disjoint
 from nightjar.edge_agent.core.prediction import score, weights_of
 from nightjar.models.batches import Batches
 from nightjar.models.vocabulary import FIRST_WORD
-from nightjar.simulation.laboratory.clients import DeviceMemory, Reported, train_client
+from nightjar.simulation.laboratory.clients import Reported, train_client
 from nightjar.simulation.warm_start import seeded
 from nightjar.wire.codec import Sparse
 from nightjar.wire.messages import CodecChoice
@@ -116,7 +116,7 @@ class LeakMeter:
             secret = [scene.vocabulary.word(choices[i]) for i in (first, second)]
             typed = [*scene.texts[people[0]], *[" ".join([*canary.PREFIX, *secret])] * canary.REPEATS]
             device = replace(scene.typing(people[0], typed), codec=defence.codec)
-            whose, _ = train_client(device, people[0], ROUND, scene.weights, DeviceMemory(), measured=False)
+            whose, _ = train_client(device, people[0], ROUND, scene.weights, None, measured=False)
             seen = self._observed(defence, [whose, *self._reports(defence, people[1:])])
             after, before = (
                 canary.log_probabilities(weights, scene.layout, prefix, choices)
@@ -129,7 +129,7 @@ class LeakMeter:
         for person in people:
             if (defence.codec, person) not in self.trained:
                 device = replace(self.scene.device, codec=defence.codec)
-                reported, _ = train_client(device, person, ROUND, self.scene.weights, DeviceMemory(), measured=False)
+                reported, _ = train_client(device, person, ROUND, self.scene.weights, None, measured=False)
                 self.trained[defence.codec, person] = reported
         return [self.trained[defence.codec, person] for person in people]
 

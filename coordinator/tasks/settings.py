@@ -46,8 +46,8 @@ MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
 OWN_CHOICE = ("topk", "sampled")
 """Beginnings of the names of the codecs in which each device chooses the coordinates that it sends."""
-BIASED = "topk"
-"""Beginning of the names of those that always leave out the same coordinates."""
+RETIRED = {"error_feedback": "devices keep nothing of an update any more (docs/adr/0007-default-codec.md)"}
+"""Settings of a codec that there are no more, with the reason; files and stored tasks may still have them."""
 PluginName = Annotated[
     str, Meta(pattern=r"^[a-z0-9_-]{1,64}$(?!\n)", description="1 to 64 small letters, digits, '_', '-'")
 ]
@@ -65,15 +65,10 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = "topk-4"  # at 1 %, some 400 (tiny) to 540 times (gboard) smaller than dense
     density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # 1/100 of the values, 0.4 to 0.6 of the dense progress
-    error_feedback: bool | None = None  # on for top-k only (ADR 7)
 
     def choice(self) -> CodecChoice:
         """The codec choice as sent in an assignment."""
-        return CodecChoice(
-            name=self.name,
-            density=self.density,
-            error_feedback=self.name.startswith(BIASED) if self.error_feedback is None else self.error_feedback,
-        )
+        return CodecChoice(name=self.name, density=self.density)
 
     @property
     def needed(self) -> str:
@@ -144,9 +139,6 @@ def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConf
     """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
     own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
     faults = aggregation_faults(strategy.aggregation, strategy.attackers, cohort, own_choice)
-    if codec.name.startswith("sampled") and codec.error_feedback:
-        # The residual would grow: the error of one sampled update is larger than the update.
-        faults.append(f"codec.error_feedback: expected false with {codec.name}, which leaves out nothing in the mean")
     if strategy.name == StrategyName.FEDPROX and not plan.proximal:
         faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
     if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):

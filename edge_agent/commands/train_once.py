@@ -71,7 +71,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             report_deadline_s=SESSION_LIMIT_S,
         )
         examples = DeviceExamples(database, config.store.examples)
-        desk = Desk(examples, database.residual, trainer_for(config))
+        desk = Desk(examples, trainer_for(config))
         with _watched(config, whatever=whatever) as lost:
             if lost():
                 return Session(False, lost(), version)

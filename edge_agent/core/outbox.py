@@ -1,19 +1,16 @@
-"""The outbox as a state machine: sends a report, resends it, and settles it by a receipt.
+"""The outbox as a state machine: sends a report, and resends it until there is a receipt.
 
 Theory of operation
 ===================
 
-There is at most one report at a time. Its bytes, and the residual with which error feedback would continue, are stored
-together before the first byte is sent. This machine only decides what to send when, and what a receipt means::
+There is at most one report at a time. Its bytes are stored before the first byte is sent, and deleted once there is a
+receipt, whatever its verdict: no report is worth sending twice. This machine only decides what to send when::
 
     PENDING --(due)--> SENT --(receipt)--> SETTLED
 
 A PUBACK is not a receipt: brokers drop queued messages and still report success. So a report without a receipt is
 resent with the same bytes after a back-off, for ever. A chunked report is not resent blindly: a query asks which parts
 are missing, and only those are sent.
-
-With error feedback a late update is not lost: what the report carried is added back to the residual, and so goes into
-the next report. An INVALID report is discarded, and the residual is what it was before.
 
 ``step`` works like the one in :mod:`nightjar.edge_agent.core.lifecycle`. Times are on a clock that may restart with
 each process; after a restart the report is PENDING again and is sent at once.
@@ -28,7 +25,7 @@ from dataclasses import dataclass
 from nightjar.edge_agent.core.events import Moment
 from nightjar.wire.backoff import BackOff
 from nightjar.wire.machine import Row, find_row, row, table
-from nightjar.wire.messages import Missing, Receipt, Verdict
+from nightjar.wire.messages import Missing, Receipt
 
 
 def _rows() -> Iterable[Row[Result]]:
@@ -81,26 +78,11 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """How the report leaves the outbox, and what error feedback keeps of it.
-
-    Attributes:
-        adopt: the coordinator has accepted the report, now or before: the residual stored with the report is adopted.
-        put_back: the report came too late to count: the residual stored with the report is adopted, and the part that
-            the report carried is added back to it. With neither flag, the old residual stays and the update is lost.
-    """
-
-    adopt: bool
-    put_back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """The receipt has arrived."""
 
     parcel: Parcel
     receipt: Receipt
-    settlement: Settlement
 
 
 State = Pending | Sent | Settled
@@ -210,16 +192,7 @@ def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
     receipt = event.receipt
     if (receipt.round, receipt.attempt) != (state.parcel.round, state.parcel.attempt):
         return state, ()
-    match receipt.verdict:
-        # A duplicate was accepted before; its receipt was lost.
-        case Verdict.ACCEPTED | Verdict.DUPLICATE:
-            settlement = Settlement(adopt=True)
-        case Verdict.LATE:
-            settlement = Settlement(adopt=False, put_back=True)
-        # The residual is dropped too: whatever is wrong with it would also spoil the next report.
-        case Verdict.INVALID:
-            settlement = Settlement(adopt=False)
-    return Settled(state.parcel, receipt, settlement), ()
+    return Settled(state.parcel, receipt), ()
 
 
 def _send_missing(state: Sent, event: MissingCame) -> Result:

@@ -9,28 +9,17 @@ import msgspec
 
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.lifecycle import State
-from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
-from nightjar.wire.codec import Sparse
-from nightjar.wire.parameters import Vector
+from nightjar.wire.messages import Verdict
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class NewReport:
-    """A report, and the residual with which error feedback continues if it is accepted; stored atomically.
-
-    Attributes:
-        layout: what the residual is bound to: the parameter layout and the task.
-        residual: (n,) float32, the next residual; None without error feedback.
-        carried: the part of the update that the report carries; the update is ``carried`` plus ``residual``. None
-            without error feedback.
-    """
+    """A report that is ready to be sent."""
 
     parcel: Parcel
     frame: bytes
-    layout: str
-    residual: Vector | None
-    carried: Sparse | None = None
 
 
 class SumState(msgspec.Struct, frozen=True):
@@ -53,13 +42,14 @@ class SumState(msgspec.Struct, frozen=True):
 class Change:
     """The changes of one event, written in one transaction.
 
-    None leaves its part as it is. The dropouts are to be sent even if the process dies now; ``deaths`` is how many
-    processes in a row died during a session.
+    None leaves its part as it is. ``receipted`` is the verdict on the report in the outbox, which is deleted. The
+    dropouts are to be sent even if the process dies now; ``deaths`` is how many processes in a row died during a
+    session.
     """
 
     lifecycle: State
     report: NewReport | None = None
-    settlement: Settlement | None = None
+    receipted: Verdict | None = None
     dropouts: Sequence[SendDropout] = ()
     deaths: int | None = None
     charged: LedgerEntry | None = None

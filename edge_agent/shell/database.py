@@ -1,4 +1,4 @@
-"""The device's database: one sqlite file for typed messages, lifecycle, outbox, residual and unsent dropouts.
+"""The device's database: one sqlite file for typed messages, lifecycle, outbox and unsent dropouts.
 
 Readable by its owner only. It uses a write-ahead log and one transaction per change, so that a power cut leaves either
 the state before or the state after. One connection behind one lock serves the keyboard's threads, the worker and the
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.exclusion import storable
@@ -33,12 +31,13 @@ from nightjar.edge_agent.summing import over
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source
-from nightjar.wire.codec import Sparse
 from nightjar.wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from nightjar.wire.messages import DropoutCause
-from nightjar.wire.parameters import Vector
 
 SCHEMA_VERSION = 1
+"""A release of the agent that is rolled back leaves the database to the one before, which must find its tables. So the
+table ``residual`` and the columns ``layout``, ``residual`` and ``carried`` stay, which agents up to 0.1 used for error
+feedback; they stay empty."""
 _SCHEMA = """
 CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
@@ -54,6 +53,8 @@ CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTE
 CREATE TABLE recall (id INTEGER PRIMARY KEY, typed_at_s REAL NOT NULL, version INTEGER NOT NULL,
                      words INTEGER NOT NULL, top1 INTEGER NOT NULL, top3 INTEGER NOT NULL);
 """
+WORTH_SHRINKING_BYTES = 4 << 20
+"""Empty part of the file that is given back at a start."""
 MOST_PENDING_DROPOUTS = 16
 """Dropouts of long past rounds are of no use to the coordinator."""
 
@@ -119,6 +120,39 @@ class Database:
         elif version != SCHEMA_VERSION:
             msg = f"version {version} of the tables, this agent knows {SCHEMA_VERSION}"
             raise sqlite3.DatabaseError(msg)
+        # Needs space itself. On a full disk the agent starts all the same, and the next start tries again.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._empty_residual()
+            self._give_space_back()
+
+    def _empty_residual(self) -> None:
+        """Empty what an agent with error feedback has left here: some 17 MB of the 1.41M-parameter model.
+
+        The report in the outbox stays: it is complete without.
+        """
+        (kept,) = self._connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM residual) OR EXISTS (SELECT 1 FROM outbox WHERE residual IS NOT NULL)"
+        ).fetchone()
+        if kept:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute("DELETE FROM residual")
+                self._connection.execute("UPDATE outbox SET residual = NULL, carried = NULL")
+
+    def _give_space_back(self) -> None:
+        """Rewrite the file if most of it is empty and much would be gained; typical files never are."""
+        sizes = (self._connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
+        (free,), (pages,) = sizes
+        (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()
+        if free * page_bytes >= WORTH_SHRINKING_BYTES and 2 * free > pages:
+            self._shrink()
+
+    def _shrink(self) -> bool:
+        """Rewrite the file without its empty pages; False if another program reads it, and it is still as large."""
+        self._connection.execute("VACUUM")
+        # The log still holds the old pages; a checkpoint alone would leave them in the file.
+        ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not busy
 
     def close(self) -> None:
         """Close the file."""
@@ -206,17 +240,14 @@ class Database:
             UnavailableError: it could not be deleted.
         """
         with self._transaction() as connection:
-            for table in ("examples", "own_words", "recall", "outbox", "residual"):
+            for table in ("examples", "own_words", "recall", "outbox"):
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
             for (kept,) in connection.execute("SELECT state FROM summing").fetchall():
                 rest = msgspec.msgpack.encode(over(_SUMMING.decode(kept)))  # which session it was, to join no more
                 connection.execute("UPDATE summing SET state = ?", (rest,))
         with self._lock:
             try:
-                # The log still holds the old pages; a checkpoint alone would leave them in the file.
-                self._connection.execute("VACUUM")
-                ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                if busy:
+                if not self._shrink():
                     msg = "another program reads the database"
                     raise sqlite3.OperationalError(msg)
             except sqlite3.Error as error:
@@ -292,24 +323,16 @@ class Database:
         with self._transaction() as connection:
             state = msgspec.json.encode(change.lifecycle)
             connection.execute("INSERT OR REPLACE INTO lifecycle VALUES (1, ?)", (state,))
-            if change.settlement is not None:
-                if change.settlement.adopt or change.settlement.put_back:
-                    connection.execute(
-                        "INSERT OR REPLACE INTO residual SELECT 1, layout, residual FROM outbox "
-                        "WHERE residual IS NOT NULL"
-                    )
-                if change.settlement.adopt:
+            if change.receipted is not None:
+                if change.receipted.counted:
                     self._count_report(connection)
-                if change.settlement.put_back:
-                    self._put_back(connection)
                 connection.execute("DELETE FROM outbox")
             if change.report is not None:
                 new = change.report
-                residual = None if new.residual is None else new.residual.astype("<f4").tobytes()
-                parcel = (new.parcel.round, new.parcel.attempt, new.parcel.parts)
                 connection.execute(
-                    "INSERT OR REPLACE INTO outbox VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-                    (*parcel, new.frame, new.layout, residual, None if new.carried is None else _to_blob(new.carried)),
+                    "INSERT OR REPLACE INTO outbox (only, round, attempt, parts, frame, layout) "
+                    "VALUES (1, ?, ?, ?, ?, '')",
+                    (new.parcel.round, new.parcel.attempt, new.parcel.parts, new.frame),
                 )
                 self._remember(connection, "last_report_bytes", str(len(new.frame)))
                 self._remember(connection, "last_trained_at_s", str(self._clock.wall_s()))
@@ -340,11 +363,6 @@ class Database:
             msg = "the outbox is empty"
             raise LocalProtocolError(msg)
         return bytes(rows[0][0])
-
-    def residual(self, layout: str) -> Vector | None:
-        """The adopted residual bound to this layout, (n,) float32; None if there is none."""
-        rows = self._rows("SELECT vector FROM residual WHERE layout = ?", layout)
-        return np.frombuffer(rows[0][0], "<f4").astype(np.float32) if rows else None
 
     def pending_dropouts(self) -> list[PendingDropout]:
         """Dropouts that are still to be sent, oldest first."""
@@ -388,17 +406,6 @@ class Database:
         connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     @staticmethod
-    def _put_back(connection: sqlite3.Connection) -> None:
-        row = connection.execute(
-            "SELECT vector, carried FROM residual JOIN outbox USING (only) WHERE carried IS NOT NULL"
-        ).fetchone()
-        if row is not None:
-            vector = np.frombuffer(row[0], "<f4").astype(np.float32)
-            indices, values = _from_blob(row[1])
-            vector[indices] += values
-            connection.execute("UPDATE residual SET vector = ?", (vector.astype("<f4").tobytes(),))
-
-    @staticmethod
     def _count_report(connection: sqlite3.Connection) -> None:
         for name, term in (("reports_sent", "1"), ("bytes_sent", "length(frame)")):
             connection.execute(
@@ -427,13 +434,3 @@ class Database:
                     "is the disk full or read-only, or the file open elsewhere?"
                 )
                 raise UnavailableError(msg) from error
-
-
-def _to_blob(sparse: Sparse) -> bytes:
-    """Indices as little-endian int32, then values as float32."""
-    return sparse.indices.astype("<i4").tobytes() + sparse.values.astype("<f4").tobytes()
-
-
-def _from_blob(blob: bytes) -> tuple[npt.NDArray[np.int32], Vector]:
-    count = len(blob) // 8
-    return np.frombuffer(blob, "<i4", count).astype(np.int32), np.frombuffer(blob, "<f4", offset=4 * count)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import AdoptedResidual, Produced, SessionTask
+from nightjar.edge_agent.session import Produced, SessionTask
 from nightjar.edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
 from nightjar.edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
 from nightjar.host.children import python_command
@@ -53,9 +53,7 @@ class TrainerProcess:
     idle_priority: bool = True
     report_peak: Callable[[int], None] = lambda _bytes: None
 
-    def __call__(
-        self, task: SessionTask, residual: AdoptedResidual, should_stop: Callable[[], bool]
-    ) -> Produced | TrainingStopped:
+    def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
         """Run a session, and wait for it.
 
         Raises:
@@ -64,7 +62,7 @@ class TrainerProcess:
         """
         with self._process() as process:
             try:
-                stopped, data = _converse(process, encode(task), residual, should_stop)
+                stopped, data = _converse(process, encode(task), should_stop)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -100,13 +98,8 @@ class TrainerProcess:
             raise UnavailableError(msg) from error
 
 
-def _converse(
-    process: subprocess.Popen[bytes],
-    task: bytes,
-    residual: AdoptedResidual,
-    should_stop: Callable[[], bool],
-) -> tuple[bool, bytes]:
-    """Send the task, and the residual on request; pass a stop on.
+def _converse(process: subprocess.Popen[bytes], task: bytes, should_stop: Callable[[], bool]) -> tuple[bool, bytes]:
+    """Send the task; pass a stop on.
 
     Returns:
         Whether the process was asked to stop; and its last message, empty if it exited without one.
@@ -126,10 +119,6 @@ def _converse(
                 process.wait()
                 return stopped_at_s is not None, bytes(received[LENGTH.size :])
             received += part
-            if received == LENGTH.pack(0):
-                received.clear()
-                adopted = residual()
-                _send(into, b"" if adopted is None else adopted.tobytes())
         if stopped_at_s is None:
             if should_stop():
                 stopped_at_s = time.monotonic()

@@ -1,9 +1,8 @@
 """The messages between the agent and its training process, which communicate over pipes.
 
-The agent sends the task of a session. The process may ask for the residual with an empty message; then the agent sends
-it too. The process answers with an outcome. Each message is preceded by its length. Both ends are the same program, so
-a message is the dataclass in MessagePack, with arrays as raw bytes in this machine's byte order. Messages are never
-stored, and none comes from the network.
+The agent sends the task of a session, and the process answers with an outcome. Each message is preceded by its length.
+Both ends are the same program, so a message is the dataclass in MessagePack, with arrays as raw bytes in this machine's
+byte order. Messages are never stored, and none comes from the network.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ import signal
 import struct
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from nightjar.edge_agent.session import SessionTask
     from nightjar.wire.frame import KeyboardEvaluation
-    from nightjar.wire.parameters import Vector
 
 LENGTH = struct.Struct("<Q")
 IDLE, NORMAL = "idle", "normal"
@@ -56,10 +54,8 @@ def main() -> None:
     try:
         task = decode_task(data)
         del data
-        residual = partial(_residual, pipe)
         done = train_and_encode(
             task,
-            residual,
             load_program,
             lambda: bool(stops) or os.getppid() != agent,
             time.monotonic,
@@ -84,14 +80,6 @@ def _peak_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _residual(pipe: int) -> Vector | None:
-    import numpy as np
-
-    send(pipe, b"")
-    data = _receive()
-    return np.frombuffer(data, np.float32) if data else None
 
 
 def _evaluate_keyboard(

@@ -1,8 +1,8 @@
 """One federated training in this process, with the product's code at both ends and no transport between them.
 
 Every phone of a cohort restores the model, trains and encodes its update; the coordinator's optimizer applies the mean
-of the decoded updates. A late report is produced and its bytes are counted, but it is not averaged. As in the agent,
-the next error-feedback state is adopted only if the report was accepted.
+of the decoded updates. A late report is produced and its bytes are counted, but it is not averaged. The next
+error-feedback state is adopted only if the report was accepted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from nightjar.coordinator.learning.fedavg import Contribution, weight_of, weight
 from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg_m
 from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from nightjar.experiments.codec_study.coarse import coarse_codec
+from nightjar.experiments.codec_study.feedback import FeedbackCodec
 from nightjar.experiments.codec_study.masks import MASKED, choose_mask, masked_codec
 from nightjar.experiments.codec_study.population import PopulationSetting
 from nightjar.experiments.codec_study.results import CurvePoint
 from nightjar.experiments.codec_study.variants import AfterLate, CodecVariant
 from nightjar.models.warm_start import CLIP_NORM
 from nightjar.simulation.warm_start import evaluate, seeded
-from nightjar.wire.codec import NAMES, Codec, FeedbackCodec, codec_for
+from nightjar.wire.codec import NAMES, Codec, codec_for
 from nightjar.wire.codec.sparsify import count_for
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.frame import Report, encode_report
@@ -105,7 +106,7 @@ class Phones:
     def _report(self, number: int, phone: int, weights: Vector, codec: Codec, *, late: bool) -> Contribution | None:
         trained = self._train(number, phone, weights)
         layout, rounding = self._setting.layout, seeded(self._setting.seed, "rounding", number, phone)
-        if self._variant.codec.error_feedback:
+        if self._variant.feedback:
             feedback = FeedbackCodec(codec)
             residual = self.residuals.get(phone, feedback.init(layout))
             payload, following = feedback.encode(trained.delta, residual, layout, rounding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nightjar.wire.messages import CodecChoice
 
@@ -25,11 +25,13 @@ class CodecVariant:
 
     Attributes:
         codec: codec of the updates.
+        feedback: whether phones use error feedback.
         late_share: share of late reports, chosen at random.
         after_late: what a phone with error feedback does after a late report.
     """
 
     codec: CodecChoice
+    feedback: bool = False
     late_share: float = 0.0
     after_late: AfterLate = AfterLate.KEEP
 
@@ -37,11 +39,11 @@ class CodecVariant:
     def name(self) -> str:
         """Identifies the variant in tables and in stored trainings.
 
-        >>> CodecVariant(CodecChoice(name="topk-8", density=0.01, error_feedback=True), 0.2).name
+        >>> CodecVariant(CodecChoice(name="topk-8", density=0.01), feedback=True, late_share=0.2).name
         'topk-8 1 % EF, 20 % late: keep'
         """
         density = "" if self.codec.name.startswith("dense") else f" {100 * self.codec.density:g} %"
-        feedback = " EF" if self.codec.error_feedback else ""
+        feedback = " EF" if self.feedback else ""
         late = f", {100 * self.late_share:g} % late: {self.after_late.value}" if self.late_share else ""
         return f"{self.codec.name}{density}{feedback}{late}"
 
@@ -49,15 +51,15 @@ class CodecVariant:
 DENSE = CodecVariant(CodecChoice(name="dense-f32"))
 
 
-def _choice(name: str, density: float, *, feedback: bool) -> CodecChoice:
-    return CodecChoice(name=name, density=density, error_feedback=feedback)
+def _variant(name: str, density: float = 0.01, *, feedback: bool = False) -> CodecVariant:
+    return CodecVariant(CodecChoice(name=name, density=density), feedback=feedback)
 
 
 VARIANTS = (
     DENSE,
-    *(CodecVariant(_choice("topk-4", d, feedback=f)) for d in (0.05, 0.01, 0.001) for f in (False, True)),
-    *(CodecVariant(_choice("mask-4", 0.01, feedback=f)) for f in (False, True)),
+    *(_variant("topk-4", d, feedback=f) for d in (0.05, 0.01, 0.001) for f in (False, True)),
+    *(_variant("mask-4", feedback=f) for f in (False, True)),
     # Without error feedback, which would hide some of the loss from coarse values.
-    *(CodecVariant(_choice(name, 0.01, feedback=False)) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
-    *(CodecVariant(_choice("topk-4", 0.01, feedback=True), LATE_SHARE, after) for after in AfterLate),
+    *(_variant(name) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
+    *(replace(_variant("topk-4", feedback=True), late_share=LATE_SHARE, after_late=after) for after in AfterLate),
 )

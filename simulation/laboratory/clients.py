@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from nightjar.edge_agent.ports import Program
 from nightjar.models.batches import Batches
 from nightjar.simulation.laboratory.experiment import PRIVATE, PersonalSettings
 from nightjar.simulation.warm_start import seeded
-from nightjar.wire.codec import Codec, FeedbackCodec, Sparse, codec_for
+from nightjar.wire.codec import Codec, Sparse, codec_for
 from nightjar.wire.codec.contract import Received
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.messages import CodecChoice, TrainingPlan
@@ -39,18 +38,6 @@ class Device:
     personal: PersonalSettings  # what each person's device learns for its owner alone
 
 
-class DeviceMemory(NamedTuple):
-    """What a person's device keeps from round to round; None if there is nothing."""
-
-    residual: Vector | None = None  # (n,) float32, of the error feedback
-    own: Vector | None = None  # float32, the person's own parameters: (n,), or those of PRIVATE alone
-
-    @property
-    def nbytes(self) -> int:
-        """Their size."""
-        return sum(each.nbytes for each in self if each is not None)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Reported:
     """What a device reports."""
@@ -63,9 +50,12 @@ class Reported:
 
 
 def train_client(
-    device: Device, person: int, round_number: int, weights: Vector, before: DeviceMemory, *, measured: bool
-) -> tuple[Reported, DeviceMemory]:
+    device: Device, person: int, round_number: int, weights: Vector, own: Vector | None, *, measured: bool
+) -> tuple[Reported, Vector | None]:
     """Train one person's device in a round, from the weights (n,) float32 of the version before.
+
+    ``own`` is what the device kept from the rounds before: the person's own parameters, float32, (n,) or those of
+    PRIVATE alone; None if there are none.
 
     Returns:
         The report, with the payload if the round is measured, and what the device keeps now.
@@ -74,22 +64,20 @@ def train_client(
         UnavailableError: the training came to nothing, for instance because it diverged.
     """
     fedper = device.personal.method == "fedper"
-    start = own_weights(device.layout, weights, before.own) if fedper else weights
+    start = own_weights(device.layout, weights, own) if fedper else weights
     device.program.restore(start)
     shuffle = seeded(device.seed, "shuffle", round_number, person)
     trained = train(device.program, device.batches[person], device.plan, shuffle, lambda: False, lambda: 0.0)
     if isinstance(trained, TrainingStopped):
         raise could_not_train(person, round_number, trained.detail)
-    delta, own = trained.delta, before.own
+    delta = trained.delta
     if fedper:
         private = private_part(device.layout)
         own, delta = start[private] + delta[private], delta.copy()
         delta[private] = 0.0  # it never leaves the device
     elif device.personal.method == "ditto":
         own = _ditto(device, person, weights, weights if own is None else own)
-    trained = replace(trained, delta=delta)
-    reported, residual = report(device, person, round_number, trained, before.residual, measured=measured)
-    return reported, DeviceMemory(residual, own)
+    return report(device, person, round_number, replace(trained, delta=delta), measured=measured), own
 
 
 def could_not_train(person: int, round_number: int, why: str) -> UnavailableError:
@@ -99,25 +87,13 @@ def could_not_train(person: int, round_number: int, why: str) -> UnavailableErro
     )
 
 
-def report(
-    device: Device, person: int, round_number: int, trained: TrainedUpdate, residual: Vector | None, *, measured: bool
-) -> tuple[Reported, Vector | None]:
-    """Encode what a device has learned, as :func:`train_client` does at its end.
-
-    Returns:
-        The report, and the residual (n,) of the error feedback that the device keeps now; None without.
-    """
-    codec, rounding = codec_for(device.codec), seeded(device.seed, "rounding", round_number, person)
-    following = None
-    if device.codec.error_feedback:
-        feedback = FeedbackCodec(codec)
-        residual = feedback.init(device.layout) if residual is None else residual
-        encoded, following = feedback.write(trained.delta, residual, device.layout, rounding)
-    else:
-        encoded = codec.write(trained.delta, device.layout, rounding)
+def report(device: Device, person: int, round_number: int, trained: TrainedUpdate, *, measured: bool) -> Reported:
+    """Encode what a device has learned, as :func:`train_client` does at its end."""
+    rounding = seeded(device.seed, "rounding", round_number, person)
+    encoded = codec_for(device.codec).write(trained.delta, device.layout, rounding)
     sent, payload = encoded.sent, encoded.payload() if measured else None
     update = sent.values if sent.indices.size == sent.size else sent
-    return Reported(person, trained.num_examples, trained.loss, update, payload), following
+    return Reported(person, trained.num_examples, trained.loss, update, payload)
 
 
 def as_read(updates: Mapping[bytes, Sparse | Vector], codec: Codec) -> Codec:
@@ -157,37 +133,38 @@ def _ditto(device: Device, person: int, weights: Vector, own: Vector) -> Vector:
     return own
 
 
-def kept(folder: Path, person: int, round_number: int) -> DeviceMemory:
-    """What a person's device kept before a round, from the folder of the run."""
-    paths = [_newest_before(folder, what, person, round_number) for what in DeviceMemory._fields]
-    return DeviceMemory(*(None if path is None else np.load(path) for path in paths))
+def kept(folder: Path, person: int, round_number: int) -> Vector | None:
+    """The person's own parameters that their device kept before a round, from the folder of the run, if there are any.
+
+    They are float32, (n,) or those of PRIVATE alone.
+    """
+    path = _newest_before(folder, person, round_number)
+    return None if path is None else np.load(path)
 
 
-def keep(folder: Path, person: int, round_number: int, now: DeviceMemory) -> None:
-    """Keep it after a round; the number in a file's name lets a resumed run ignore rounds that were lost."""
-    for what, vector in zip(DeviceMemory._fields, now, strict=True):
-        if vector is not None:
-            path = _folder(folder, what, person) / f"{round_number}.npy"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, vector)
+def keep(folder: Path, person: int, round_number: int, own: Vector | None) -> None:
+    """Keep them after a round; the number in a file's name lets a resumed run ignore rounds that were lost."""
+    if own is not None:
+        path = _folder(folder, person) / f"{round_number}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, own)
 
 
 def remove_old(folder: Path, person: int, round_number: int) -> None:
-    """Remove all but the newest files of a person, once the rounds up to a number are safely stored."""
-    for what in DeviceMemory._fields:
-        newest = _newest_before(folder, what, person, round_number + 1)
-        for path in _folder(folder, what, person).glob("*.npy"):
-            if path != newest:
-                path.unlink()
+    """Remove all but the newest file of a person, once the rounds up to a number are safely stored."""
+    newest = _newest_before(folder, person, round_number + 1)
+    for path in _folder(folder, person).glob("*.npy"):
+        if path != newest:
+            path.unlink()
 
 
-def _newest_before(folder: Path, what: str, person: int, round_number: int) -> Path | None:
-    files = _folder(folder, what, person).glob("*.npy")
+def _newest_before(folder: Path, person: int, round_number: int) -> Path | None:
+    files = _folder(folder, person).glob("*.npy")
     return max((path for path in files if _round_of(path) < round_number), key=_round_of, default=None)
 
 
-def _folder(folder: Path, what: str, person: int) -> Path:
-    return folder / f"{what}s" / str(person)
+def _folder(folder: Path, person: int) -> Path:
+    return folder / "owns" / str(person)
 
 
 def _round_of(path: Path) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from nightjar.edge_agent.shell.tflite import TfliteProgram
 from nightjar.models.batches import Batches
-from nightjar.simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
+from nightjar.simulation.laboratory.clients import Device, Reported, keep, kept, train_client
 from nightjar.simulation.laboratory.experiment import PersonalSettings
 from nightjar.wire.messages import CodecChoice, TrainingPlan
 from nightjar.wire.parameters import ParameterLayout, Vector
@@ -59,7 +59,7 @@ class InProcess:
 
     def __init__(self, device: Device, folder: Path) -> None:
         self._device, self._folder = device, folder
-        self._held: dict[int, tuple[int, DeviceMemory]] = {}
+        self._held: dict[int, tuple[int, Vector | None]] = {}
         """Person -> round and what the device kept after it; not yet in the folder."""
         self._bytes = 0
 
@@ -71,7 +71,7 @@ class InProcess:
             before = kept(self._folder, person, round_number) if held is None else held[1]
             reported, now = train_client(self._device, person, round_number, weights, before, measured=measured)
             reports.append(reported)
-            self._bytes += now.nbytes - (0 if held is None else before.nbytes)
+            self._bytes += _bytes(now) - (0 if held is None else _bytes(before))
             self._held[person] = round_number, now
             if self._bytes > HELD_BYTES:
                 self._write()
@@ -80,13 +80,17 @@ class InProcess:
         return reports
 
     def _write(self) -> None:
-        for person, (round_number, memory) in self._held.items():
-            keep(self._folder, person, round_number, memory)
+        for person, (round_number, own) in self._held.items():
+            keep(self._folder, person, round_number, own)
         self._held.clear()
         self._bytes = 0
 
     def close(self) -> None:
         """Nothing to stop."""
+
+
+def _bytes(own: Vector | None) -> int:
+    return 0 if own is None else own.nbytes
 
 
 class Processes:

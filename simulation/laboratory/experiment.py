@@ -16,6 +16,7 @@ from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import MEDIAN, Aggregation
 from nightjar.coordinator.tasks.dp import DpConfig, clipping_faults
 from nightjar.coordinator.tasks.settings import (
+    RETIRED,
     CodecConfig,
     PlanConfig,
     StrategyConfig,
@@ -23,7 +24,7 @@ from nightjar.coordinator.tasks.settings import (
     privacy_faults,
     strategy_faults,
 )
-from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.host.configuration import ConfigurationReader, accepted, read_toml, warn_of
 from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.models.warm_start import RATE
 from nightjar.wire.codec import NAMES
@@ -220,12 +221,14 @@ def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
         ConfigError: the file cannot be read or used; the message lists all faults.
     """
     table = read_toml(path, "experiments/default.toml is one")
-    reader = ConfigurationReader(path.parent, overrides(settings), prefix="")
+    retired = {f"codec.{name}": why for name, why in RETIRED.items()}
+    reader = ConfigurationReader(path.parent, overrides(settings), prefix="", retired=retired)
     for setting in settings:
         if "=" not in setting:
             reader.faults.append(f"--set: expected KEY=VALUE, such as plan.learning_rate=3, got {setting!r}")
     reader.note_unknown_variables(Experiment)
     experiment = reader.read(Experiment, table)
+    warn_of(path, reader.ignored)
     if experiment is not None:
         reader.faults.extend(_faults(experiment))
     return accepted(path, experiment, reader.faults)

@@ -25,7 +25,7 @@ from nightjar.models.batches import Ids
 from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.vocabulary import PAD
 from nightjar.simulation.laboratory import jax_steps
-from nightjar.simulation.laboratory.clients import Device, Reported, could_not_train, keep, kept, report
+from nightjar.simulation.laboratory.clients import Device, Reported, could_not_train, report
 from nightjar.simulation.warm_start import seeded
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.parameters import ParameterLayout, Vector
@@ -70,10 +70,7 @@ class JaxCohort:
         self._threads.shutdown()
 
     def _report(self, round_number: int, person: int, trained: TrainedUpdate, *, measured: bool) -> Reported:
-        before = kept(self._folder, person, round_number)
-        reported, residual = report(self._device, person, round_number, trained, before.residual, measured=measured)
-        keep(self._folder, person, round_number, before._replace(residual=residual))
-        return reported
+        return report(self._device, person, round_number, trained, measured=measured)
 
     def _steps(self, person: int) -> int:
         plan = self._device.plan

@@ -195,7 +195,7 @@ def _chosen(
 
 def _learned(prepared: PreparedTraining, weights: Vector, person: _Person) -> Vector | None:
     """The weights that a person's device has from the rounds; None if it took part in none."""
-    own = kept(prepared.folder, person.number, prepared.experiment.rounds + 1).own
+    own = kept(prepared.folder, person.number, prepared.experiment.rounds + 1)
     return None if own is None else own_weights(prepared.layout, weights, own)
 
 

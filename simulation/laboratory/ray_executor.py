@@ -1,8 +1,9 @@
 """Runs the devices of a cohort on the machines of a Ray cluster, each worker with a device of its own.
 
-A worker is given everything with its work: the program, the examples, the weights and the person's residual. Residuals
-are kept in the folder of the run, on the machine that started it, as with the other executors. So nothing is lost with
-a worker or its machine, Ray starts another in its place and repeats the work, and no disk need be shared.
+A worker is given everything with its work: the program, the examples, the weights and the person's own
+parameters. These are kept in the folder of the run, on the machine that started it, as with the other executors. So
+nothing is lost with a worker or its machine, Ray starts another in its place and repeats the work, and no disk need be
+shared.
 
 Ray is optional: ``pip install nightjar-federated[ray]``. All machines need the same Python, Ray and Nightjar.
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 from nightjar.coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from nightjar.edge_agent.shell.tflite import runtime_name
-from nightjar.simulation.laboratory.clients import Device, DeviceMemory, Reported, keep, kept, train_client
+from nightjar.simulation.laboratory.clients import Device, Reported, keep, kept, train_client
 from nightjar.wire.errors import ConfigError, UnavailableError
 from nightjar.wire.parameters import Vector
 
@@ -101,9 +102,9 @@ class _Worker:
         return platform.node(), _installed()
 
     def train(
-        self, person: int, round_number: int, weights: Vector, before: DeviceMemory, measured: bool
-    ) -> tuple[Reported, DeviceMemory]:
-        return train_client(self._device, person, round_number, weights, before, measured=measured)
+        self, person: int, round_number: int, weights: Vector, own: Vector | None, measured: bool
+    ) -> tuple[Reported, Vector | None]:
+        return train_client(self._device, person, round_number, weights, own, measured=measured)
 
 
 def _installed() -> str:

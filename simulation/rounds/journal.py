@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nightjar.edge_agent.core.lifecycle import State
-from nightjar.edge_agent.core.outbox import Settlement
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, SumState
 from nightjar.wire.errors import LocalProtocolError
-from nightjar.wire.parameters import Vector
 
 MOST_PENDING_DROPOUTS = 16
 """The same limit as on a real device."""
@@ -33,7 +31,6 @@ class MemoryJournal:
         "_ledger",
         "_number",
         "_report",
-        "_residual",
         "_state",
         "_summing",
         "produced",
@@ -45,7 +42,6 @@ class MemoryJournal:
         self.produced = produced
         self._state: State | None = None
         self._report: NewReport | None = None
-        self._residual: tuple[str, Vector] | None = None
         self._dropouts: tuple[PendingDropout, ...] = ()
         self._ledger: dict[str, LedgerEntry] = {}
         self._deaths = 0
@@ -62,9 +58,7 @@ class MemoryJournal:
     def commit(self, change: Change) -> None:
         self.touched()
         self._state = change.lifecycle
-        if change.settlement is not None:
-            if self._report is not None:
-                self._settle(self._report, change.settlement)
+        if change.receipted is not None:
             self._report = None
         if change.report is not None:
             self._report = change.report
@@ -80,22 +74,11 @@ class MemoryJournal:
             self._summing = change.summing
         self.touched()
 
-    def _settle(self, report: NewReport, settlement: Settlement) -> None:
-        if report.residual is None or not (settlement.adopt or settlement.put_back):
-            return
-        residual = report.residual
-        if settlement.put_back and report.carried is not None:
-            residual = residual + report.carried.dense()
-        self._residual = (report.layout, residual)
-
     def frame(self) -> bytes:
         if self._report is None:
             msg = "the outbox is empty"
             raise LocalProtocolError(msg)
         return self._report.frame
-
-    def residual(self, layout: str) -> Vector | None:
-        return self._residual[1] if self._residual is not None and self._residual[0] == layout else None
 
     def pending_dropouts(self) -> list[PendingDropout]:
         return list(self._dropouts)

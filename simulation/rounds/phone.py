@@ -26,7 +26,7 @@ from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import AdoptedResidual, Desk, Produced, SessionTask, in_this_process
+from nightjar.edge_agent.session import Desk, Produced, SessionTask, in_this_process
 from nightjar.edge_agent.shell.http import Patience
 from nightjar.edge_agent.uplink import AgentIdentity
 from nightjar.simulation.rounds.availability import Availability
@@ -422,10 +422,8 @@ class Phone:
         right = RIGHT_IF_BAD if is_bad(model.manifest.version, self._around.seed) else RIGHT
         return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum(), right)
 
-    def _train(
-        self, task: SessionTask, residual: AdoptedResidual, should_stop: Callable[[], bool]
-    ) -> Produced | TrainingStopped:
-        done = in_this_process(self._load_program, self._monotonic_s)(task, residual, should_stop)
+    def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
+        done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
         if isinstance(done, Produced) and done.words is not None:
             self._around.observer.contributed(self.device, done.report, done.words)
         return done
@@ -462,7 +460,7 @@ class Phone:
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
-            desk=Desk(examples, journal.residual, self._train),
+            desk=Desk(examples, self._train),
             trust=AnyCoordinator(),
             sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )

@@ -129,7 +129,7 @@ def task_for(devices: int, codec: str, tasks: int = 1, privacy: Privacy = Privac
         minimum=max(2, goal // 2),
         selection_deadline_s=SELECTION_DEADLINE_S,
         report_deadline_s=REPORT_DEADLINE_S,
-        codec=CodecConfig(name=codec, density=0.1, error_feedback=True),
+        codec=CodecConfig(name=codec, density=0.1),
         plan=PlanConfig(learning_rate=0.2, clip_norm=100.0, local_epochs=STEPS, max_steps=STEPS),
     )
     if privacy is Privacy.NONE:

@@ -1,4 +1,4 @@
-"""The codec's benchmark on small updates: every figure is there, and what it says of error feedback is true."""
+"""The codec's benchmark on small updates: every figure is there."""
 
 import math
 
@@ -25,7 +25,7 @@ def updates():
 
 
 @pytest.mark.parametrize("names", [("topk-4", "sampled-4"), ("topk-8",)])
-def test_every_codec_has_every_figure_at_every_density_and_no_mass_is_lost(updates, names, monkeypatch):
+def test_every_codec_has_every_figure_at_every_density(updates, names, monkeypatch):
     monkeypatch.setattr(codec, "REPORTS", 4)
     found = codec.measure(updates, names, Console(stderr=True))
     asked = [(name, density) for name in names for density in (0.001, 0.01, 0.05)]
@@ -33,15 +33,3 @@ def test_every_codec_has_every_figure_at_every_density_and_no_mass_is_lost(updat
     for row in found["densities"]:
         assert set(row) == FIGURES
         assert all(math.isfinite(value) and value > 0 for name, value in row.items() if name != "codec")
-    assert found["error_feedback_mass_lost"] == 0
-    assert 0 < found["error_feedback_rounding"] < 1e-6
-
-
-def test_mass_that_is_lost_is_seen(updates, monkeypatch):
-    class Forgetful(codec.FeedbackCodec):
-        def write(self, delta, residual, layout, generator):
-            encoded, following = super().write(delta, residual, layout, generator)
-            return encoded, following * (np.arange(layout.size) != np.abs(following).argmax())
-
-    monkeypatch.setattr(codec, "FeedbackCodec", Forgetful)
-    assert codec._conservation(updates, "topk-4")["error_feedback_mass_lost"] > 1e-3

@@ -9,6 +9,7 @@ import pytest
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.tasks.settings import CodecConfig, TaskSettings
 from nightjar.wire.errors import ConfigError
 from tests.coordinator.model_folder import write_model
 
@@ -170,20 +171,26 @@ def test_the_environment_overrides_the_file(folder):
         NIGHTJAR_PORT="9001",
         NIGHTJAR_TASK_GOAL="17",
         NIGHTJAR_TASK_STRATEGY_NAME="fedavgm",
-        NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK="true",
         NIGHTJAR_BROKER_ALLOW_NETWORK="false",
         NIGHTJAR_AGENT_DEVICE="not ours",
     )
     assert (config.port, config.task.goal) == (9001, 17)
     assert config.task.strategy.name == StrategyName.FEDAVGM
-    assert config.task.codec.error_feedback is True
 
 
-def test_the_sampled_codec_keeps_nothing_back_and_refuses_to(folder):
-    config = load(folder, MINIMAL, NIGHTJAR_TASK_CODEC_NAME="sampled-4")
-    assert config.task.codec.choice().error_feedback is False
-    asked = {"NIGHTJAR_TASK_CODEC_NAME": "sampled-4", "NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK": "true"}
-    assert "leaves out nothing in the mean" in faults(folder, MINIMAL, **asked)
+def test_error_feedback_of_an_old_file_or_environment_is_ignored_with_a_warning(folder, capsys):
+    config = load(folder, MINIMAL + '\n[task.codec]\ndensity = 0.02\nerror_feedback = ""\n')
+    assert config.task.codec == CodecConfig(density=0.02)
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert "task.codec.error_feedback is ignored" in warning
+    assert warning.endswith("remove the line")
+    assert load(folder, MINIMAL, NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK="true").task.codec == CodecConfig()
+    assert "NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK is ignored" in capsys.readouterr().err
+
+
+def test_a_stored_task_with_error_feedback_is_read_without():
+    stored = b'{"name":"keyboard","codec":{"name":"topk-8","density":0.02,"error_feedback":true}}'
+    assert msgspec.json.decode(stored, type=TaskSettings).codec == CodecConfig(name="topk-8", density=0.02)
 
 
 def test_a_median_of_sampled_updates_is_refused(folder):

@@ -37,8 +37,6 @@ from nightjar.wire.secure_sum.messages import decode_up
 WORDS = ("the", "cat", "sat", "on", "a", "mat")
 VOCABULARY = Vocabulary(WORDS)
 LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), 3, 5)
-BOUND_TO = f"{LAYOUT.fingerprint} demo"
-"""What the residual of these assignments is bound to."""
 CAPS = Caps(messages=1000, total_bytes=100_000, age_s=1e6)
 
 
@@ -301,7 +299,6 @@ class Phone:
                 worker=self.worker,
                 desk=Desk(
                     self.database,
-                    self.database.residual,
                     in_this_process(load, self.clock.monotonic_s, self.evaluate_keyboard),
                     announced=self.artifacts.announced if self.shown is not None else lambda: None,
                 ),

@@ -24,7 +24,7 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.wire.messages import Receipt, Verdict
 from tests.edge_agent.fakes import Phone, write_model
-from tests.edge_agent.test_killed import FEEDBACK, carry_on
+from tests.edge_agent.test_killed import DENSE, carry_on
 
 TEXTS = ["the cat sat on the mat", "a cat"]
 
@@ -66,13 +66,13 @@ def live(phone: StoredPhone) -> None:
         phone.check_in()
         for number, model in enumerate(phone.models, 1):
             phone.model = model
-            phone.be_assigned(number, codec=FEEDBACK)
+            phone.be_assigned(number, codec=DENSE)
             phone.work()
             phone.work()
             phone.hear(Receipt(round=number, attempt=1, verdict=Verdict.ACCEPTED, retry_after_s=1))
             for _ in range(4):
                 phone.pass_time(60)
-        phone.be_assigned(3, codec=FEEDBACK)
+        phone.be_assigned(3, codec=DENSE)
         phone.database.pause_learning(paused=True)
         phone.database.pause_learning(paused=False)
         phone.database.wipe()

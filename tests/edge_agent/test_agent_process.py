@@ -209,7 +209,7 @@ def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(wor
     agent.start()
     check_in = coordinator.next("check-in")
     assert (check_in.examples, check_in.emulated) == (400, True)
-    coordinator.say("phone", make_assignment(exported, codec=CodecChoice(density=0.02, error_feedback=True)))
+    coordinator.say("phone", make_assignment(exported, codec=CodecChoice(density=0.02)))
     report = frame.decode(coordinator.next("report"))
     layout = exported.model.manifest.layout
     assert codec_for(CodecChoice(density=0.02)).decode(report.payload, layout).indices.size == round(

@@ -43,14 +43,14 @@ def model(tmp_path_factory):
 
 
 def run(model, folder, train, personalise=False):
-    desk = Desk(DeviceExamples(None, folder), lambda _: None, train, personalise)
+    desk = Desk(DeviceExamples(None, folder), train, personalise)
     plan = TrainingPlan(learning_rate=0.1, clip_norm=1.0, evaluation_share=0.3, momentum=0.5)
     asked = assignment(model, 5, plan=plan, codec=CodecChoice(name="dense-f32"))
     return run_session(desk, asked, model, np.random.default_rng(1), lambda: False)
 
 
-def in_process(task, residual, should_stop):
-    return in_this_process(load_program, SystemClock().monotonic_s)(task, residual, should_stop)
+def in_process(task, should_stop):
+    return in_this_process(load_program, SystemClock().monotonic_s)(task, should_stop)
 
 
 def test_rows_become_a_report_with_the_accuracy_before_and_after_in_both_trainers(model, tmp_path):

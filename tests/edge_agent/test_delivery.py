@@ -1,16 +1,14 @@
 """The report in the outbox: sent until a receipt settles it."""
 
-import numpy as np
+import sqlite3
+
 import pytest
 import structlog
 
 from nightjar.edge_agent.inbox import LinkDown, LinkUp
 from nightjar.wire import frame
-from nightjar.wire.codec import codec_for
 from nightjar.wire.messages import CodecChoice, Missing, Query, Verdict
-from tests.edge_agent.fakes import BOUND_TO, LAYOUT, receipt, to_report
-
-FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+from tests.edge_agent.fakes import receipt, to_report
 
 
 def test_a_report_without_a_receipt_is_sent_again_with_the_same_bytes(phone):
@@ -39,39 +37,36 @@ def test_a_report_of_an_offline_phone_waits_for_the_connection(phone):
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, verdict):
-    to_report(phone, codec=FEEDBACK)
-    phone.hear(receipt(verdict))
-    residual = phone.database.residual(BOUND_TO)
-    match verdict:
-        case Verdict.ACCEPTED | Verdict.DUPLICATE:
-            sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
-            np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
-        case Verdict.LATE:
-            np.testing.assert_allclose(residual, phone.programs[0].delta(), atol=1e-6)
-        case Verdict.INVALID:
-            assert residual is None
-
-
-def test_the_next_round_sends_what_the_last_one_left_out(phone):
-    to_report(phone, codec=FEEDBACK)
-    phone.hear(receipt())
-    left_out = phone.database.residual(BOUND_TO)
-    phone.pass_time(1)
-    phone.be_assigned(2, codec=FEEDBACK)
-    phone.work()
-    phone.work()
-    sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
-    phone.hear(receipt(Verdict.INVALID, 2))
-    np.testing.assert_array_equal(phone.database.residual(BOUND_TO), left_out)
-    # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
-    assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
-
-
-def test_without_error_feedback_no_residual_is_kept(phone):
+def test_after_any_receipt_the_report_is_gone_and_the_next_round_is_joined(phone, verdict):
     to_report(phone)
+    phone.hear(receipt(verdict))
+    assert phone.database.load().parcel is None
+    assert phone.database.tally().reports_sent == verdict.counted
+    phone.pass_time(1)
+    phone.be_assigned(2)
+    phone.work()
+    phone.work()
+    assert [frame.decode(sent).round for sent in phone.transport.of("report")] == [1, 2]
+
+
+def test_the_report_of_an_agent_of_before_is_delivered_after_an_update_and_the_device_goes_on(phone):
+    """That agent kept, beside the report, what error feedback would continue with."""
+    to_report(phone)
+    (before,) = phone.transport.of("report")
+    with sqlite3.connect(phone.folder / "agent.db") as agent_of_before:
+        agent_of_before.execute("UPDATE outbox SET layout = 'layout', residual = ?, carried = ?", (bytes(5000), b"c"))
+        agent_of_before.execute("INSERT INTO residual VALUES (1, 'layout', ?)", (bytes(5000),))
+    agent_of_before.close()
+    phone.kill()
+    phone.pass_time(1)
+    assert phone.transport.of("report") == [before]
     phone.hear(receipt())
-    assert phone.database.residual(BOUND_TO) is None
+    phone.pass_time(1)
+    phone.pass_time(120)
+    phone.be_assigned(2)
+    phone.work()
+    phone.work()
+    assert frame.decode(phone.transport.of("report")[-1]).round == 2
 
 
 def test_a_receipt_for_another_round_changes_nothing(phone):

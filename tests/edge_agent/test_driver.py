@@ -26,8 +26,6 @@ from nightjar.wire.messages import (
 )
 from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, receipt, to_report
 
-FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
-
 
 def test_a_whole_round(phone):
     phone.driver.begin()

@@ -18,10 +18,10 @@ from nightjar.wire.messages import (
     TrainingPlan,
     Verdict,
 )
-from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone, receipt, to_report
+from tests.edge_agent.fakes import LAYOUT, Phone, receipt, to_report
 
 SHORTER = TrainingPlan(learning_rate=0.5, clip_norm=1.0, keep_share=0.5)
-FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+DENSE = CodecChoice(name="dense-f32")
 
 
 def lead_to(phone: Phone, state: str) -> None:
@@ -31,7 +31,7 @@ def lead_to(phone: Phone, state: str) -> None:
         "ineligible": lambda: None,
         "settling": lambda: phone.pass_time(1),
         "checked-in": lambda: phone.pass_time(120),
-        "preparing": lambda: phone.be_assigned(1, codec=FEEDBACK, plan=SHORTER, report_deadline_s=500.0),
+        "preparing": lambda: phone.be_assigned(1, codec=DENSE, plan=SHORTER, report_deadline_s=500.0),
         "training": phone.work,
         "reporting": phone.work,
     }
@@ -58,7 +58,7 @@ def carry_on(phone: Phone) -> bytes:
         if phone.state == "checked-in":
             dropped = [d for d in phone.transport.of("dropout") if d.cause is DropoutCause.RESTARTED]
             attempt += len(dropped)
-            phone.be_assigned(1, codec=FEEDBACK, attempt=attempt)
+            phone.be_assigned(1, codec=DENSE, attempt=attempt)
         elif phone.state in {"preparing", "training"}:
             phone.work()
         elif phone.state == "reporting":
@@ -88,9 +88,9 @@ def test_killed_in_state_it_reports_once_and_nothing_is_lost(tmp_path, state, ti
         assert report == before[0], "the same bytes again"
     tally = phone.database.tally()
     assert (tally.reports_sent, tally.bytes_sent) == (1, len(report))
-    sent = codec_for(FEEDBACK).decode(frame.decode(report).payload, LAYOUT).dense()
+    sent = codec_for(DENSE).decode(frame.decode(report).payload, LAYOUT).dense()
     learned = np.linspace(0.25, 0.75, LAYOUT.size, dtype=np.float32)
-    np.testing.assert_allclose(sent + phone.database.residual(BOUND_TO), learned, atol=1e-5)
+    np.testing.assert_allclose(sent, learned, atol=1e-5)
     assert phone.database.load().parcel is None
 
 
@@ -191,15 +191,14 @@ def test_killed_in_training_while_offline_says_so_when_it_is_back(phone):
     assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.RESTARTED]
 
 
-def test_killed_in_reporting_sends_the_same_bytes_and_keeps_the_next_residual(phone):
-    to_report(phone, codec=FEEDBACK)
+def test_killed_in_reporting_sends_the_same_bytes(phone):
+    to_report(phone, codec=DENSE)
     (before,) = phone.transport.of("report")
     phone.kill()
     assert phone.state == "reporting"
     phone.pass_time(1)
     assert phone.transport.of("report") == [before]
     phone.hear(receipt(Verdict.DUPLICATE))
-    assert phone.database.residual(BOUND_TO) is not None
     assert phone.state == "resting"
 
 

@@ -70,11 +70,7 @@ class ProbedPhone(Phone):
                 examples=self.database,
                 journal=self.database,
                 worker=self.worker,
-                desk=Desk(
-                    self.database,
-                    self.database.residual,
-                    in_this_process(lambda _model: Program(), self.clock.monotonic_s),
-                ),
+                desk=Desk(self.database, in_this_process(lambda _model: Program(), self.clock.monotonic_s)),
                 trust=FakeTrust(),
                 sums=SimulatedSums(0, lambda: bytes(32)),
             ),

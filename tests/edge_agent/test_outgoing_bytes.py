@@ -54,7 +54,7 @@ def test_no_typed_text_in_any_byte_that_leaves_the_device(tmp_path, exported, co
         ask(agent, page, "/api/suggest", {"text": ON_THE_KEYBOARD})
         assert ask(agent, page, "/api/messages", {"text": ON_THE_KEYBOARD})["kept"]
         # A session that ends with a report, one that is given up, and a farewell.
-        coordinator.say("phone", make_assignment(exported, 1, codec=CodecChoice(name=codec, error_feedback=True)))
+        coordinator.say("phone", make_assignment(exported, 1, codec=CodecChoice(name=codec)))
         while not isinstance(frame.decode(coordinator.next("report")), frame.Report | frame.Chunk):
             pass
         coordinator.say("phone", Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED))

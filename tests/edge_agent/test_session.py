@@ -7,7 +7,7 @@ import pytest
 
 from nightjar.edge_agent.core.personalisation import SHARES
 from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
+from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, run_session
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.tflite import load_program
@@ -29,7 +29,7 @@ def desk(tmp_path, exported):
     database = Database(tmp_path / "agent.db", CAPS, FakeClock())
     generator = np.random.default_rng(2)
     database.add_once("person", [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)])
-    yield Desk(database, database.residual, in_this_process(load_program, SystemClock().monotonic_s))
+    yield Desk(database, in_this_process(load_program, SystemClock().monotonic_s))
     database.close()
 
 
@@ -39,7 +39,7 @@ def run(desk, exported, should_stop=lambda: False, seed=1, **changes):
     return run_session(desk, asked, exported.model, np.random.default_rng(seed), should_stop)
 
 
-@pytest.mark.parametrize("codec", [CodecChoice(name="dense-f32"), CodecChoice(density=0.02, error_feedback=True)])
+@pytest.mark.parametrize("codec", [CodecChoice(name="dense-f32"), CodecChoice(density=0.02)])
 def test_a_report_of_real_training_can_be_read(desk, exported, codec):
     made = run(desk, exported, codec=codec)
     assert isinstance(made, Produced)
@@ -50,7 +50,6 @@ def test_a_report_of_real_training_can_be_read(desk, exported, codec):
     update = codec_for(codec).decode(report.payload, layout).dense()
     assert np.isfinite(update).all()
     assert update.any()
-    assert (made.report.residual is not None) is codec.error_feedback
 
 
 def test_same_seed_same_bytes(desk, exported):
@@ -127,7 +126,6 @@ def test_a_session_that_is_only_to_try_the_model_reports_figures_and_no_update(d
     )
     _, kept = held_out(desk.examples.source().texts, 0.3)
     assert report.num_examples == 7 * len(kept)
-    assert (made.report.residual, made.report.carried) == (None, None)
 
 
 def test_a_trial_of_a_model_is_given_up_before_the_next_batch(desk, exported):
@@ -140,11 +138,6 @@ def test_without_enough_held_out_words_there_is_nothing_to_report(desk, exported
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.02)
     stopped = run(desk, exported, plan=plan, work=Work.EVALUATE)
     assert stopped.cause is DropoutCause.NO_EXAMPLES
-
-
-def test_what_was_left_out_of_one_tasks_updates_is_no_other_tasks_affair(exported):
-    bound = [residual_of(assignment(exported.model, task=task), exported.model) for task in ("a", "b", "a")]
-    assert bound[0] == bound[2] != bound[1]
 
 
 def test_too_few_held_out_words_are_trained_on_instead(desk, exported):
@@ -186,7 +179,7 @@ def test_a_personal_model_that_is_no_better_any_more_goes(desk, moved):
 def test_a_session_that_was_stopped_leaves_no_personal_model_behind(desk, moved):
     path = personal_weights(moved.model)
 
-    def train(task, residual, should_stop):
+    def train(task, should_stop):
         task.personal.write_bytes(b"made while everything was being deleted")
         return TrainingStopped(DropoutCause.IN_USE, "asked to stop")
 

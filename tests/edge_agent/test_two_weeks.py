@@ -39,7 +39,7 @@ class Measured:
     threads: int
 
 
-FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+CODEC = CodecChoice(name="topk-8", density=0.1)
 
 
 class Life(fakes.Phone):
@@ -65,7 +65,7 @@ class Life(fakes.Phone):
         match self.driver.state:
             case CheckedIn():
                 self.round += 1
-                self.be_assigned(self.round, codec=FEEDBACK, report_deadline_s=585.0)
+                self.be_assigned(self.round, codec=CODEC, report_deadline_s=585.0)
             case Preparing():
                 self.work()
             case Training():

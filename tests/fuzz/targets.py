@@ -260,7 +260,7 @@ _CONTROL: dict[str, dict[str, object]] = {
         "attempt": 1,
         "version": 2,
         "manifest": _HASH,
-        "codec": {"name": "topk-4", "density": 0.01, "error_feedback": True},
+        "codec": {"name": "topk-4", "density": 0.01},
         "plan": {"learning_rate": 0.5, "clip_norm": 1.0},
         "report_deadline_s": 60.5,
     },

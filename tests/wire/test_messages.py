@@ -41,6 +41,14 @@ def test_a_message_survives_the_wire(message):
     assert messages.decode(messages.KINDS[type(message)], messages.encode(message)) == message
 
 
+def test_an_order_of_a_coordinator_of_before_with_error_feedback_is_read_without():
+    order = EXAMPLES[1]
+    fields = msgspec.to_builtins(order)
+    fields["codec"]["error_feedback"] = True
+    sealed = msgspec.json.encode(messages.Sealed(signed=msgspec.json.encode(fields).decode()))
+    assert messages.decode("assignment", sealed) == order
+
+
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda m: type(m).__name__)
 def test_each_missing_required_field_is_a_protocol_error(message):
     kind = messages.KINDS[type(message)]

@@ -2,7 +2,6 @@
 
 from nightjar.wire.codec.codecs import NAMES, Entry, codec_for
 from nightjar.wire.codec.contract import Codec
-from nightjar.wire.codec.feedback import FeedbackCodec
 from nightjar.wire.codec.sparsify import Sparse
 
-__all__ = ["NAMES", "Codec", "Entry", "FeedbackCodec", "Sparse", "codec_for"]
+__all__ = ["NAMES", "Codec", "Entry", "Sparse", "codec_for"]

@@ -1,6 +1,6 @@
-"""Sparsification of an update: keeps the top k entries by magnitude; error feedback carries the rest.
+"""Sparsification of an update: keeps the top k entries by magnitude, and drops the rest.
 
-Source: Aji and Heafield 2017 (top-k), Seide et al. 2014 and Karimireddy et al. 2019 (error feedback).
+Source: Aji and Heafield 2017.
 """
 
 from __future__ import annotations

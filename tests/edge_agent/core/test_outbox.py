@@ -16,7 +16,6 @@ from nightjar.edge_agent.core.outbox import (
     SendQuery,
     Sent,
     Settled,
-    Settlement,
     TimePassed,
     step,
 )
@@ -25,7 +24,6 @@ from nightjar.wire.messages import Missing, Receipt, Verdict
 
 AT = Moment(100.0, 0.5)
 WHOLE, CUT = Parcel(3, 1, 1), Parcel(3, 1, 4)
-ADOPTED = Settlement(adopt=True)
 
 
 def receipt(verdict=Verdict.ACCEPTED, number=3, attempt=1):
@@ -58,19 +56,11 @@ def test_row(state, event, following, effects):
     assert step(state, event) == (following, effects)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "settlement"),
-    [
-        (Verdict.ACCEPTED, ADOPTED),
-        (Verdict.DUPLICATE, ADOPTED),
-        (Verdict.LATE, Settlement(adopt=False, put_back=True)),
-        (Verdict.INVALID, Settlement(adopt=False)),
-    ],
-)
+@pytest.mark.parametrize("verdict", list(Verdict))
 @pytest.mark.parametrize("state", [Pending(WHOLE), Sent(CUT, 4, 200.0)])
-def test_a_receipt_settles_and_says_what_becomes_of_the_residual(state, verdict, settlement):
+def test_every_receipt_settles_the_report(state, verdict):
     event = receipt(verdict)
-    assert step(state, event) == (Settled(state.parcel, event.receipt, settlement), ())
+    assert step(state, event) == (Settled(state.parcel, event.receipt), ())
 
 
 EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
@@ -78,7 +68,7 @@ EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Settled(CUT, receipt().receipt, ADOPTED)], EVENTS)),
+    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Settled(CUT, receipt().receipt)], EVENTS)),
 )
 def test_every_pair_is_a_row_or_illegal(state, event):
     if (type(state), type(event)) in TABLE:

@@ -2,12 +2,11 @@ import sqlite3
 import stat
 import threading
 
-import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.lifecycle import STARTING, Reporting, Resting
-from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.stored import AgentTally, Change, NewReport
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.shell.database import (
@@ -17,9 +16,8 @@ from nightjar.edge_agent.shell.database import (
     Caps,
     Database,
 )
-from nightjar.wire.codec import Sparse
 from nightjar.wire.errors import ConfigError, LocalProtocolError, UnavailableError
-from nightjar.wire.messages import DropoutCause
+from nightjar.wire.messages import DropoutCause, Verdict
 from tests.edge_agent.fakes import CAPS, FakeClock
 
 DAY_S = 86_400.0
@@ -46,9 +44,8 @@ def capped(path, clock, **changes):
     return Database(path, Caps(**({"messages": 100, "total_bytes": 10_000, "age_s": DAY_S} | changes)), clock)
 
 
-def new_report(number=3, residual=(1.0, 2.0), frame=b"frame"):
-    vector = None if residual is None else np.array(residual, np.float32)
-    return NewReport(Parcel(number, 1, 2), frame, "layout", vector)
+def new_report(number=3, frame=b"frame"):
+    return NewReport(Parcel(number, 1, 2), frame)
 
 
 # --- typed messages ---
@@ -175,41 +172,26 @@ def test_state_report_and_dropouts_survive_a_process(path, clock, database):
     again.close()
 
 
-@pytest.mark.parametrize("adopt", [True, False])
-def test_a_settled_report_goes_and_its_residual_is_adopted_or_not(database, adopt):
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_report_goes_with_its_receipt_and_counts_if_it_was_accepted(database, verdict):
     database.commit(Change(Reporting(3, 1), report=new_report()))
-    database.commit(Change(Resting(0.0, ""), settlement=Settlement(adopt)))
+    database.commit(Change(Resting(0.0, ""), receipted=verdict))
     assert database.load().parcel is None
-    residual = database.residual("layout")
-    assert (residual.tolist() if adopt else residual) == ([1.0, 2.0] if adopt else None)
-    assert database.tally().reports_sent == (1 if adopt else 0)
+    assert database.tally().reports_sent == verdict.counted
     with pytest.raises(LocalProtocolError, match="empty"):
         database.frame()
-
-
-def test_a_report_without_error_feedback_leaves_the_residual_alone(database):
-    for residual in ((1.0, 2.0), None):
-        database.commit(Change(Reporting(3, 1), report=new_report(residual=residual)))
-        database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
-    assert database.residual("layout").tolist() == [1.0, 2.0]
-
-
-def test_a_residual_of_another_layout_is_none(database):
-    database.commit(Change(Reporting(3, 1), report=new_report()))
-    database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
-    assert database.residual("other") is None
 
 
 def test_the_tally_counts_accepted_reports_and_their_bytes(database, clock):
     for frame in (b"12345", b"123"):
         database.commit(Change(Reporting(3, 1), report=new_report(frame=frame)))
-        database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+        database.commit(Change(STARTING, receipted=Verdict.ACCEPTED))
     assert database.tally() == AgentTally(2, 8, 3, clock.wall_s())
 
 
 def test_a_change_is_written_whole_or_not_at_all(database):
     database.commit(Change(Reporting(3, 1), report=new_report()))
-    broken = NewReport(Parcel(4, 1, 1), b"new", None, None)  # no layout: the database refuses
+    broken = NewReport(Parcel(4, 1, 1), None)  # the database refuses
     with pytest.raises(UnavailableError, match="could not be written"):
         database.commit(Change(STARTING, report=broken))
     assert database.load().lifecycle == Reporting(3, 1)
@@ -234,6 +216,72 @@ def test_a_state_of_an_unknown_version_counts_as_none(path, clock, database):
     assert database.load().parcel == Parcel(3, 1, 2)
 
 
+# --- agents of before, which had error feedback ---
+
+
+def left_by_an_agent_with_error_feedback(path, clock, model_bytes=6 << 20):
+    Database(path, CAPS, clock).close()
+    vector = b"leftover" * (model_bytes // 8)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO outbox VALUES (1, 3, 1, 2, ?, 'layout', ?, ?)", (b"frame", vector, vector))
+        connection.execute("INSERT INTO residual VALUES (1, 'layout', ?)", (vector,))
+        state = '{"type":"reporting","round":3,"attempt":1}'
+        connection.execute("INSERT INTO lifecycle VALUES (1, ?)", (state.encode(),))
+    connection.close()
+    assert path.stat().st_size > 3 * model_bytes
+
+
+def test_the_report_of_an_agent_of_before_stays_and_its_residual_goes_with_its_space(path, clock):
+    left_by_an_agent_with_error_feedback(path, clock)
+    database = Database(path, CAPS, clock)
+    assert path.stat().st_size < 1 << 20
+    assert database.frame() == b"frame"
+    assert (database.load().lifecycle, database.load().parcel) == (Reporting(3, 1), Parcel(3, 1, 2))
+    assert b"leftover" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+    database.close()
+
+
+def test_a_file_without_much_empty_space_is_not_written_again_at_a_start(path, clock):
+    left_by_an_agent_with_error_feedback(path, clock)
+    Database(path, CAPS, clock).close()
+    before = path.stat().st_mtime_ns
+    Database(path, CAPS, clock).close()
+    assert path.stat().st_mtime_ns == before
+
+
+def test_an_agent_starts_with_the_residual_of_one_before_while_the_disk_is_full(path, clock):
+    left_by_an_agent_with_error_feedback(path, clock)
+
+    class FullDisk(Database):
+        def _empty_residual(self):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    database = FullDisk(path, CAPS, clock)
+    assert database.frame() == b"frame"
+    database.commit(Change(Resting(0.0, ""), receipted=Verdict.ACCEPTED))
+    database.close()
+
+
+def test_the_agent_of_before_can_go_on_with_the_database_after_a_rollback(path, clock, database):
+    """Its own statements, over the tables as this agent leaves them."""
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    with sqlite3.connect(path) as before:
+        assert before.execute("PRAGMA user_version").fetchone() == (1,)
+        before.execute(
+            "INSERT OR REPLACE INTO residual SELECT 1, layout, residual FROM outbox WHERE residual IS NOT NULL"
+        )
+        before.execute("DELETE FROM outbox")
+        before.execute(
+            "INSERT OR REPLACE INTO outbox VALUES (1, ?, ?, ?, ?, ?, ?, ?)", (4, 1, 1, b"f", "l", b"r", b"c")
+        )
+        before.execute(
+            "INSERT OR REPLACE INTO residual SELECT 1, layout, residual FROM outbox WHERE residual IS NOT NULL"
+        )
+        assert before.execute("SELECT vector FROM residual WHERE layout = ?", ("l",)).fetchone() == (b"r",)
+        before.execute("SELECT vector, carried FROM residual JOIN outbox USING (only) WHERE carried IS NOT NULL")
+    before.close()
+
+
 # --- what a person can get wrong ---
 
 
@@ -241,16 +289,6 @@ def test_a_file_that_is_no_database_is_a_config_error(path, clock):
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(ConfigError, match="move the file away"):
         Database(path, CAPS, clock)
-
-
-def test_what_a_late_report_carried_is_put_back(database):
-    carried = Sparse(2, np.array([1]), np.array([5.0], np.float32))
-    report = NewReport(Parcel(3, 1, 1), b"frame", "layout", np.array([1.0, 2.0], np.float32), carried)
-    database.commit(Change(Reporting(3, 1), report=report))
-    database.commit(Change(STARTING, settlement=Settlement(adopt=False, put_back=True)))
-    np.testing.assert_array_equal(database.residual("layout"), [1.0, 7.0])
-    assert database.tally().reports_sent == 0
-    assert database.load().parcel is None
 
 
 def test_a_database_of_a_newer_agent_is_a_config_error(path, clock):
@@ -315,14 +353,13 @@ def test_a_wiped_database_has_no_typed_byte_left_in_any_file(database, path):
     database.note_own_words([("quokkas", "Quokkas")] * 2)
     database.note_recall(1, 10, 2, 5)
     database.commit(Change(Reporting(3, 1), report=new_report()))
-    database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+    database.commit(Change(STARTING, receipted=Verdict.ACCEPTED))
     database.commit(Change(Reporting(4, 1), report=new_report(frame=b"whistling")))
     sent = database.tally().reports_sent
     database.wipe()
     assert (database.count(), database.size_bytes()) == (0, 0)
     assert database.texts() == database.own_words() == database.recall() == []
     assert database.load().parcel is None
-    assert database.residual("layout") is None
     assert database.tally().reports_sent == sent  # what is out is out, and the person may know
     left = b"".join(file.read_bytes() for file in path.parent.iterdir())
     for secret in (b"xylophone", b"uokka", b"whistling"):

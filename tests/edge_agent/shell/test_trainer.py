@@ -31,7 +31,7 @@ def task(exported):
     generator = np.random.default_rng(2)
     texts = [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)]
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
-    codec = CodecChoice(density=0.02, error_feedback=True)
+    codec = CodecChoice(density=0.02)
     return SessionTask(assignment(exported.model, 5, plan=plan, codec=codec), exported.model, Source(texts), seed=3)
 
 
@@ -42,10 +42,6 @@ def with_plan(task, plan):
 
 def never():
     return False
-
-
-def no_residual():
-    return None
 
 
 OTHERS: set[int] = set()
@@ -71,24 +67,13 @@ def test_a_task_survives_the_pipe(task):
     assert dataclasses.astuple(decode_task(encode(task))) == dataclasses.astuple(task)
 
 
-def test_the_residual_goes_over_the_pipe_when_it_is_needed(task):
-    generator = np.random.default_rng(1)
-    residual = generator.normal(size=task.model.manifest.layout.size).astype(np.float32)
-    residual[:2] = -0.0, np.float32(1e-45)
-    theirs = TrainerProcess(PLENTY_BYTES)(task, lambda: residual, never)
-    ours = in_this_process(load_program, lambda: 0.0)(task, lambda: residual, never)
-    assert theirs.report.residual.tobytes() == ours.report.residual.tobytes()
-
-
 def test_the_process_gives_the_bytes_that_this_process_gives(task):
     peaks = []
-    theirs = TrainerProcess(PLENTY_BYTES, report_peak=peaks.append)(task, no_residual, never)
-    ours = in_this_process(load_program, lambda: 0.0)(task, no_residual, never)
+    theirs = TrainerProcess(PLENTY_BYTES, report_peak=peaks.append)(task, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
     assert isinstance(theirs, Produced)
     # All but the seconds in the header and the checksum at the end.
     assert theirs.report.frame[48:-4] == ours.report.frame[48:-4]
-    np.testing.assert_array_equal(theirs.report.residual, ours.report.residual)
-    np.testing.assert_array_equal(theirs.report.carried.indices, ours.report.carried.indices)
     assert (theirs.steps, theirs.loss, theirs.num_examples) == (ours.steps, ours.loss, ours.num_examples)
     assert 10e6 < peaks[0] < PLENTY_BYTES
     assert not children()
@@ -98,9 +83,9 @@ def test_the_process_tries_a_model_without_training_it(task):
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.3)
     asked = assignment(task.model, 5, plan=plan, work=Work.EVALUATE)
     task = dataclasses.replace(task, assignment=asked)
-    theirs = TrainerProcess(PLENTY_BYTES)(task, no_residual, never)
-    ours = in_this_process(load_program, lambda: 0.0)(task, no_residual, never)
-    assert (theirs.steps, theirs.report.residual) == (0, None)
+    theirs = TrainerProcess(PLENTY_BYTES)(task, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
+    assert theirs.steps == 0
     assert theirs.evaluation == ours.evaluation
     assert theirs.evaluation.counted > 0
     assert not children()
@@ -113,21 +98,19 @@ def test_a_stop_is_passed_on_and_the_process_is_gone(task):
         asked.append(time.monotonic())
         return asked[-1] - asked[0] > 1.0
 
-    stopped = TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), no_residual, soon)
+    stopped = TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), soon)
     assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.IN_USE
     assert not children()
 
 
 def test_a_stop_before_it_began_trains_nothing(task):
-    assert isinstance(
-        TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), no_residual, lambda: True), TrainingStopped
-    )
+    assert isinstance(TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), lambda: True), TrainingStopped)
 
 
 def test_too_little_memory_is_a_fault_of_the_session_and_not_of_the_agent(task):
     with pytest.raises(NightjarError):
-        TrainerProcess(30 << 20)(task, no_residual, never)
+        TrainerProcess(30 << 20)(task, never)
     assert not children()
 
 
@@ -138,15 +121,15 @@ def test_a_process_that_is_killed_is_an_unavailable_trainer(task):
         return False
 
     with pytest.raises(UnavailableError, match="signal 9"):
-        TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), no_residual, kill)
+        TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), kill)
 
 
 def test_a_fault_comes_back_as_what_it_was(task):
     asked = assignment(task.model, 5, codec=CodecChoice(name="none-such"))
     with pytest.raises(RemoteProtocolError) as here:
-        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.source, 1), no_residual, never)
+        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.source, 1), never)
     with pytest.raises(RemoteProtocolError) as there:
-        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.source, 1), no_residual, never)
+        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.source, 1), never)
     assert (str(there.value), there.value.code) == (str(here.value), here.value.code)
 
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from nightjar.wire.errors import UnavailableError
 from nightjar.wire.messages import CodecChoice, TrainingPlan
 from tests.experiments.codec_study.settings import ALL, FEW, LAYOUT, setting
 
-EF = CodecChoice(name="topk-8", density=0.05, error_feedback=True)
+EF = CodecVariant(CodecChoice(name="topk-8", density=0.05), feedback=True)
 START = np.zeros(LAYOUT.size, np.float32)
 
 
@@ -46,22 +48,21 @@ def test_momentum_carries_on():
 
 
 def test_the_same_cohorts_train_whatever_the_codec():
-    choices = (CodecChoice(name="dense-f32"), EF)
     cohorts = []
-    for choice in choices:
-        phones = Phones(setting(), CodecVariant(choice))
-        cohorts.append([[c.device for c in phones.round(number, START, codec_for(choice))] for number in range(1, 9)])
+    for variant in (DENSE, EF):
+        phones, codec = Phones(setting(), variant), codec_for(variant.codec)
+        cohorts.append([[c.device for c in phones.round(number, START, codec)] for number in range(1, 9)])
     assert cohorts[0] == cohorts[1]
     assert all(len(set(cohort)) == FEW.cohort for cohort in cohorts[0])
     assert len({device for cohort in cohorts[0] for device in cohort}) == FEW.phones
 
 
 def test_error_feedback_loses_nothing():
-    phones = Phones(setting(), CodecVariant(EF))
+    phones = Phones(setting(), EF)
     trained = np.zeros(LAYOUT.size)
     sent = np.zeros(LAYOUT.size)
     for number in range(1, 12):
-        for contribution in phones.round(number, START, codec_for(EF)):
+        for contribution in phones.round(number, START, codec_for(EF.codec)):
             trained += delta_of(number_of(contribution))
             sent += contribution.update.dense()
     kept = np.sum(list(phones.residuals.values()), axis=0)
@@ -71,18 +72,18 @@ def test_error_feedback_loses_nothing():
 
 @pytest.mark.parametrize("after_late", AfterLate)
 def test_a_late_report_counts_for_nothing_and_costs_its_bytes(after_late):
-    late = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=after_late))
-    assert late.round(1, START, codec_for(EF)) == []
+    late = Phones(setting(), dataclasses.replace(EF, late_share=1.0, after_late=after_late))
+    assert late.round(1, START, codec_for(EF.codec)) == []
     assert len(late.report_bytes) == FEW.cohort
 
 
 def test_after_a_late_report_the_state_stands_or_takes_the_whole_update():
-    kept = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=AfterLate.KEEP))
-    added = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=AfterLate.ADD))
+    kept = Phones(setting(), dataclasses.replace(EF, late_share=1.0, after_late=AfterLate.KEEP))
+    added = Phones(setting(), dataclasses.replace(EF, late_share=1.0, after_late=AfterLate.ADD))
     rounds = 5
     for number in range(1, rounds + 1):
-        kept.round(number, START, codec_for(EF))
-        added.round(number, START, codec_for(EF))
+        kept.round(number, START, codec_for(EF.codec))
+        added.round(number, START, codec_for(EF.codec))
     assert kept.residuals == {}
     times = dict.fromkeys(range(FEW.phones), 0)
     for number in range(1, rounds + 1):
@@ -94,7 +95,7 @@ def test_after_a_late_report_the_state_stands_or_takes_the_whole_update():
 
 
 def test_rounds_in_which_every_report_is_late_change_nothing():
-    curve, _ = run(setting(), CodecVariant(EF, late_share=1.0), 3)
+    curve, _ = run(setting(), dataclasses.replace(EF, late_share=1.0), 3)
     assert {point.nll for point in curve} == {0.0}
 
 
@@ -102,9 +103,7 @@ def test_rounds_in_which_every_report_is_late_change_nothing():
 def test_every_kind_of_codec_moves_the_model_with_fewer_bytes(name):
     _, dense_bytes = run(setting(), DENSE, 3)
     for feedback in (False, True):
-        curve, report_bytes = run(
-            setting(), CodecVariant(CodecChoice(name=name, density=0.1, error_feedback=feedback)), 3
-        )
+        curve, report_bytes = run(setting(), CodecVariant(CodecChoice(name=name, density=0.1), feedback=feedback), 3)
         assert curve[-1].nll > 0
         assert report_bytes < dense_bytes / 4
 

@@ -155,3 +155,8 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "personal",
         "gate",
     )
+
+
+def test_error_feedback_is_ignored_with_a_warning(capsys):
+    assert read_experiment(DEFAULT, ["codec.error_feedback=true"]) == read_experiment(DEFAULT)
+    assert "codec.error_feedback is ignored" in capsys.readouterr().err

@@ -328,7 +328,7 @@ def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
 
 
 def test_under_fedper_the_projection_stays_on_the_devices_and_is_measured_there(programs, tmp_path):
-    experiment = with_personal("fedper", CodecConfig(name="dense-f32", error_feedback=False))
+    experiment = with_personal("fedper", CodecConfig(name="dense-f32"))
     prepared = prepare(experiment, TALKATIVE, 1, tmp_path, programs)
     start = start_weights(prepared, prepared.device_maker()(prepared.program).program)
     (private,) = (slice(a, b) for spec, a, b in prepared.layout.spans() if spec.name == PRIVATE)
@@ -336,7 +336,7 @@ def test_under_fedper_the_projection_stays_on_the_devices_and_is_measured_there(
     fleets = restored_weights(tmp_path)
     assert (fleets[private] == start[private]).all()
     assert (fleets[: private.start] != start[: private.start]).any()
-    owns = [kept(tmp_path, person, 3).own for person in range(len(prepared.batches))]
+    owns = [kept(tmp_path, person, 3) for person in range(len(prepared.batches))]
     took_part = [own for own in owns if own is not None]
     assert 3 <= len(took_part) <= 6
     assert all(own.size == private.stop - private.start and (own != start[private]).any() for own in took_part)
@@ -351,7 +351,7 @@ def test_under_ditto_the_fleet_learns_as_without_and_each_device_keeps_a_model_n
         folder = tmp_path / f"{method}{pull}"
         prepared = prepare(with_personal(method, CodecConfig(), pull), TALKATIVE, 1, folder, programs)
         curves.append(run(prepared, in_process(prepared)))
-        own = next((own for person in range(9) if (own := kept(folder, person, 3).own) is not None), None)
+        own = next((own for person in range(9) if (own := kept(folder, person, 3)) is not None), None)
         if own is not None:
             apart[pull] = np.linalg.norm(own - restored_weights(folder))
     assert curves[0] == curves[1] == curves[2]

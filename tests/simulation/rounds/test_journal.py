@@ -1,24 +1,20 @@
 """The same tests for the journal of a simulated phone and for that of a real one."""
 
-import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.lifecycle import Reporting, Resting
-from nightjar.edge_agent.core.outbox import Parcel, Settlement
+from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.stored import Change, NewReport
 from nightjar.edge_agent.shell.database import Caps, Database
 from nightjar.simulation.rounds.faults import Fuse, PowerCut
 from nightjar.simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
-from nightjar.wire.codec import Sparse
 from nightjar.wire.errors import LocalProtocolError
-from nightjar.wire.messages import DropoutCause
+from nightjar.wire.messages import DropoutCause, Verdict
 from tests.edge_agent.fakes import FakeClock
 
-LAYOUT = "0123456789abcdef"
 REPORTING, RESTING = Reporting(3, 1), Resting(9.0, "done")
-CARRIED = Sparse(3, np.array([1]), np.array([0.5], np.float32))
-REPORT = NewReport(Parcel(3, 1, 1), b"frame", LAYOUT, np.array([1.0, 0.0, 2.0], np.float32), CARRIED)
+REPORT = NewReport(Parcel(3, 1, 1), b"frame")
 
 
 @pytest.fixture(params=["memory", "database"])
@@ -34,34 +30,20 @@ def journal(request, tmp_path):
 def test_an_empty_one_remembers_nothing(journal):
     assert journal.load().lifecycle is None
     assert journal.load().parcel is None
-    assert journal.residual(LAYOUT) is None
     assert journal.pending_dropouts() == []
     with pytest.raises(LocalProtocolError):
         journal.frame()
 
 
-def test_a_report_stays_until_it_is_settled(journal):
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_report_stays_until_there_is_a_receipt(journal, verdict):
     journal.commit(Change(REPORTING, report=REPORT))
     journal.commit(Change(REPORTING))
     assert journal.load().lifecycle == REPORTING
     assert journal.load().parcel == REPORT.parcel
     assert journal.frame() == b"frame"
-    assert journal.residual(LAYOUT) is None
-    journal.commit(Change(RESTING, settlement=Settlement(adopt=True)))
+    journal.commit(Change(RESTING, receipted=verdict))
     assert journal.load().parcel is None
-    assert journal.residual(LAYOUT).tolist() == [1.0, 0.0, 2.0]
-    assert journal.residual("f" * 16) is None
-
-
-@pytest.mark.parametrize(
-    ("settlement", "residual"),
-    [(Settlement(adopt=False), None), (Settlement(adopt=False, put_back=True), [1.0, 0.5, 2.0])],
-)
-def test_a_report_that_does_not_count_is_thrown_away_or_put_back(journal, settlement, residual):
-    journal.commit(Change(REPORTING, report=REPORT))
-    journal.commit(Change(RESTING, settlement=settlement))
-    kept = journal.residual(LAYOUT)
-    assert (None if kept is None else kept.tolist()) == residual
 
 
 def test_the_newest_dropouts_wait_until_they_are_sent(journal):

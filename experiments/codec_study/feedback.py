@@ -1,6 +1,7 @@
 """Error feedback: what a codec leaves out of one report is added to the next.
 
-It gives any codec a state, the *residual*, which is an argument and a result. This module stores nothing.
+It gives any codec a state, the *residual*, which is an argument and a result. Agents did so until sampled updates
+learned as much without it (docs/adr/0054-sampled-updates.md). This module stores nothing.
 Source: Seide et al. 2014; Karimireddy et al. 2019, algorithm 1.
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightjar.wire.codec.contract import Codec, Encoded
+from nightjar.wire.codec import Codec
 from nightjar.wire.parameters import ParameterLayout, Vector
 
 
@@ -36,22 +37,15 @@ class FeedbackCodec:
         """The first residual: zeros."""
         return np.zeros(layout.size, np.float32)
 
-    def write(
+    def encode(
         self, delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
-    ) -> tuple[Encoded, Vector]:
-        """Encode an update; returns it and the next residual, with ``sent + next = delta + residual``.
+    ) -> tuple[bytes, Vector]:
+        """Encode an update; returns the payload and the next residual, with ``sent + next = delta + residual``.
 
-        The caller must adopt the next residual only once the receipt says *accepted*; until then it keeps the old one.
+        The caller must adopt the next residual only once the report was accepted; until then it keeps the old one.
         """
         corrected = delta + residual
         encoded = self.codec.write(corrected, layout, rng)
         following = corrected.copy()
         following[encoded.sent.indices] -= encoded.sent.values
-        return encoded, following
-
-    def encode(
-        self, delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
-    ) -> tuple[bytes, Vector]:
-        """Encode an update; returns the payload and the next residual."""
-        encoded, following = self.write(delta, residual, layout, rng)
         return encoded.payload(), following

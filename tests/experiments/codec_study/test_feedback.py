@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightjar.wire.codec import NAMES, FeedbackCodec, codec_for
+from nightjar.experiments.codec_study.feedback import FeedbackCodec
+from nightjar.wire.codec import NAMES, codec_for
 from nightjar.wire.messages import CodecChoice
 from nightjar.wire.parameters import ParameterLayout, ParameterSpec
 
