@@ -21,6 +21,7 @@ from typing import Any
 
 from nightjar.benchmarks.mqtt_client import LoadClient
 from nightjar.wire import messages, topics
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import Report, encode_report
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import Assignment, CheckIn, Receipt
@@ -37,7 +38,7 @@ PING_EVERY_S = 30.0
 """The agent's keep-alive."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
-OFFER = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
+OFFER = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True, codecs=to_name()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 """The same federated work on several simulation engines: a round of everybody, one worker, the device's own program.
 
 In each round each person of the default experiment trains once from the same weights, and the updates are averaged.
-Ours is the laboratory as it is, with compressed updates and error feedback; the others send dense updates. Evaluation
+Ours is the laboratory as it is, with compressed updates; the others send dense updates. Evaluation
 and everything before the first round are not counted. The others need not be installed.
 """
 

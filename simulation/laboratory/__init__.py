@@ -1,6 +1,6 @@
 """The laboratory: federated training at full speed on one machine, without network and waiting.
 
-It uses the product's own parts: the device's TFLite program and training loop, the codecs with error feedback, and the
+It uses the product's own parts: the device's TFLite program and training loop, the codecs, and the
 coordinator's averaging and server optimizers. It decides who takes part and what is measured, and records it. It does
 not model time, dropouts or faults; those are :mod:`nightjar.simulation.rounds`.
 

@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from nightjar.wire import frame, messages, topics
 from nightjar.wire.codec import codec_for
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import Assignment, CheckIn, Message, Receipt, Status
 from nightjar.wire.parameters import ParameterLayout
@@ -59,7 +60,7 @@ class FakeDevice:
                 self.arrived.put(other)
 
     def check_in(self, examples: int = 10) -> None:
-        self.send(CheckIn(agent_version="0.1.0", runtime="none", examples=examples))
+        self.send(CheckIn(agent_version="0.1.0", runtime="none", examples=examples, codecs=to_name()))
 
     def send(self, message: Message) -> None:
         self.publish(messages.KINDS[type(message)], messages.encode(message))

@@ -30,6 +30,7 @@ from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import messages, topics
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.errors import IntegrityError
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.limits import NONE as NO_LIMITS
@@ -327,7 +328,7 @@ class World:
 
     def check_in(self, *devices: str, examples: int = 10, agent_version: str = "0.1.0") -> None:
         for device in devices:
-            self.say(device, CheckIn(agent_version=agent_version, runtime="none", examples=examples))
+            self.say(device, CheckIn(agent_version=agent_version, runtime="none", examples=examples, codecs=to_name()))
 
     def assignment(self, device: str) -> Assignment:
         return self.transport.to(device, Assignment)[-1]

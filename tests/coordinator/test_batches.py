@@ -15,6 +15,7 @@ from nightjar.coordinator.rounds.round import Phase
 from nightjar.host.retrying import keep_trying
 from nightjar.wire import messages, topics
 from nightjar.wire.backoff import BackOff
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import CheckIn, Receipt, Verdict
@@ -180,7 +181,7 @@ def running(world: World):
 
 
 def arrived(device: str, acknowledged: threading.Event) -> MessageArrived:
-    offer = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10))
+    offer = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10, codecs=to_name()))
     return MessageArrived(topics.up(POPULATION, DeviceId(device), "check-in", 1), offer, acknowledge=acknowledged.set)
 
 

@@ -21,6 +21,7 @@ from nightjar.coordinator.tasks.settings import Mode, TaskSettings, task_faults
 from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import frame
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import LocalEvaluation
 from nightjar.wire.limits import NONE as NO_LIMITS
 from nightjar.wire.messages import Assignment, CheckIn, Missing, Query, Receipt, Rejection, Verdict, Work
@@ -204,7 +205,7 @@ def test_a_trial_is_a_synchronous_round_and_early_reports_wait_for_its_end(make_
     world.start()
     world.listen()
     kinds = (Work.TRAIN.value, Work.EVALUATE.value)
-    world.say(A, CheckIn(agent_version="0.1.0", runtime="none", examples=10, kinds=kinds))
+    world.say(A, CheckIn(agent_version="0.1.0", runtime="none", examples=10, kinds=kinds, codecs=to_name()))
     world.tick(61.0)
     asked = world.assignment(A)
     assert asked.work is Work.EVALUATE

@@ -9,6 +9,7 @@ from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, StopTas
 from nightjar.coordinator.tasks.settings import SourceConfig
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.wire import frame
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.messages import Assignment, CheckIn, Receipt, Rejection, Verdict, Work
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT
@@ -41,7 +42,10 @@ def evaluating(world: World, **fields) -> None:
 
 def able(world: World, *devices: str) -> None:
     for device in devices:
-        world.say(device, CheckIn(agent_version="0.1.0", runtime="none", examples=9, kinds=("train", "evaluate")))
+        world.say(
+            device,
+            CheckIn(agent_version="0.1.0", runtime="none", examples=9, kinds=("train", "evaluate"), codecs=to_name()),
+        )
 
 
 def test_an_evaluation_makes_figures_of_a_version_and_no_version(make_world):

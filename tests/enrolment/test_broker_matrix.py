@@ -26,6 +26,7 @@ from nightjar.coordinator.mqtt.broker_child import BrokerChild
 from nightjar.coordinator.mqtt.client import MqttTransport
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.wire import messages
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import MAX_PACKET_BYTES, MAX_PUBLISH_BYTES
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.topics import DOWN_KINDS, UP_KINDS
@@ -387,7 +388,7 @@ def test_a_device_leaves_nothing_retained_but_on_topics_of_its_own(site):
 
 def test_what_is_left_retained_for_the_coordinator_is_not_obeyed_and_is_cleared(site, tmp_path):
     world = World(write_model(tmp_path), tmp_path)
-    check_in = messages.encode(messages.CheckIn(agent_version="0.1.0", runtime="none", examples=10))
+    check_in = messages.encode(messages.CheckIn(agent_version="0.1.0", runtime="none", examples=10, codecs=to_name()))
     leave_retained(
         site, {f"nightjar/1/demo/up/0/{ME}/check-in": check_in, f"nightjar/1/demo/status/{ME}": b"no status"}
     )

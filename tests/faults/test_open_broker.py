@@ -8,6 +8,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from nightjar.coordinator.mqtt.broker import find_mosquitto
 from nightjar.wire import messages, topics
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.identifiers import DeviceId, Population
 from tests.brokers import hang_up
 from tests.faults.world import Coordinator, Mosquitto, wait_until
@@ -19,7 +20,7 @@ pytestmark = [
 ]
 
 DEMO, ATTACKER = Population("demo"), DeviceId("phone-1")
-CHECK_IN = messages.encode(messages.CheckIn(agent_version="0.1.0", runtime="none", examples=10))
+CHECK_IN = messages.encode(messages.CheckIn(agent_version="0.1.0", runtime="none", examples=10, codecs=to_name()))
 HUGE = bytes(17 * 2**20)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from nightjar.coordinator.engine.inbox import MessageArrived
 from nightjar.wire import frame, messages
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.messages import Assignment, CheckIn, Receipt, Verdict
 from tests.coordinator.engine.reporting import delta, receipts, report, weights_of
@@ -98,7 +99,7 @@ def test_reports_that_begin_and_end_alike_and_have_one_checksum_are_told_apart(m
     assert world.tables.frames[1, "a", 1] == one
 
 
-CHECK_IN = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10))
+CHECK_IN = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10, codecs=to_name()))
 
 
 @pytest.mark.parametrize(

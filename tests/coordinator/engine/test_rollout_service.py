@@ -18,6 +18,7 @@ from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import frame as frames
+from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
 from nightjar.wire.shares import is_canary
@@ -71,7 +72,9 @@ def report(world, device, value=0.01, hits=GOOD, gain=None):
 
 def check_in(world, *devices):
     for device in devices:
-        offer = CheckIn(agent_version="0.1.0", runtime="none", examples=10, kinds=("train", "evaluate"))
+        offer = CheckIn(
+            agent_version="0.1.0", runtime="none", examples=10, kinds=("train", "evaluate"), codecs=to_name()
+        )
         world.say(device, offer)
 
 
