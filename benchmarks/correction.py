@@ -4,8 +4,9 @@ The text of most users is public: model and vocabulary are made from it. The oth
 word into the keyboard's own suggester, with their earlier messages as history and the English lexicon.
 
 - ``correct_changed_share``: share of correct words that space changes. A word counts as correct if a dictionary other
-  than the product's (symspellpy's) has it, if it is capitalised inside a sentence, or if two users of the corpus typed
-  it.
+  than the product's has it (Debian's, see :mod:`nightjar.benchmarks.dictionary`), if it is capitalised inside a
+  sentence, or if fifty users of the corpus typed it and it is not one slip from a word of that dictionary that they
+  typed ten times as often.
 - ``typos_mended_share``: share of typos that space corrects. A typo is a correct word of three letters or more with one
   of Damerau's four errors (1964), equally often: a neighbouring key instead of a letter or after it, an omitted letter,
   or two transposed letters. A typo that is itself a correct word is not counted.
@@ -20,8 +21,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -31,9 +32,11 @@ import click
 import numpy as np
 from rich.console import Console
 
+from nightjar.benchmarks.dictionary import dictionary
 from nightjar.benchmarks.keyboard import global_model, mixed
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, quantile, show
 from nightjar.edge_agent.keyboard.correction import neighbours
+from nightjar.edge_agent.keyboard.lexicon import one_edit_away
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.models import corpora
@@ -48,6 +51,8 @@ TITLE = "autocorrection by space"
 LANGUAGE = "en"
 SHORTEST = 3
 """Minimum number of letters of a word that gets a typo."""
+PEOPLE, TIMES = 50, 10
+"""A word of so many people is correct, unless it is one slip from a word that they typed so many times as often."""
 _WORD = re.compile(WORD_PATTERN)
 _LETTERS = re.compile(r"[^\W\d_]+\Z")
 
@@ -96,17 +101,28 @@ def slip(word: str, generator: np.random.Generator) -> str:
 
 
 class RightWords:
-    """The words that count as correct; those that two users of the corpus typed do."""
+    """The words that count as correct: those of a dictionary, and words of the corpus that no slip explains."""
 
-    def __init__(self, corpus: Corpus) -> None:
-        seen: dict[str, str] = {}
-        self._shared: set[str] = set()
+    def __init__(self, corpus: Corpus, dictionary: Set[str]) -> None:
+        users: defaultdict[str, set[str]] = defaultdict(set)
+        typed: Counter[str] = Counter()
         for user, messages in corpus.users.items():
             for message in messages:
                 for word in _WORD.findall(message.lower()):
-                    if seen.setdefault(word, user) != user:
-                        self._shared.add(word)
-        self._dictionary = {line.split()[0] for line in _symspell_words().read_text("utf-8-sig").splitlines() if line}
+                    users[word].add(user)
+                    typed[word] += 1
+        usual = {word for word in dictionary if word in typed}
+        letters = sorted({letter for word in usual for letter in word})
+
+        def may_be_a_slip(word: str) -> bool:
+            return any(d in usual and typed[d] >= TIMES * typed[word] for d in one_edit_away(word, letters))
+
+        self._shared = {
+            word
+            for word, people in users.items()
+            if len(people) >= PEOPLE and word not in dictionary and not may_be_a_slip(word)
+        }
+        self._dictionary = dictionary
 
     def __contains__(self, word: str) -> bool:
         return word in self._shared or word in self._dictionary
@@ -121,7 +137,7 @@ def typed_words(message: str) -> Iterator[tuple[str, str]]:
 def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str) -> dict[str, Any]:
     """Results of the keyboard and of its peers; the help of the options explains the arguments."""
     text = corpora.load(corpus, seed)
-    right = RightWords(text)
+    right = RightWords(text, dictionary())
     parts = corpora.split(text, phones, seed, messages)
     files, _ = global_model(parts, configuration(model), passes, seed)
     people = parts.phones[0::2] if part == "test" else parts.phones[1::2]

@@ -80,7 +80,7 @@ class Lexicon:
         >>> Lexicon(["the", "hello", "then"]).at_most_one_slip_away("hte").tolist()
         [0]
         """
-        return self._folding_to({fold(typed), *_one_edit_away(fold(typed), self._letters)})
+        return self._folding_to({fold(typed), *one_edit_away(fold(typed), self._letters)})
 
     def number_of(self, word: str) -> int | None:
         """The number of a word, exactly as written; None if the index does not have it.
@@ -113,7 +113,12 @@ class Lexicon:
         return np.sort(np.array(numbers, np.int64))
 
 
-def _one_edit_away(word: str, letters: Iterable[str]) -> Iterator[str]:
+def one_edit_away(word: str, letters: Iterable[str]) -> Iterator[str]:
+    """Every text that one slip makes of a word, some more than once.
+
+    >>> sorted(set(one_edit_away("at", "s")))
+    ['a', 'as', 'ast', 'ats', 'sat', 'st', 't', 'ta']
+    """
     for at in range(len(word) + 1):
         left, right = word[:at], word[at:]
         if right:
