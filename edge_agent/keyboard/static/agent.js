@@ -31,14 +31,18 @@ let away = false;
 let tries = 0;
 let again; // the next look whether the agent is back
 const listeners = [];
+const waiting = []; // for an answer, whatever it is
+
+// Resolves once the agent answers again.
+export const answersAgain = () => new Promise((resolve) => { waiting.push(resolve); });
 
 export const isAway = () => away;
 
 // Called with true when the agent stops answering, with false when it answers again.
 export const onAway = (listener) => listeners.push(listener);
 
-export async function ask(path, body) {
-  const request = { signal: AbortSignal.timeout(PATIENCE_MS), headers: { Authorization: `Bearer ${key}` } };
+export async function ask(path, body, patience = PATIENCE_MS) {
+  const request = { signal: AbortSignal.timeout(patience), headers: { Authorization: `Bearer ${key}` } };
   if (body !== undefined) {
     request.method = "POST";
     request.headers["Content-Type"] = "application/json";
@@ -62,6 +66,7 @@ function set(gone) {
   clearTimeout(again);
   if (gone) again = setTimeout(look, AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
   else tries = 0;
+  if (!gone) waiting.splice(0).forEach((resolve) => resolve());
   if (gone === away) return;
   away = gone;
   listeners.forEach((listener) => listener(gone));

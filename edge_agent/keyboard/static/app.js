@@ -1,18 +1,21 @@
 // The keyboard page. Text lives in the field and, once sent, in this tab's bubbles; it goes to the agent on this device
 // in the body of a POST and nowhere else. Words come from the agent; this page places them, and goes on without it.
 
-import { ask, Away, isAway, onAway } from "./agent.js";
+import { answersAgain, ask, Away, isAway, onAway } from "./agent.js";
 import { Bar, written } from "./bar.js";
 import { Emoji } from "./emoji.js";
 import { Keys } from "./keys.js";
 import { Panel } from "./panel.js";
 import { chosen, onChoice } from "./settings.js";
-import { accept, capital, draft, erase, History, insert, moveCaret, startsSentence, swapLast, type, untilCaret } from "./text.js";
+import {
+  accept, acceptAt, capital, draft, erase, History, insert, moveCaret, moved, startsSentence, swapLast, type, untilCaret,
+} from "./text.js";
 
 const element = (id) => document.getElementById(id);
 const field = element("text");
 const history = new History();
 let current = draft();
+const GLIDE_PATIENCE_MS = 60_000; // a line cannot be typed again: rather wait
 
 // --- The text ----------------------------------------------------------------------------------------------------
 
@@ -20,19 +23,26 @@ let current = draft();
 function now() {
   const { value, selectionStart, selectionEnd } = field;
   if (value !== current.text || selectionStart !== current.start || selectionEnd !== current.end) {
+    follow(current.text, value);
     current = draft(value, selectionStart, selectionEnd);
   }
   return current;
 }
 
-function put(next, isLetter = false) {
+// kind: "letter" or "erase" if the change is one of a row that undo takes back at once.
+function put(next, kind = "") {
   const last = now();
   if (next === last || next.text.length > field.maxLength) return;
-  if (next.text !== last.text) history.record(last, isLetter);
+  if (next.text !== last.text) history.record(last, kind);
   write(next);
 }
 
 function write(next) {
+  follow(current.text, next.text);
+  show(next);
+}
+
+function show(next) {
   current = next;
   field.value = next.text;
   field.setSelectionRange(next.start, next.end);
@@ -44,30 +54,37 @@ function changed() {
   field.style.height = `${field.scrollHeight + 2}px`; // as tall as its lines; 2 for the border
   element("send").disabled = field.value.trim() === "";
   element("undo").disabled = !history.canUndo;
-  keys.shift = startsSentence(now());
+  keys.shift = startsSentence(now(), chosen().language);
   notSent = notKept = "";
   askForWords();
 }
 
 function askForWords() {
   const text = untilCaret(now());
-  bar.capital = startsSentence(current);
+  bar.capital = startsSentence(current, chosen().language);
   if (text !== bar.latest) bar.refresh(text);
 }
 
 function typed(character, automatic) {
   const at = now();
-  const taking = at.start === at.end ? bar.taking(untilCaret(at)) : null;
+  const atEnd = at.start === at.end && !/^[\p{L}\p{N}\p{M}'’]/u.test(at.text.slice(at.end));
+  const taking = atEnd ? bar.taking(untilCaret(at)) : null; // inside a word its beginning says little
   const next = type(at, character, { language: chosen().language, automatic, taking });
-  put(next, /[\p{L}\p{N}\p{M}'’]/u.test(character));
+  put(next, /[\p{L}\p{N}\p{M}'’]/u.test(character) ? "letter" : "");
   if (next.before !== null && taking !== null) say(`${taking.prefix} changed to ${taking.word}`);
 }
 
 function back() {
   const at = now();
+  const last = waiting.at(-1);
+  if (last !== undefined && at.start === last.at && at.end === last.at) {
+    waiting.pop(); // a line whose word has not come yet, or a message that is not sent yet
+    return;
+  }
   const next = erase(at);
-  if (next === at.before) bar.leave(lastWord(next));
-  put(next);
+  const wentBack = next === at.before;
+  if (wentBack) bar.leave(lastWord(next));
+  put(next, wentBack ? "" : "erase");
 }
 
 const lastWord = (d) => untilCaret(d).trimEnd().split(/\s/u).at(-1).replace(/[.,?!;:…]+$/u, "");
@@ -80,28 +97,60 @@ function take(place) {
 
 // --- Gliding and sliding ------------------------------------------------------------------------------------------
 
+// A glide's word belongs where the caret was when the line ended. Until the agent has said which word it is, the person
+// types on, draws the next line or sends, so its place follows the text. `waiting` are the places that are not filled.
 let pressed = current; // the draft before the last key on the screen, which turns out to begin a glide or a slide
-let glides = Promise.resolve(); // one after the other, so that the words stand in order
+let beganSentence = true; // whether that draft began one
+let waiting = []; // {at}, in the order in which they were drawn
+let queue = Promise.resolve(); // words are asked for one after the other, as each depends on those before it
 
-async function glide(points, keys, capitalized) {
-  let answer;
-  try {
-    answer = await ask("/api/glide", { text: untilCaret(now()), language: chosen().language, points, keys });
-  } catch (error) {
-    notice(error.message, true);
-    return;
+function follow(before, after) {
+  for (const place of waiting) place.at = moved(place.at, before, after);
+}
+
+function drawn(points, keys, capitalized) {
+  const byHand = capitalized && !beganSentence; // else the place of the word says how it is written
+  const place = { at: now().start };
+  waiting.push(place);
+  queue = queue.then(() => glide(place, points, keys, byHand));
+}
+
+async function glide(place, points, keys, byHand) {
+  const { language } = chosen();
+  let answer = null;
+  while (answer === null && waiting.includes(place)) {
+    const before = () => draft(now().text, place.at);
+    try {
+      answer = await ask("/api/glide", { text: untilCaret(before()), language, points, keys }, GLIDE_PATIENCE_MS);
+    } catch (error) {
+      notice(error.message, true);
+      if (!(error instanceof Away)) break;
+      await answersAgain();
+    }
   }
   const at = now();
-  const cased = (word) => (capitalized ? capital(word, chosen().language) : written(word, startsSentence(at)));
-  const [word, ...others] = answer.words.map(cased);
+  const mine = waiting.indexOf(place);
+  if (mine < 0) return; // Backspace took the line back
+  waiting.splice(mine, 1);
+  if (answer === null) return;
+  const starts = startsSentence(draft(at.text, place.at), language);
+  const [word, ...others] = answer.words.map((one) => (byHand ? capital(one, language) : written(one, starts)));
   if (word === undefined) {
     notice("No word lies on that line.");
     return;
   }
-  const next = accept(at, "", word);
-  if (next.text.length > field.maxLength) return;
-  bar.offer(others, word + (next.ownSpace ? " " : ""), untilCaret(next));
-  put(next);
+  const next = acceptAt(at, place.at, word);
+  if (next.text.length > field.maxLength) {
+    notice("The message is full: send it first.", true);
+    return;
+  }
+  history.record(at);
+  // The key that may begin the next line was pressed before this word came: what it is taken back to has the word, too.
+  pressed = acceptAt(pressed, moved(place.at, at.text, pressed.text), word);
+  for (const other of waiting) if (other.at >= place.at) other.at += next.text.length - at.text.length;
+  const last = at.start === place.at && at.end === place.at && waiting.length === 0;
+  if (last) bar.offer(others, word + (next.ownSpace ? " " : ""), untilCaret(next));
+  show(next);
   say(word);
 }
 
@@ -126,11 +175,28 @@ onAway((gone) => {
 
 // --- Sending -----------------------------------------------------------------------------------------------------
 
-async function send() {
-  const text = field.value.trim();
+// Words that are still to come belong to the message, what is typed meanwhile does not.
+function send() {
+  if (waiting.length === 0) return sendUntil(field.value.length);
+  const end = { at: now().text.length };
+  waiting.push(end);
+  queue = queue.then(() => {
+    if (!waiting.includes(end)) return undefined; // taken back
+    waiting.splice(waiting.indexOf(end), 1);
+    return sendUntil(end.at);
+  });
+  return queue;
+}
+
+async function sendUntil(end) {
+  const at = now();
+  const text = at.text.slice(0, end).trim();
   if (text === "") return;
-  history.record(now(), false);
-  write(draft());
+  history.record(at);
+  const rest = at.text.slice(end).trimStart();
+  const gone = at.text.length - rest.length;
+  pressed = draft(pressed.text.slice(moved(end, at.text, pressed.text)).trimStart());
+  write(draft(rest, Math.max(0, at.start - gone), Math.max(0, at.end - gone)));
   try {
     const answer = await ask("/api/messages", { text, language: chosen().language });
     const bubble = document.createElement("li");
@@ -156,17 +222,18 @@ const emoji = new Emoji((sign) => put(insert(now(), sign)));
 const keys = new Keys(element("keys"), {
   type(character) {
     pressed = now();
+    beganSentence = startsSentence(pressed, chosen().language);
     if (emoji.searching) emoji.type(character);
     else typed(character, true);
   },
   swap(character) {
     if (emoji.searching) emoji.erase();
     if (emoji.searching) emoji.type(character);
-    else put(swapLast(now(), 1, character), true);
+    else put(swapLast(now(), 1, character), "letter");
   },
   retract: () => (emoji.searching ? emoji.erase() : write(pressed)),
-  glide(...drawn) {
-    if (!emoji.searching) glides = glides.then(() => glide(...drawn));
+  glide(...line) {
+    if (!emoji.searching) drawn(...line);
   },
   slide: (characters) => emoji.searching || write(moveCaret(now(), characters)),
   erase: () => (emoji.searching ? emoji.erase() : back()),
@@ -221,12 +288,12 @@ field.addEventListener("beforeinput", (event) => {
   else if (inputType === "historyUndo") write(history.undo(now()));
   else if (inputType === "historyRedo") write(history.redo(now()));
   else {
-    history.record(now(), false);
+    history.record(now());
     return;
   }
   event.preventDefault();
 });
-field.addEventListener("compositionstart", () => history.record(now(), false));
+field.addEventListener("compositionstart", () => history.record(now()));
 field.addEventListener("input", changed);
 document.addEventListener("selectionchange", () => {
   if (document.activeElement === field && untilCaret(now()) !== bar.latest) askForWords();

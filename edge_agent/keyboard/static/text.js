@@ -1,20 +1,32 @@
 // Editing, as pure functions: a draft and a key in, a draft out. No page, no clock, no network.
 //
-// A draft is the text, the selection, and two things that only the very next key may use: `ownSpace`, a suggestion put
-// the space before the caret and may take it back; `before`, the draft that backspace goes back to after the keyboard
-// has changed something unasked.
+// A draft is the text, the selection, and what only the next keys may use: `ownSpace`, a suggestion put the space before
+// the caret and may take it back; `before`, the draft that backspace goes back to after the keyboard has changed
+// something unasked; `joined`, where a sign took the place of such a space, which the keys after it may show to be wrong.
 
-const ENDS_WORD = /^[\s.,?!;:…)\]}»”]$/u; // typing one of these finishes the word before it
-const HUGS_WORD = /^[.,?!;:…)\]}»”]$/u; // stands right after a word: changes places with a suggestion's own space
+import { isAbbreviation } from "./abbreviations.js";
+
+const ENDS_WORD = /^[\s.,?!;:…)\]}»”،؛؟।]$/u; // typing one of these finishes the word before it
+const HUGS_WORD = /^[.,?!;:…)\]}»”،؛؟।%]/u; // stands right after a word: changes places with a suggestion's own space
+const JOINS_WORDS = /^['’\-‐‑/_@]$/u; // stands between two words, without spaces
 const SPACED_IN_FRENCH = /^[?!;:»]$/u;
 const NARROW_SPACE = "\u202f";
-const LONELY_I = /(^|[^\p{L}\p{N}'’_])(i)((?:['’]\p{L}+)?)$/u;
-const SENTENCE_START = /(^|[.!?…。؟।]["')\]»”]*\s+|\n)["'([«“¿¡]*$/u;
+const WORD_GOES_ON = /^[\p{L}\p{N}\p{M}'’]+/u;
+// A lone i is a word after a space, a quotation mark, a bracket or a dash; not in @i, -i, /i, $i or a_i.
+const LONELY_I = /(?<=^|[\s"“‘«„([{—–…¿¡])(i)((?:['’]\p{L}+)?)$/u;
+const I_AND_STOP = /(?<=^|[\s"“‘«„—–…])i\.$/u; // i.e. has a letter where the sentence that ends in I has a space
+const SENTENCE_START = /(^|[.!?…。؟।]["'’)\]»”]*\s+|\n\s*)["'‘([«“„¿¡]*$/u;
+const AFTER_SALUTATION = /,[^\S\n]*\n\s*$/u;
+const LAST_WORD = /(\S+)\s+["'‘([«“„¿¡]*$/u;
 const WORD_THEN_SPACE = /[\p{L}\p{N}\p{M})"'»”\]] $/u;
-const OPENING = /[\s(["'«“¿¡/-]$/u;
+const OPENING = /[\s([{«“„‘¿¡/\-—–_@#]$/u;
+// What may follow an apostrophe in English: it's, I'd, I'm, don't, we're, I've, we'll.
+const CONTRACTED = /^[sdmtrvl]$/u;
+const SMILES = /^[)(|/\\*<>[\]^'\-]$/u;
+const SMILING_LETTERS = /^[DPpOoXx3]$/u;
 
 export function draft(text = "", start = text.length, end = start) {
-  return { text, start, end, ownSpace: false, before: null };
+  return { text, start, end, ownSpace: false, before: null, joined: null };
 }
 
 export const untilCaret = (d) => d.text.slice(0, d.start);
@@ -29,7 +41,42 @@ export const insert = (d, string) => replace(d, d.start, d.end, string);
 // Puts something else in place of the last characters before the caret.
 export const swapLast = (d, length, string) => replace(d, d.start - length, d.end, string);
 
-export const startsSentence = (d) => SENTENCE_START.test(untilCaret(d));
+// Where a place in a text is after the text was edited; what is inserted right there comes after it.
+export function moved(place, before, after) {
+  const shorter = Math.min(before.length, after.length);
+  let same = 0;
+  while (same < shorter && before[same] === after[same]) same += 1;
+  if (place <= same) return place;
+  let end = 0;
+  while (end < shorter - same && before.at(-1 - end) === after.at(-1 - end)) end += 1;
+  return place >= before.length - end ? place + after.length - before.length : same;
+}
+
+// Whether a sentence begins at the caret. A full stop of an abbreviation does not end one, and in German the line after
+// the comma of a salutation goes on.
+export function startsSentence(d, language = "") {
+  const left = untilCaret(d);
+  if (!SENTENCE_START.test(left)) return false;
+  const sameLine = left.slice(left.lastIndexOf("\n") + 1);
+  if (sameLine.trim() === "") return !(language.startsWith("de") && AFTER_SALUTATION.test(left));
+  const [, last = ""] = sameLine.match(LAST_WORD) ?? [];
+  return !isAbbreviation(last, language);
+}
+
+// Whether a quotation mark at the end of a text opens; it closes if one of its kind is open.
+function opensQuote(left) {
+  const line = left.slice(left.lastIndexOf("\n") + 1);
+  return line.endsWith('"') && line.split('"').length % 2 === 0;
+}
+
+const isOpening = (left) => OPENING.test(left) || opensQuote(left) || /(^|[\s([{])['’]$/u.test(left);
+
+// Whether a sign closes a quotation.
+function closesQuote(left, character, language) {
+  const line = left.slice(left.lastIndexOf("\n") + 1);
+  if (character === '"') return line.split('"').length % 2 === 0;
+  return character === "“" && language.startsWith("de") && line.lastIndexOf("„") > line.lastIndexOf("“");
+}
 
 // The first letter of a word as a capital; in Turkish that of i is İ.
 export function capital(word, language) {
@@ -51,41 +98,94 @@ export function upper(text, language) {
 //   taking: {prefix, word}, the suggestion that finishing the word takes; null if none.
 export function type(d, character, { language = "", automatic = false, taking = null } = {}) {
   const collapsed = d.start === d.end;
+  const left = untilCaret(d);
+  if (collapsed && d.joined !== null) {
+    const apart = parted(d, character, language);
+    if (apart !== null) return apart;
+  }
   if (collapsed && ENDS_WORD.test(character)) {
-    const asTyped = () => ({ ...plainly(d, character, language), before: null });
-    if (taking !== null && taking.prefix !== "" && untilCaret(d).endsWith(taking.prefix)) {
+    // A space that was typed for the change stays one when the change is taken back: the next one is no full stop.
+    const asTyped = () => ({ ...plainly(d, character, language), before: null, ownSpace: character === " " });
+    if (taking !== null && taking.prefix !== "" && left.endsWith(taking.prefix)) {
       const taken = swapLast(d, taking.prefix.length, taking.word);
       return { ...plainly(taken, character, language), before: asTyped() };
     }
-    if (language.startsWith("en") && LONELY_I.test(untilCaret(d))) {
-      const length = untilCaret(d).match(LONELY_I)[0].length - untilCaret(d).match(LONELY_I)[1].length;
-      const word = capital(untilCaret(d).slice(-length), language);
-      return { ...plainly(swapLast(d, length, word), character, language), before: asTyped() };
+    const small = language.startsWith("en") ? lonelyI(left, character) : 0;
+    if (small > 0) {
+      const word = capital(left.slice(-small), language);
+      return { ...plainly(swapLast(d, small, word), character, language), before: asTyped() };
     }
-    if (automatic && character === " " && !d.ownSpace && WORD_THEN_SPACE.test(untilCaret(d))) {
-      return { ...swapLast(d, 1, ". "), before: asTyped() };
+    if (automatic && character === " " && !d.ownSpace && WORD_THEN_SPACE.test(left)) {
+      return { ...swapLast(d, 1, ". "), before: { ...asTyped(), ownSpace: false } };
     }
   }
   return plainly(d, character, language);
 }
 
+// How many characters before the caret are the word I, once this character has been typed; 0 if none.
+function lonelyI(left, character) {
+  if (/\s/u.test(character) && I_AND_STOP.test(left)) return 2;
+  const [found = "", , ending = ""] = left.match(LONELY_I) ?? [];
+  if (found === "" || ending !== "") return found.length;
+  const bracketed = /[([{]$/u.test(left.slice(0, -1));
+  if (/^[)\]]$/u.test(character)) return !bracketed && left.includes(character === ")" ? "(" : "[") ? 1 : 0;
+  return /^[\s,?!…”»]$/u.test(character) && (!bracketed || /\s/u.test(character)) ? 1 : 0;
+}
+
 function plainly(d, character, language) {
   const own = d.ownSpace && d.start === d.end && untilCaret(d).endsWith(" ");
-  if (own && character === " ") return { ...d, ownSpace: false, before: null }; // the space is there already
-  if (own && HUGS_WORD.test(character)) {
+  const mayBeMouth = d.joined?.smile && d.joined.end === d.start && SMILING_LETTERS.test(character);
+  if (mayBeMouth) return { ...insert(d, character), joined: { ...d.joined, end: d.start + 1 } };
+  if (!own) return insert(d, character);
+  if (character === " ") return { ...d, ownSpace: false, before: null, joined: null }; // the space is there already
+  const at = d.start - 1;
+  if (JOINS_WORDS.test(character)) {
+    const next = swapLast(d, 1, character);
+    return /['’]/u.test(character) ? { ...next, joined: { at, end: next.start, smile: false } } : next;
+  }
+  if (HUGS_WORD.test(character) || closesQuote(untilCaret(d), character, language)) {
     const spaced = language.startsWith("fr") && SPACED_IN_FRENCH.test(character);
-    return { ...swapLast(d, 1, `${spaced ? NARROW_SPACE : ""}${character} `), ownSpace: true };
+    const next = { ...swapLast(d, 1, `${spaced ? NARROW_SPACE : ""}${character} `), ownSpace: true };
+    return /[:;]/u.test(character) ? { ...next, joined: { at, end: next.start, smile: true } } : next;
   }
   return insert(d, character);
 }
 
-// Takes a suggestion: it replaces `prefix`, or comes after the text if that is empty.
+// The keys after a sign that took the place of a suggestion's space may show that the space belongs there: a quotation
+// begins ("she said 'no"), or the sign is the eyes of a smiley. Null if they do not.
+function parted(d, character, language) {
+  const { at, end, smile } = d.joined;
+  const tail = d.text.slice(at, d.start);
+  if (!smile) {
+    const quotes = /^\p{L}$/u.test(character) && language.startsWith("en") && !CONTRACTED.test(character);
+    return quotes && d.start === end ? swapLast(d, tail.length, ` ${tail}${character}`) : null;
+  }
+  const eyes = tail.trim()[0];
+  if (/^\u202f?[:;] $/u.test(tail) && SMILES.test(character)) return swapLast(d, tail.length, ` ${eyes}${character}`);
+  if (/^\u202f?[:;] \S$/u.test(tail) && /^\s$/u.test(character)) {
+    return swapLast(d, tail.length, ` ${eyes}${tail.at(-1)}${character}`);
+  }
+  return null;
+}
+
+// Takes a suggestion: it replaces the word that `prefix` begins, or comes after the text if that is empty.
 export function accept(d, prefix, word) {
   const start = d.start - prefix.length;
   const left = d.text.slice(0, start);
-  const gap = prefix === "" && left !== "" && !OPENING.test(left) ? " " : "";
-  const space = /^\s/u.test(d.text.slice(d.end)) ? "" : " ";
-  return replace(d, start, d.end, gap + word + space, { ownSpace: space !== "", before: { ...d, before: null } });
+  const gap = prefix === "" && left !== "" && !isOpening(left) ? " " : "";
+  const [rest = ""] = prefix === "" ? [] : (d.text.slice(d.end).match(WORD_GOES_ON) ?? []);
+  const right = d.text.slice(d.end + rest.length);
+  const space = /^\s/u.test(right) || HUGS_WORD.test(right) ? "" : " ";
+  const marks = { ownSpace: space !== "", before: { ...d, before: null, joined: null } };
+  return replace(d, start, d.end + rest.length, gap + word + space, marks);
+}
+
+// Puts a glided word where its line ended, which may be before what was typed since.
+export function acceptAt(d, place, word) {
+  if (d.start === place && d.end === place) return accept(d, "", word);
+  const { text } = accept(draft(d.text, place), "", word);
+  const after = (at) => (at >= place ? at + text.length - d.text.length : at);
+  return { ...d, text, start: after(d.start), end: after(d.end), before: null, joined: null };
 }
 
 // Backspace: goes back on what the keyboard did unasked, or takes the last character as a person sees it.
@@ -113,17 +213,18 @@ function characters(text) {
   return [...text];
 }
 
-// What undo goes back through. Letters of one word are one step.
+// What undo goes back through. Letters of one word are one step, and so is a row of erased characters.
 export class History {
   #past = [];
   #future = [];
-  #typing = false;
+  #kind = "";
 
-  record(d, isLetter) {
+  // kind: "letter" or "erase" for a change that may be part of a longer one.
+  record(d, kind = "") {
     const kept = d.text === this.#past.at(-1)?.text; // a key that was taken back
-    if (!(isLetter && this.#typing) && !kept) this.#past.push(d);
+    if (!(kind !== "" && kind === this.#kind) && !kept) this.#past.push(d);
     if (this.#past.length > 200) this.#past.shift();
-    this.#typing = isLetter;
+    this.#kind = kind;
     this.#future = [];
   }
 
@@ -140,9 +241,9 @@ export class History {
   }
 
   #move(d, from, to) {
-    this.#typing = false;
+    this.#kind = "";
     if (from.length === 0) return d;
     to.push(d);
-    return { ...from.pop(), ownSpace: false, before: null };
+    return { ...from.pop(), ownSpace: false, before: null, joined: null };
   }
 }

@@ -69,6 +69,83 @@ def test_smeared_tap_is_a_tap_and_a_line_that_means_nothing_says_so(screen):
     assert screen.text == "H"
 
 
+@pytest.mark.parametrize("delay_ms", [0, 60, 350, 420, 460, 900])
+def test_no_word_is_lost_whatever_the_delay_of_the_answers(screen, delay_ms):
+    delay_glides(screen, delay_ms)
+    for _ in range(2):
+        screen.drag("H", "e", "l", "o")
+        screen.drag("h", "o", "w")
+        screen.drag("g", "o", "o", "d")
+    screen.wait_for_text("Hello how good hello how good ")
+
+
+def test_what_is_typed_while_a_word_is_still_to_come_stands_after_it(screen):
+    delay_glides(screen, 600)
+    screen.drag("H", "e", "l", "o")
+    screen.tap("x", "Space")
+    screen.drag("h", "o", "w")
+    screen.wait_for_text("Hello x how ")
+
+
+def test_message_is_sent_with_the_words_that_are_still_to_come(screen, bench):
+    delay_glides(screen, 500)
+    screen.drag("H", "e", "l", "o")
+    screen.drag("h", "o", "w")
+    screen.tap("Send message", "a")
+    screen.page.get_by_role("listitem").filter(has_text="Hello how").wait_for()
+    assert bench.store.texts == ["Hello how"]
+    screen.wait_for_text("a")
+
+
+def test_backspace_takes_a_line_back_whose_word_has_not_come(screen):
+    delay_glides(screen, 500)
+    screen.drag("H", "e", "l", "o")
+    screen.tap("Backspace")
+    screen.drag("h", "o", "w")
+    screen.wait_for_text("How ")
+
+
+def test_line_that_was_drawn_while_the_agent_was_away_is_asked_about_again(screen, open_page):
+    open_page.expected.append("Failed to load resource")
+    gone = iter([True])
+
+    def once(route):
+        if next(gone, False):
+            route.abort()
+        else:
+            route.continue_()
+
+    screen.page.route("**/api/glide", once)
+    screen.drag("H", "e", "l", "o")
+    screen.wait_for_text("Hello ")
+
+
+def test_held_backspace_is_one_step_of_undo(screen):
+    screen.write("one two three")
+    box = screen.key("Backspace").bounding_box()
+    screen.page.mouse.move(box["x"] + 10, box["y"] + 10)
+    screen.page.mouse.down()
+    screen.page.wait_for_function("() => document.getElementById('text').value.length < 8")
+    screen.page.mouse.up()
+    screen.page.get_by_role("button", name="Undo").tap()
+    assert screen.text == "one two three"
+
+
+def delay_glides(screen, milliseconds):
+    """Lets each answer about a glide come this much later."""
+    screen.page.evaluate(
+        """milliseconds => {
+            const real = window.fetch;
+            window.fetch = async (path, request) => {
+                const answer = await real(path, request);
+                if (path === "/api/glide") await new Promise((resolve) => setTimeout(resolve, milliseconds));
+                return answer;
+            };
+        }""",
+        milliseconds,
+    )
+
+
 def test_line_is_drawn_while_gliding(screen):
     boxes = [screen.key(name).bounding_box() for name in ("H", "E")]
     mouse = screen.page.mouse

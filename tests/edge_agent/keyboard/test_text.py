@@ -16,14 +16,15 @@ def page(chromium):
     import nightjar.edge_agent.keyboard
 
     page = chromium.new_page()
-    source = (Path(nightjar.edge_agent.keyboard.__file__).parent / "static/text.js").read_text(encoding="utf-8")
-    # A module of its own, whose exports the tests can reach.
+    static = Path(nightjar.edge_agent.keyboard.__file__).parent / "static"
+    sources = [(static / name).read_text(encoding="utf-8") for name in ("abbreviations.js", "text.js")]
+    # Modules of their own, whose exports the tests can reach.
     page.evaluate(
-        """async source => {
-            const url = URL.createObjectURL(new Blob([source], {type: "text/javascript"}));
-            window.text = await import(url);
+        """async ([abbreviations, text]) => {
+            const module = source => URL.createObjectURL(new Blob([source], {type: "text/javascript"}));
+            window.text = await import(module(text.replace("./abbreviations.js", module(abbreviations))));
         }""",
-        source,
+        sources,
     )
     yield page
     page.close()
@@ -98,6 +99,137 @@ def test_lonely_i_is_a_capital_in_english_only(page, written, keys, expected):
 
 
 @pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ("|", ["i", ".", "e", ".", " "]),
+        ("ls -i|", [" "]),
+        ("x.org/i|", [" "]),
+        ("@i|", [" "]),
+        ("$i|", [" "]),
+        ("for (i|", [";"]),
+        ("f(i|", [")"]),
+        ("i|", [")"]),  # a list
+        ("i|", ["+", "+"]),
+        ("a.i|", [" "]),
+    ],
+)
+def test_lonely_i_that_is_no_word_stays_small(page, written, keys):
+    typed = page.evaluate(RUN, [written, keys, {"language": "en"}])
+    assert typed == written.replace("|", "".join(keys)) + "|"
+
+
+@pytest.mark.parametrize(
+    ("written", "keys", "expected"),
+    [
+        ("so do i|", [".", " "], "so do I. |"),
+        ("(so do i|", [")"], "(so do I)|"),
+        ("(i|", [" "], "(I |"),
+        ("“i|", [" "], "“I |"),
+        ("then—i|", [" "], "then—I |"),
+    ],
+)
+def test_lonely_i_that_is_a_word_gets_its_capital(page, written, keys, expected):
+    assert page.evaluate(RUN, [written, keys, {"language": "en"}]) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "keys", "expected"),
+    [
+        ("the |", [["", "dog"], "'", "s", " "], "the dog's |"),
+        ("the |", [["", "dog"], "’", "s"], "the dog’s|"),
+        ("so |", [["", "well"], "-", "k"], "so well-k|"),
+        ("so |", [["", "well"], " ", "-", " "], "so well - |"),
+        ("so |", [["", "and"], "/", "o"], "so and/o|"),
+        ("so well-|", [["", "known"]], "so well-known |"),
+        ('"|', [["", "hello"], '"'], '"hello" |'),
+        ('"|', [["", "hello"], '"', "."], '"hello". |'),
+        ("so |", [["", "she"], '"'], 'so she "|'),
+        ('"hello"|', [["", "there"]], '"hello" there |'),
+        ('say "|', [["", "hello"]], 'say "hello |'),
+        ("„|", [["", "hallo"], "“"], "„hallo“ |"),
+        ("she |", [["", "said"], "'", "n", "o"], "she said 'no|"),
+        ("كيف |", [["", "حالك"], "؟"], "كيف حالك؟ |"),
+        ("نعم|", [["", "نعم"], "،"], "نعم نعم، |"),
+    ],
+)
+def test_signs_join_a_picked_word_as_people_write(page, written, keys, expected):
+    rules = {"language": "de" if "„" in written else "en"}
+    assert page.evaluate(RUN, [written, keys, rules]) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ([":", ")"], "so ok :)|"),
+        ([";", ")"], "so ok ;)|"),
+        ([":", "(", " "], "so ok :( |"),
+        ([":", "-", ")"], "so ok :-)|"),
+        ([":", "D", " "], "so ok :D |"),
+        ([":", "P", " "], "so ok :P |"),
+        ([":", "'", "("], "so ok :'(|"),
+        ([":", "P", "l", " "], "so ok: Pl |"),
+        ([":", " ", "D", " "], "so ok: D |"),
+        (["(", "y", ")"], "so ok (y)|"),
+        (["<", "3"], "so ok <3|"),
+    ],
+)
+def test_smiley_stands_apart_from_a_picked_word(page, keys, expected):
+    assert page.evaluate(RUN, ["so |", [["", "ok"], *keys], {}]) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "expected"),
+    [
+        ("hel|lo", ["hel", "hello"], "hello |"),
+        ("hel|lo you", ["hel", "hello"], "hello| you"),
+        ("hel|.", ["hel", "hello"], "hello|."),
+        ("d|on't go", ["d", "don't"], "don't| go"),
+        ("so |what", ["", "and"], "so and |what"),
+    ],
+)
+def test_suggestion_picked_inside_a_word_replaces_the_whole_word(page, written, key, expected):
+    assert page.evaluate(RUN, [written, [key], {}]) == expected
+
+
+def test_space_after_a_correction_that_was_taken_back_makes_no_full_stop(page):
+    rules = {"automatic": True, "taking": {"prefix": "Teh", "word": "The"}}
+    assert page.evaluate(RUN, ["Teh|", [" ", "erase", " "], rules]) == "Teh |"
+
+
+@pytest.mark.parametrize(
+    ("before", "place", "after", "expected"),
+    [
+        ("ab", 2, "abx", 2),  # typed right there
+        ("ab", 1, "xab", 2),
+        ("abcd", 4, "acd", 3),
+        ("abcd", 2, "ad", 1),  # deleted around it
+        ("ab", 2, "", 0),
+    ],
+)
+def test_places_follow_the_text(page, before, place, after, expected):
+    assert page.evaluate("args => window.text.moved(...args)", [place, before, after]) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "expected"),
+    [
+        ("so |", 3, "so word |"),
+        ("so w|", 3, "so word w|"),
+        ("|", 0, "word |"),
+        ("so w|x", 3, "so word w|x"),
+        ("|so you", 2, "|so word you"),
+    ],
+)
+def test_late_word_of_a_glide_comes_before_what_was_typed_since(page, written, place, expected):
+    run = """([written, place]) => {
+        const {draft, acceptAt} = window.text;
+        const d = acceptAt(draft(written.replace("|", ""), written.indexOf("|")), place, "word");
+        return d.text.slice(0, d.start) + "|" + d.text.slice(d.end);
+    }"""
+    assert page.evaluate(run, [written, place]) == expected
+
+
+@pytest.mark.parametrize(
     ("written", "automatic", "expected"),
     [
         ("hello |", True, "hello. |"),
@@ -152,10 +284,42 @@ def test_suggestion_about_another_word_is_not_taken(page):
         ("line\n", True),
         ("he", False),
         ("हाँ। ", True),
+        ("Word\n ", True),
+        ("In the U.S. ", False),
+        ("(e.g. ", False),
+        ("at 5 p.m. ", False),
+        ("and so on, etc. ", False),
+        ("etc.\n", True),
+        ("Ask Dr. ", False),
+        ("So do I. ", True),
+        ("Wait... ", True),
+        ("Well, ed. And that. ", True),
     ],
 )
 def test_sentences_begin(page, text, starts):
     assert page.evaluate("text => window.text.startsSentence(window.text.draft(text))", text) is starts
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "starts"),
+    [
+        ("Hallo Anna,\n", "de", False),
+        ("Liebe Anna,\n\n", "de-AT", False),
+        ("Dear Anna,\n", "en", True),
+        ("Hallo!\n", "de", True),
+        ("z. B. ", "de", False),
+        ("z.B. ", "de", False),
+        ("bzw. ", "de", False),
+        ("bzw. ", "en", True),
+        ("am 3. ", "de", False),
+        ("step 3. ", "en", True),
+        ("EE.UU. ", "es", False),
+        ("и т.д. ", "ru", False),
+    ],
+)
+def test_sentences_begin_as_in_the_language(page, text, language, starts):
+    run = "([text, language]) => window.text.startsSentence(window.text.draft(text), language)"
+    assert page.evaluate(run, [text, language]) is starts
 
 
 @pytest.mark.parametrize(
@@ -178,7 +342,7 @@ def test_undo_goes_back_by_words_and_redo_forward_again(page):
         const history = new History();
         let d = draft();
         for (const key of "so it") {
-            history.record(d, /[a-z]/.test(key));
+            history.record(d, /[a-z]/.test(key) ? "letter" : "");
             d = type(d, key);
         }
         const seen = [d.text];
