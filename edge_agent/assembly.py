@@ -121,7 +121,7 @@ def run_agent(config: AgentConfig) -> None:
                 desk=Desk(
                     examples,
                     trainer_for(config),
-                    config.keyboard.personalise,
+                    config.keyboard.enabled and config.keyboard.personalise,
                     config.conditions.training_memory_bytes,
                     artifacts.announced if has_keyboard else lambda: None,
                 ),

@@ -26,6 +26,7 @@ from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, ev
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Program, Trust
 from nightjar.edge_agent.shell.system_integers import SystemIntegers
+from nightjar.edge_agent.shell.weights import as_kept, change_to_bytes
 from nightjar.host.files import replace_file
 from nightjar.models.batches import Batches
 from nightjar.models.source import Source
@@ -44,7 +45,7 @@ from nightjar.wire.frame import (
 )
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, DropoutCause, Work
-from nightjar.wire.parameters import Vector, weights_to_bytes
+from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.low_rank import Bases, from_bytes
 from nightjar.wire.secure_sum.order import SumOrder, contribution, values_of
 
@@ -206,7 +207,10 @@ def run_session(
 
 
 def personal_weights(model: Model) -> Path:
-    """Path of a version's personal weights, if there are any: next to the version's own, and removed with them."""
+    """Path of a version's personal weights, if there are any: next to the version's own, and removed with them.
+
+    The file holds their difference from the version's (:func:`nightjar.edge_agent.shell.weights.own_weights`).
+    """
     return model.weights.with_name(f"{model.sha256}.personal")
 
 
@@ -408,12 +412,12 @@ def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, 
     base = program.save()
 
     def with_share(share: float) -> Evaluation:
-        program.restore(base + np.float32(share) * delta)
+        program.restore(base + as_kept(np.float32(share) * delta))
         return evaluate(program, tried)
 
     chosen = best_share(with_share, before)
     if chosen:
-        replace_file(path, weights_to_bytes(base + np.float32(chosen) * delta))
+        replace_file(path, change_to_bytes(np.float32(chosen) * delta))
     else:
         path.unlink(missing_ok=True)
     return chosen

@@ -1,6 +1,6 @@
 """The model as the keyboard uses it: weights mapped from disk, and the state carried from word to word.
 
-No TFLite runtime is loaded for this, and no weight is copied.
+No TFLite runtime is loaded for this, and no weight of a version is copied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Predictor
 from nightjar.edge_agent.session import personal_weights
-from nightjar.edge_agent.shell.weights import mapped_weights
+from nightjar.edge_agent.shell.weights import mapped_weights, own_weights
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import WordList, read_lexicon
@@ -141,5 +141,7 @@ def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardM
     except OSError as error:
         msg = f"the vocabulary of model version {model.manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error
-    weights = weights_of(mapped_weights(model, personal), model.manifest.layout)
-    return KeyboardModel(weights, Vocabulary.from_bytes(words), model.manifest.version)
+    vector = mapped_weights(model) if personal is None else own_weights(model, personal)
+    return KeyboardModel(
+        weights_of(vector, model.manifest.layout), Vocabulary.from_bytes(words), model.manifest.version
+    )

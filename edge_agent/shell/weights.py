@@ -1,7 +1,10 @@
-"""Memory-maps the weights of a model from disk instead of reading them.
+"""The weights of a model: a version's mapped from disk, and personal ones as their difference from them.
 
-The pages belong to the page cache: all processes that map the file share them, and the system reclaims them when
+The mapped pages belong to the page cache: all processes that map the file share them, and the system reclaims them when
 memory is short. The file may be unlinked while it is in use; it is never changed in place.
+
+Personal weights are written after each session, and a card wears out: their difference from the version is small, so
+half precision is enough, in half the bytes.
 """
 
 from __future__ import annotations
@@ -14,27 +17,55 @@ from nightjar.edge_agent.model import Model
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.parameters import Vector
 
+HALF = np.dtype("<f2")
 
-def mapped_weights(model: Model, personal: Path | None = None) -> Vector:
-    """The weights of a model without a copy: (n,) float32, not writable.
 
-    ``personal`` is a file of other weights with the same layout, used instead.
+def mapped_weights(model: Model) -> Vector:
+    """The weights of a version without a copy: (n,) float32, not writable.
 
     Raises:
         RemoteProtocolError: the length does not match the layout, or a value is not finite.
         UnavailableError: the file cannot be read.
     """
-    manifest, path = model.manifest, personal or model.weights
+    return _checked(_mapped(model, model.weights, np.dtype("<f4")))
+
+
+def own_weights(model: Model, personal: Path) -> Vector:
+    """The personal weights in a file beside a version: (n,) float32. Raises as :func:`mapped_weights`."""
+    return _checked(mapped_weights(model) + _mapped(model, personal, HALF))
+
+
+def as_kept(change: Vector) -> Vector:
+    """A difference of weights (n,) as a file of personal weights keeps it; infinite beyond 65504.
+
+    >>> as_kept(np.array([0.1, 1e6], np.float32)).tolist()
+    [0.0999755859375, inf]
+    """
+    with np.errstate(over="ignore"):
+        return change.astype(HALF).astype(np.float32)
+
+
+def change_to_bytes(change: Vector) -> bytes:
+    """The content of a file of personal weights, whose difference from the version is one of :func:`as_kept`."""
+    return change.astype(HALF).tobytes()
+
+
+def _mapped(model: Model, path: Path, kind: np.dtype[np.floating]) -> Vector:
+    manifest = model.manifest
+    expected_bytes = kind.itemsize * manifest.layout.size
     try:
         found_bytes = path.stat().st_size
-        if found_bytes != 4 * manifest.layout.size:
-            msg = f"weights of this model have {4 * manifest.layout.size} bytes, got {found_bytes}"
+        if found_bytes != expected_bytes:
+            msg = f"weights of this model have {expected_bytes} bytes, got {found_bytes}"
             raise RemoteProtocolError(msg, code="weights-length")
         # A plain array: every view of a numpy.memmap adds bookkeeping.
-        vector = np.asarray(np.memmap(path, "<f4", "r"))
+        return np.asarray(np.memmap(path, kind, "r"))
     except OSError as error:
         msg = f"the weights of model version {manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error
+
+
+def _checked(vector: Vector) -> Vector:
     if not np.isfinite(vector).all():
         msg = "weights hold a value that is not finite"
         raise RemoteProtocolError(msg, code="not-finite")

@@ -68,7 +68,7 @@ def test_a_device_keeps_weights_of_its_own_where_they_classify_its_held_out_rows
     write_rows(tmp_path)
     personal_weights(model).unlink(missing_ok=True)
     assert run(model, tmp_path, in_process, personalise=True).personal_share > 0
-    assert personal_weights(model).stat().st_size == 4 * model.manifest.layout.size
+    assert personal_weights(model).stat().st_size == 2 * model.manifest.layout.size
 
 
 def test_a_class_that_the_model_does_not_know_is_a_counted_dropout_whose_words_stay_on_the_device(model, tmp_path):
