@@ -14,6 +14,9 @@ skipped. Results:
   versions at the end; ``training_pss_mb``: the same, but a page that both share counts once.
 - ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, alternately, one thread each.
 - ``wasted_batches``: CPU time from an unplug to the end of the training process, in steps.
+- ``written_mb_per_report``: ``write_bytes`` of all the agent's processes from one receipt to the next, the most of
+  three rounds. An agent with a keyboard fetches the version that came of its last report, as a delta, trains, keeps
+  weights of its own, and reports with ``sampled-4`` at 5 %. A tmpfs counts nothing: the repository must lie on a disk.
 
 Memory is in MiB, as the kernel counts it.
 """
@@ -27,13 +30,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
 import msgspec
+import numpy as np
 import urllib3
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -63,6 +67,19 @@ ROUNDS = 40
 KINDS = ("plain", "keyboard")
 """Kinds of agents, and their device names."""
 CONNECTS_WITHIN_S, SETTLES_S = 300.0, 5.0
+REPORTS = 4
+"""Reports of the agent whose writing is measured; up to the first, it fetches whole files."""
+REPORTS_WITHIN_S = 600.0
+REPORTING = {
+    "goal": 1,
+    "minimum": 1,
+    "over_selection": 1.0,
+    "selection_deadline_s": 5.0,
+    "downlink": "topk-8",
+    "codec": {"name": "sampled-4", "density": 0.05},
+}
+MESSAGES, FEW_WORDS = 2000, 8
+AWAKE = {"from_hour": 0, "charging": True, "in_use": False, "wifi": True, "battery": 1.0}
 
 
 def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
@@ -78,6 +95,7 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
         python = environment / "bin/python"
         packages[runtime] = _installed_mb(environment, REQUIREMENTS[runtime])
         plain, keyboard = _agents(python, at.model)
+        written_mb = _written_mb(python, at.model)
         ours_ms, theirs_ms = _in_turn_ms(python, at.model, tape, rounds)
         step_ms = median(ours_ms)
         rows.append(
@@ -96,6 +114,7 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
                 "speedup_vs_tensorflow_tape": median([b / a for a, b in zip(ours_ms, theirs_ms, strict=True)]),
                 "trainer_peak_rss_mb": keyboard["trainer_peak_rss_mb"],
                 "wasted_batches": keyboard["wasted_cpu_ms"] / step_ms,
+                "written_mb_per_report": max(written_mb),
             }
         )
     return {"runtimes": rows, "packages_mb": packages}
@@ -111,7 +130,6 @@ def _tape_step() -> Any:
     """A function that runs one step of TensorFlow's own training of the same model."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    import numpy as np
     import tensorflow as tf
 
     from nightjar.models.reference import ReferenceModel
@@ -149,16 +167,59 @@ def _in_turn_ms(python: Path, model: Model, tape: Any, rounds: int) -> tuple[lis
 
 def _agents(python: Path, model: Model) -> list[dict[str, Any]]:
     """Results of an agent without and of one with a keyboard, each enrolled with a coordinator of this model."""
+    with _coordinator(model, {}, KINDS) as (config, folder):
+        return [_agent(python, model, kind, config, folder / kind) for kind in KINDS]
+
+
+@contextlib.contextmanager
+def _coordinator(
+    model: Model, task: Mapping[str, Any], devices: Sequence[str]
+) -> Iterator[tuple[CoordinatorConfig, Path]]:
+    """A coordinator of this model, and the folder with one of each enrolled device."""
     folder = (BUILD / "benchmark-device").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "model").symlink_to(model.program.parent.absolute())
-    path = service.write_configuration(folder, {})
-    enrol_phones(path, {kind: folder / kind / "data" for kind in KINDS})
+    path = service.write_configuration(folder, task)
+    enrol_phones(path, {device: folder / device / "data" for device in devices})
     serving = service.coordinator(path)
     with stopping([[serving]]):
-        config = service.start(serving, path)
-        return [_agent(python, model, kind, config, folder / kind) for kind in KINDS]
+        yield service.start(serving, path), folder
+
+
+def _written_mb(python: Path, model: Model) -> list[float]:
+    """What an agent with a keyboard writes to the disk from one receipt to the next, MB."""
+    (port,) = free_ports(1)
+    # So few words that the weights after a session are better than before, and kept.
+    words = model.vocabulary.read_text(encoding="utf-8").split()[:FEW_WORDS]
+    texts = [
+        " ".join(words[at] for at in row) for row in np.random.default_rng(7).integers(FEW_WORDS, size=(MESSAGES, 8))
+    ]
+    with _coordinator(model, REPORTING, ["reporting"]) as (_, folder):
+        home = folder / "reporting"
+        (home / "messages.txt").write_text("\n".join(texts))
+        day = {"segments": [AWAKE], "jitter_minutes": 0, "interruptions_per_hour": 0}
+        table = {
+            "data_dir": "data",
+            "conditions": {"hysteresis_s": 0.2, "poll_s": 0.1},
+            "keyboard": {"enabled": True, "port": port},
+            "limits": {"cohort": 1},
+            "emulator": {"seed": 7, "messages": "messages.txt", "day": day},
+        }
+        toml = write_toml(home / "agent.toml", table)
+        command = ("-m", "nightjar.benchmarks.device_child", "reports", str(toml), str(REPORTS))
+        with (home / "agent.log").open("wb") as log:
+            done = subprocess.run(  # noqa: S603 - ourselves
+                python_command(*command, python=str(python)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_one_thread(),
+                check=True,
+                timeout=REPORTS_WITHIN_S,
+            )
+    written: list[float] = msgspec.json.decode(done.stdout)["written_mb"]
+    return written
 
 
 def _agent(python: Path, model: Model, kind: str, config: CoordinatorConfig, home: Path) -> dict[str, Any]:

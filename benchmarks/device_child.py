@@ -3,10 +3,12 @@
 ``python -m nightjar.benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. On a line
 on standard input it prints the agent's memory; an agent with a keyboard then trains and prints the memory of that.
 ``... steps FOLDER`` does one training step for each line on standard input, and prints its milliseconds.
+``... reports CONFIG NUMBER`` runs the agent until it has so many receipts, and prints what it wrote to the disk.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -30,6 +32,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["steps", folder]:
             _steps(Path(folder))
+        case ["reports", config, number]:
+            _reports(Path(config), int(number))
         case [kind, config, folder]:
             _agent(Path(config), Path(folder), keyboard=kind == "keyboard")
         case _:
@@ -59,6 +63,34 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     configure_logs("warning")
     threading.Thread(target=measure, daemon=True).start()
     nightjar.edge_agent.assembly.run_agent(load(config, {}))
+
+
+def _reports(config: Path, number: int) -> None:
+    import structlog
+
+    from nightjar.edge_agent import assembly
+    from nightjar.edge_agent.config import load
+    from nightjar.host.logs import configure_logs
+
+    after: list[int] = []
+
+    def note(_logger: object, _method: str, event: Any) -> Any:
+        # Logged when the receipt is stored and the report is deleted.
+        if event["event"] == "resting" and str(event["reason"]).startswith("report of round"):
+            after.append(_written_bytes())
+            if len(after) == number:
+                _print({"written_mb": [(b - a) / 1e6 for a, b in itertools.pairwise(after)]})
+                os.kill(os.getpid(), signal.SIGTERM)
+        return event
+
+    configure_logs("info")
+    structlog.configure(processors=[note, *structlog.get_config()["processors"]])
+    assembly.run_agent(load(config, {}))
+
+
+def _written_bytes() -> int:
+    """What this process and its children that have ended wrote to a disk, as the kernel counts it."""
+    return int(re.findall(r"^write_bytes: (\d+)$", _text(Path("/proc/self/io")), re.MULTILINE)[0])
 
 
 def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
