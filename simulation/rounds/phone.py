@@ -10,6 +10,7 @@ same second as in the real agent.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import queue
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from nightjar.edge_agent.core.training import TrainingStopped
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
+from nightjar.edge_agent.keyboard_upkeep import offered
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.session import Desk, Produced, SessionTask, in_this_process
 from nightjar.edge_agent.shell.http import Patience
@@ -34,7 +36,7 @@ from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
 from nightjar.simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
 from nightjar.simulation.rounds.journal import MemoryJournal
-from nightjar.simulation.rounds.model import LAYOUT, RIGHT, RIGHT_IF_BAD, STEPS, WORDS, LeastSquares, Shelf, is_bad
+from nightjar.simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf, share_right
 from nightjar.simulation.rounds.observer import Observer
 from nightjar.simulation.rounds.ports import (
     AnyCoordinator,
@@ -48,9 +50,10 @@ from nightjar.simulation.rounds.ports import (
 )
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.wire import messages, topics
-from nightjar.wire.errors import UnavailableError
+from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.frame import KeyboardEvaluation
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
-from nightjar.wire.messages import Status
+from nightjar.wire.messages import Announcement, Status
 from nightjar.wire.parameters import Vector
 
 PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
@@ -81,6 +84,8 @@ LASTS_S = {
     "reporting": 0.2, "resting": 60.0,
 }  # fmt: skip
 """A power cut that was drawn for a state happens within this time if the phone is still in the state."""
+LETTERS = 1000
+"""Keystrokes of the held-out messages, of which a version saves the share of the words that it predicts."""
 TOUCHES = 4
 """A power cut between two writes happens within this many accesses to the journal."""
 
@@ -125,7 +130,7 @@ class Phone:
     """One phone, awake or asleep; numbers begin with 0."""
 
     __slots__ = (
-        "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver",
+        "_announced", "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver",
         "_free_until_s", "_fuse", "_job", "_journal", "_life", "_model", "_off", "_poll_at_s", "_shown",
         "_slow", "_steps_left", "_stopped", "_unplugged_until_s", "_working", "device", "number",
     )  # fmt: skip
@@ -140,6 +145,7 @@ class Phone:
         self._life = 0
         self._off = True
         self._model: Model | None = None
+        self._announced: Model | None = None
         self._connected = False
         self._booted_s = 0.0
         self._clock_offset_s = 0.0
@@ -343,7 +349,16 @@ class Phone:
     def arrived(self, topic: str, payload: bytes) -> None:
         """Handle a message."""
         if self._connected:
+            if self._around.evaluates and isinstance(topics.parse(topic), topics.AnnounceTopic):
+                self._hear_announced(payload)
             self._happen(lambda driver: driver.handle(Arrived(topic, payload)))
+
+    def _hear_announced(self, payload: bytes) -> None:
+        """The keyboard has the announced version at once: what a download costs is simulated for sessions alone."""
+        with contextlib.suppress(NightjarError):  # damaged on its way: the driver logs it
+            message = messages.decode("announce", payload)
+            if isinstance(message, Announcement):
+                self._announced = self._around.shelf.model(offered(message, payload, self.device).manifest)
 
     def link_down(self) -> None:
         """Handle the loss of the connection."""
@@ -419,11 +434,21 @@ class Phone:
         return self._model
 
     def _load_program(self, model: Model) -> LeastSquares:
-        right = RIGHT_IF_BAD if is_bad(model.manifest.version, self._around.seed) else RIGHT
+        right = share_right(model.manifest.version, self._around.seed)
         return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum(), right)
 
+    def _evaluate_keyboard(
+        self, task: SessionTask, _should_stop: Callable[[], bool], _now_s: Callable[[], float]
+    ) -> KeyboardEvaluation | None:
+        if task.announced is None:
+            return None
+        ours, theirs = task.model.manifest.version, task.announced.manifest.version
+        saved, saved_announced = (int(LETTERS * share_right(each, self._around.seed)) for each in (ours, theirs))
+        return KeyboardEvaluation(LETTERS, saved, theirs, saved_announced)
+
     def _train(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
-        done = in_this_process(self._load_program, self._monotonic_s)(task, should_stop)
+        train = in_this_process(self._load_program, self._monotonic_s, self._evaluate_keyboard)
+        done = train(task, should_stop)
         if isinstance(done, Produced) and done.words is not None:
             self._around.observer.contributed(self.device, done.report, done.words)
         return done
@@ -460,7 +485,7 @@ class Phone:
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
-            desk=Desk(examples, self._train),
+            desk=Desk(examples, self._train, announced=lambda: self._announced),
             trust=AnyCoordinator(),
             sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )

@@ -4,8 +4,10 @@ import gc
 import tracemalloc
 
 import pytest
+from msgspec.structs import replace
 
-from nightjar.wire import messages
+from nightjar.simulation.rounds.model import is_bad
+from nightjar.wire import frame, messages
 from nightjar.wire.messages import DropoutCause
 
 
@@ -38,6 +40,34 @@ def test_a_phone_that_slept_knows_why_it_is_not_free_and_does_not_say_that_it_re
     asleep.arrived(*assignments[-1])
     assert len(dropouts) == 1
     assert dropouts[0] in {DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.METERED}
+
+
+def test_a_phone_says_what_its_keyboard_saves_with_a_version_and_with_the_announced_one(make_world):
+    world = make_world(devices=120, rounds=12, seed=2, canaries=0.4)
+    found = []
+    send, take = world.broker.from_coordinator, world.broker.from_phone
+
+    def sent(topic: str, payload: bytes, *, retain: bool) -> None:
+        if topic.endswith("/assignment"):  # whether or not this coordinator asks for it
+            asked = messages.decode("assignment", payload)
+            payload = messages.encode(replace(asked, plan=replace(asked.plan, keystrokes=True)))
+        send(topic, payload, retain=retain)
+
+    def said(topic: str, payload: bytes, *, retain: bool) -> bool:
+        if topic.endswith("/report"):
+            found.append(frame.decode(payload))
+        return take(topic, payload, retain=retain)
+
+    world.broker.from_coordinator, world.broker.from_phone = sent, said
+    world.run()
+    keyboards = [(report.version, report.keyboard) for report in found if report.keyboard is not None]
+    assert len(keyboards) > len(found) / 2
+    saved = {False: 500, True: 250}
+    for version, keyboard in keyboards:
+        assert keyboard.letters == 1000
+        assert keyboard.saved == saved[is_bad(version, 2)]
+        assert keyboard.saved_announced == saved[is_bad(keyboard.announced, 2)]
+    assert any(version != keyboard.announced for version, keyboard in keyboards)
 
 
 @pytest.mark.slow
