@@ -19,6 +19,7 @@ from nightjar.edge_agent.keyboard.floor import shares_in, speaks
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.ports import Predictor
 from nightjar.edge_agent.session import SessionTask
 from nightjar.edge_agent.shell.keyboard_model import (
     common_words_of,
@@ -81,8 +82,13 @@ def whole_keyboard(model: Model, typed: Sequence[str]) -> WholeKeyboard:
         UnavailableError: they are gone.
     """
     reader = Reader(load_keyboard_model(model))
-    predictor = Mixture(reader, read_ngram_of(model), common_words_of(model, reader.vocabulary), typed)
-    return WholeKeyboard(predictor, typed, partial(read_lexicon_of, model), _language(model, reader.vocabulary))
+    mixture = Mixture(reader, read_ngram_of(model), common_words_of(model, reader.vocabulary), typed)
+    return keyboard_around(mixture, model, typed)
+
+
+def keyboard_around(predictor: Predictor, model: Model, typed: Sequence[str]) -> WholeKeyboard:
+    """The keyboard with any predictor, what it learned from messages, and the lexicons of a version."""
+    return WholeKeyboard(predictor, typed, partial(read_lexicon_of, model), _language(model, predictor.vocabulary))
 
 
 def _language(model: Model, vocabulary: Vocabulary) -> str:

@@ -2,7 +2,9 @@
 
 The keyboard mixes the model with the n-gram model of public text and with the user's history; it is also measured
 without the fleet's model. The messages are typed again word by word, and the keyboards learn from each that is sent.
-Personal models are left out. All this runs without TensorFlow, in a child process, because it takes seconds.
+Of the first and the last version, the keystrokes that the keyboard saves are counted, too, letter by letter, as devices
+and benchmarks count them (:mod:`nightjar.edge_agent.core.keystrokes`). Personal models are left out. All this runs
+without TensorFlow, in a child process, because it takes seconds.
 """
 
 from __future__ import annotations
@@ -15,18 +17,21 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from nightjar.edge_agent.core.keystrokes import Replayed, replay
 from nightjar.edge_agent.core.mixture import Mixture
 from nightjar.edge_agent.core.own_history import Blended
 from nightjar.edge_agent.core.prediction import weights_of
 from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
+from nightjar.edge_agent.shell.keyboard_evaluation import keyboard_around
 from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program
 from nightjar.models import corpora
 from nightjar.models.batches import Batches, pack
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
-from nightjar.models.folder import NGRAM, VOCABULARY
+from nightjar.models.folder import NGRAM
 from nightjar.models.manifest import Manifest
 from nightjar.models.ngram import Trigram
 from nightjar.models.ranking import ranks
@@ -55,6 +60,9 @@ class KeyboardRecall(msgspec.Struct, frozen=True):
     keyboard: list[Recall]  # of the keyboard with each version
     trigram_history: Recall  # of the keyboard without any
     words: int  # number of the words
+    saved_first: float  # share of the keystrokes, 0 to 1, that the keyboard saves with the first version
+    saved_last: float  # with the last one
+    saved_without: float  # without any
 
 
 class NgramPredictor:
@@ -98,24 +106,39 @@ def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> K
     Raises:
         UnavailableError: a version cannot be fetched.
     """
-    vocabulary = Vocabulary.from_bytes((folder / "model" / VOCABULARY).read_bytes())
+    files = exported_model(folder / "model")
+    vocabulary = Vocabulary.from_bytes(files.vocabulary.read_bytes())
     ngram = read_ngram((folder / "model" / NGRAM).read_bytes(), vocabulary.size)
     held_out = corpora.load(str(folder / HELD_OUT), 0).users
     users = [
         _User((folder / phone / "messages.txt").read_text("utf-8").splitlines(), _first_words(messages))
         for phone, messages in list(held_out.items())[:MOST_PHONES]
     ]
-    model, keyboard = [], []
-    for sha256 in manifests.values():
+    model, keyboard, saved = [], [], []
+    for number, sha256 in enumerate(manifests.values(), 1):
         manifest = Manifest.decode(artifact(url, sha256))
         vector = weights_from_bytes(artifact(url, manifest.weights.sha256), manifest.layout)
         read = Reader(KeyboardModel(weights_of(vector, manifest.layout), vocabulary, manifest.version))
         model.append(_mean([_counts(read, user.held_out) for user in users]))
         blended = (Blended(Mixture(read, ngram, texts=user.typed), user.typed) for user in users)
         keyboard.append(_mean([_counts(each, user.held_out) for each, user in zip(blended, users, strict=True)]))
+        if number in {1, len(manifests)}:
+            saved.append(_saved([(Mixture(read, ngram, texts=user.typed), user) for user in users], files))
     without = [_counts(Blended(NgramPredictor(vocabulary, ngram), user.typed), user.held_out) for user in users]
     counted = sum(number for number, _, _ in without)
-    return KeyboardRecall(list(manifests), model, keyboard, _mean(without), counted)
+    saved_without = _saved([(NgramPredictor(vocabulary, ngram), user) for user in users], files)
+    return KeyboardRecall(list(manifests), model, keyboard, _mean(without), counted, saved[0], saved[-1], saved_without)
+
+
+def _saved(keyboards: Sequence[tuple[Predictor, _User]], files: Model) -> float:
+    """Share of the keystrokes of all users that their keyboards save, each with its predictor."""
+    total = Replayed()
+    for predictor, user in keyboards:
+        keyboard = keyboard_around(predictor, files, user.typed)
+        for message in user.held_out:
+            total += replay(keyboard.suggest, message)
+            keyboard.send(message)
+    return total.saved / max(1, total.letters)
 
 
 def _first_words(messages: Sequence[str]) -> list[str]:

@@ -121,6 +121,12 @@ def _keyboards(result: Result) -> list[tuple[str, str]]:
         return [("commonest class", reference)]
     better, worse = result["phones_better"], result["phones_worse"]
     return [
+        (
+            "keystrokes saved",
+            f"{percent(keyboards['saved_last'])} on the phones' own words with the keyboard, "
+            f"{percent(keyboards['saved_first'])} with the first version, "
+            f"{percent(keyboards['saved_without'])} with none",
+        ),
         ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
         ("trigram baseline", f"{reference}\n{REFERENCE}"),
         (

@@ -56,6 +56,15 @@ def test_the_keyboard_knows_what_its_user_writes_and_only_words_of_the_vocabular
     assert found.model[0].top1 < 7 / 8
 
 
+def test_it_says_how_many_keystrokes_the_keyboards_save(run):
+    folder, url, manifest = run
+    found = recall_by_version(folder, url, {0: manifest})
+    # All words but the first, and the unheard one, are the best suggestion: one tap each.
+    assert found.saved_first == found.saved_last
+    assert found.saved_last > 0.5
+    assert found.saved_without > 0.5
+
+
 def test_a_version_that_is_not_there_is_unavailable(run):
     folder, url, _ = run
     with pytest.raises(UnavailableError, match="404"):

@@ -17,7 +17,14 @@ SETTINGS = DemoSettings(phones=2, rounds=1, model="tiny", corpus="personas", see
 PREPARED = PreparedRun(SETTINGS, Path("run"), "people", Path("c"), (), "u", "k", 1, NgramRecall(0.2, 0.3, 9), 60.0)
 
 KEYBOARDS = KeyboardRecall(
-    [0, 1], [Recall(0.05, 0.1), Recall(0.1, 0.2)], [Recall(0.2, 0.3), Recall(0.25, 0.35)], Recall(0.15, 0.25), 99
+    [0, 1],
+    [Recall(0.05, 0.1), Recall(0.1, 0.2)],
+    [Recall(0.2, 0.3), Recall(0.25, 0.35)],
+    Recall(0.15, 0.25),
+    words=99,
+    saved_first=0.31,
+    saved_last=0.33,
+    saved_without=0.3,
 )
 RUN = LongRun("a long run", [Reached(0, 0.01, 0.02), Reached(750, 0.16, 0.27)])
 
@@ -68,6 +75,7 @@ def test_the_summary_has_the_keyboard_and_the_long_run_and_says_what_a_short_run
     console.print(summary_table(result))
     for line in (
         "top-1 25.0 % with the fleet's model, 15.0 % without",
+        "33.0 % on the phones' own words with the keyboard, 31.0 % with the first version, 30.0 % with none",
         "top-1 16.0 %, top-3 27.0 % after 750 rounds: a long run",
         "1 round of 2 phones shows that the system works",
     ):
