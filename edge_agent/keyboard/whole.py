@@ -36,6 +36,10 @@ class WholeKeyboard:
         self._own: Counter[str] = Counter()
         self._note(typed)
 
+    def replace_predictor(self, predictor: Predictor, typed: Sequence[str]) -> None:
+        """Use another predictor with the same vocabulary; ``typed`` are the messages that this keyboard knows."""
+        self.suggester.replace_predictor(Blended(predictor, typed))
+
     def suggest(self, text: str) -> Sequence[str]:
         """The suggestions for the text before the caret."""
         return self.suggester.suggest(text, language=self._language).words

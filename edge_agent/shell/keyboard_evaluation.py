@@ -10,24 +10,21 @@ The training process imports this only when the memory of the training is free a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from nightjar.edge_agent.core.keystrokes import Replayed, newest, replayed
 from nightjar.edge_agent.core.mixture import Mixture
-from nightjar.edge_agent.keyboard.floor import shares_in, speaks
+from nightjar.edge_agent.keyboard.floor import floor, shares_in, speaks
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Predictor
+from nightjar.edge_agent.ports import Floats, Predictor
 from nightjar.edge_agent.session import SessionTask
-from nightjar.edge_agent.shell.keyboard_model import (
-    common_words_of,
-    load_keyboard_model,
-    read_lexicon_of,
-    read_ngram_of,
-)
+from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model, read_lexicon_of, read_ngram_of
+from nightjar.models.compact_ngram import CompactNgram
 from nightjar.models.keyboard import held_out
+from nightjar.models.lexicon import WordList
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.wire.frame import KeyboardEvaluation
@@ -56,10 +53,20 @@ def evaluate_keyboard(
         return None  # the keyboard has a model of another task
     typed, held = held_out(task.source.texts, task.assignment.plan.evaluation_share)
     messages, until_s = newest(held, MOST_WORDS)[::-1], now_s() + MOST_S
-    ours = _counted(base, typed, messages, lambda: should_stop() or now_s() > until_s)
+    reader = Reader(load_keyboard_model(base))
+    beside = beside_model(base, reader.vocabulary)
+    keyboard = keyboard_around(beside.mixed(reader, typed), beside, typed)
+    ours = replayed(keyboard.suggest, messages, lambda: should_stop() or now_s() > until_s)
     theirs = ours
-    if announced.sha256 != base.sha256:
-        theirs = _counted(announced, typed, messages[: len(ours)], should_stop)
+    if announced.sha256 != base.sha256 and not should_stop():
+        other = Reader(load_keyboard_model(announced))
+        if (announced.ngram, announced.lexicons) == (base.ngram, base.lexicons):
+            # The index of a lexicon takes longer than the replay with a small model.
+            keyboard.replace_predictor(beside.mixed(other, typed), typed)
+        else:
+            beside = beside_model(announced, reader.vocabulary)
+            keyboard = keyboard_around(beside.mixed(other, typed), beside, typed)
+        theirs = replayed(keyboard.suggest, messages[: len(ours)], should_stop)
     if should_stop() or len(theirs) < len(ours):
         return None
     total, compared = sum(ours, Replayed()), sum(theirs, Replayed())
@@ -68,33 +75,33 @@ def evaluate_keyboard(
     return KeyboardEvaluation(total.letters, total.saved, announced.manifest.version, compared.saved)
 
 
-def _counted(
-    model: Model, typed: Sequence[str], messages: Sequence[str], should_stop: Callable[[], bool]
-) -> list[Replayed]:
-    return replayed(whole_keyboard(model, typed).suggest, messages, should_stop)
+class BesideModel(NamedTuple):
+    """What a keyboard has beside the weights of a version.
 
-
-def whole_keyboard(model: Model, typed: Sequence[str]) -> WholeKeyboard:
-    """The keyboard with the weights of a version, and what it learned from messages, oldest first.
-
-    Raises:
-        RemoteProtocolError: the version's files cannot be used.
-        UnavailableError: they are gone.
+    Attributes:
+        lexicons: language -> lexicon.
+        floor: (V,) float32, the common words of the languages that the model speaks.
+        language: one of them that has a lexicon; empty if there is none.
     """
-    reader = Reader(load_keyboard_model(model))
-    mixture = Mixture(reader, read_ngram_of(model), common_words_of(model, reader.vocabulary), typed)
-    return keyboard_around(mixture, model, typed)
+
+    ngram: CompactNgram | None
+    lexicons: Mapping[str, WordList]
+    floor: Floats | None
+    language: str
+
+    def mixed(self, predictor: Predictor, typed: Sequence[str]) -> Mixture:
+        """A predictor mixed with the others, with the weights that suit messages, oldest first."""
+        return Mixture(predictor, self.ngram, self.floor, typed)
 
 
-def keyboard_around(predictor: Predictor, model: Model, typed: Sequence[str]) -> WholeKeyboard:
-    """The keyboard with any predictor, what it learned from messages, and the lexicons of a version."""
-    return WholeKeyboard(predictor, typed, partial(read_lexicon_of, model), _language(model, predictor.vocabulary))
+def beside_model(model: Model, vocabulary: Vocabulary) -> BesideModel:
+    """Read what came with a version of this vocabulary; what did not come or cannot be used is left out."""
+    read = {language: read_lexicon_of(model, language) for language in sorted(model.lexicons)}
+    lexicons = {language: listed for language, listed in read.items() if listed is not None}
+    spoken = (language for language, listed in lexicons.items() if speaks(shares_in(vocabulary, listed)))
+    return BesideModel(read_ngram_of(model), lexicons, floor(vocabulary, lexicons.values()), next(spoken, ""))
 
 
-def _language(model: Model, vocabulary: Vocabulary) -> str:
-    """The first language with a lexicon that a vocabulary is of; empty if there is none."""
-    for language in sorted(model.lexicons):
-        listed = read_lexicon_of(model, language)
-        if listed is not None and speaks(shares_in(vocabulary, listed)):
-            return language
-    return ""
+def keyboard_around(predictor: Predictor, beside: BesideModel, typed: Sequence[str]) -> WholeKeyboard:
+    """The keyboard with a predictor, what it learned from messages, oldest first, and lexicons."""
+    return WholeKeyboard(predictor, typed, beside.lexicons.get, beside.language)

@@ -61,7 +61,8 @@ class Defaults:
 
 
 DEFAULTS = {
-    "tiny": Defaults(2_000, 20_000, report_deadline_s=60.0, round_limit_s=90.0, day_s=60.0),
+    # Half a minute longer than a phone that loses its conditions may take to report what it has.
+    "tiny": Defaults(2_000, 20_000, report_deadline_s=90.0, round_limit_s=90.0, day_s=60.0),
     "gboard": Defaults(1_000, 8_000, report_deadline_s=240.0, round_limit_s=400.0, day_s=300.0),
 }
 DEFAULTS |= {shape.name: DEFAULTS[shape.family] for shape in CONFIGURATIONS.values()}

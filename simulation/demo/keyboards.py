@@ -22,16 +22,15 @@ from nightjar.edge_agent.core.mixture import Mixture
 from nightjar.edge_agent.core.own_history import Blended
 from nightjar.edge_agent.core.prediction import weights_of
 from nightjar.edge_agent.keyboard.reader import Reader
-from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
-from nightjar.edge_agent.shell.keyboard_evaluation import keyboard_around
+from nightjar.edge_agent.shell.keyboard_evaluation import BesideModel, beside_model, keyboard_around
 from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program
 from nightjar.models import corpora
 from nightjar.models.batches import Batches, pack
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
-from nightjar.models.folder import NGRAM
+from nightjar.models.folder import NGRAM, VOCABULARY
 from nightjar.models.manifest import Manifest
 from nightjar.models.ngram import Trigram
 from nightjar.models.ranking import ranks
@@ -106,9 +105,9 @@ def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> K
     Raises:
         UnavailableError: a version cannot be fetched.
     """
-    files = exported_model(folder / "model")
-    vocabulary = Vocabulary.from_bytes(files.vocabulary.read_bytes())
+    vocabulary = Vocabulary.from_bytes((folder / "model" / VOCABULARY).read_bytes())
     ngram = read_ngram((folder / "model" / NGRAM).read_bytes(), vocabulary.size)
+    beside = beside_model(exported_model(folder / "model"), vocabulary)
     held_out = corpora.load(str(folder / HELD_OUT), 0).users
     users = [
         _User((folder / phone / "messages.txt").read_text("utf-8").splitlines(), _first_words(messages))
@@ -123,18 +122,18 @@ def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> K
         blended = (Blended(Mixture(read, ngram, texts=user.typed), user.typed) for user in users)
         keyboard.append(_mean([_counts(each, user.held_out) for each, user in zip(blended, users, strict=True)]))
         if number in {1, len(manifests)}:
-            saved.append(_saved([(Mixture(read, ngram, texts=user.typed), user) for user in users], files))
+            saved.append(_saved([(beside.mixed(read, user.typed), user) for user in users], beside))
     without = [_counts(Blended(NgramPredictor(vocabulary, ngram), user.typed), user.held_out) for user in users]
     counted = sum(number for number, _, _ in without)
-    saved_without = _saved([(NgramPredictor(vocabulary, ngram), user) for user in users], files)
+    saved_without = _saved([(NgramPredictor(vocabulary, ngram), user) for user in users], beside)
     return KeyboardRecall(list(manifests), model, keyboard, _mean(without), counted, saved[0], saved[-1], saved_without)
 
 
-def _saved(keyboards: Sequence[tuple[Predictor, _User]], files: Model) -> float:
+def _saved(keyboards: Sequence[tuple[Predictor, _User]], beside: BesideModel) -> float:
     """Share of the keystrokes of all users that their keyboards save, each with its predictor."""
     total = Replayed()
     for predictor, user in keyboards:
-        keyboard = keyboard_around(predictor, files, user.typed)
+        keyboard = keyboard_around(predictor, beside, user.typed)
         for message in user.held_out:
             total += replay(keyboard.suggest, message)
             keyboard.send(message)

@@ -28,3 +28,10 @@ def test_it_learns_from_what_is_sent_as_from_what_was_typed_before():
         sent.send("four zorblax")
     for text in ("", "four ", "four z", "zorblax f"):
         assert sent.suggest(text) == typed.suggest(text)
+
+
+def test_another_predictor_goes_on_with_what_the_user_wrote():
+    keyboard, typed = WholeKeyboard(Indifferent(), ["four zorblax"] * 20), ["four zorblax"] * 20
+    keyboard.replace_predictor(Indifferent(), typed)
+    for text in ("", "four ", "four z", "zorblax f"):
+        assert keyboard.suggest(text) == WholeKeyboard(Indifferent(), typed).suggest(text)

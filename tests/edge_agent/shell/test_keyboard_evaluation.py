@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.keystrokes import newest, replay
+from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.session import SessionTask
 from nightjar.edge_agent.shell import keyboard_evaluation
-from nightjar.edge_agent.shell.keyboard_evaluation import MOST_S, evaluate_keyboard, whole_keyboard
+from nightjar.edge_agent.shell.keyboard_evaluation import MOST_S, beside_model, evaluate_keyboard, keyboard_around
+from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
 from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import write_lexicon
@@ -50,6 +52,12 @@ def versions(tmp_path):
     return with_weights(tmp_path, 4, 1), with_weights(tmp_path, 3, 2)
 
 
+def whole_keyboard(model, typed):
+    reader = Reader(load_keyboard_model(model))
+    beside = beside_model(model, reader.vocabulary)
+    return keyboard_around(beside.mixed(reader, typed), beside, typed)
+
+
 def by_hand(model, texts=TEXTS):
     typed, held = held_out(texts, 0.3)
     keyboard = whole_keyboard(model, typed)
@@ -69,10 +77,8 @@ def test_both_versions_are_counted_on_the_words_that_are_held_back(versions):
 
 def test_the_announced_version_itself_is_counted_once(versions, monkeypatch):
     _, announced = versions
-    loaded = []
-    monkeypatch.setattr(
-        keyboard_evaluation, "whole_keyboard", lambda *given: loaded.append(given) or whole_keyboard(*given)
-    )
+    loaded, load = [], keyboard_evaluation.load_keyboard_model
+    monkeypatch.setattr(keyboard_evaluation, "load_keyboard_model", lambda model: loaded.append(model) or load(model))
     found = evaluate_keyboard(task(announced, announced), never, still)
     assert (found.saved, found.announced, len(loaded)) == (found.saved_announced, 3, 1)
 
@@ -101,6 +107,22 @@ def test_the_whole_keyboard_has_the_ngram_model_and_the_lexicon_of_its_version(t
     assert "quixotic" not in whole_keyboard(plain, ()).suggest("qu")
     german = dataclasses.replace(whole, lexicons={"de": tmp_path / "gone"})
     assert "quixotic" not in whole_keyboard(german, ()).suggest("qu")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_each_version_has_what_came_with_it(tmp_path, versions, shared):
+    ngrams = [tmp_path / "ngram-0", tmp_path / "ngram-0" if shared else tmp_path / "ngram-1"]
+    for path, words in zip(ngrams, (("cat", "mat"), ("mat", "on")), strict=True):
+        path.write_bytes(compile_ngram([VOCABULARY.encode(words)] * 50, VOCABULARY.size))
+    lexicons = {"en": tmp_path / "en"}
+    lexicons["en"].write_bytes(write_lexicon("en", {**dict.fromkeys(WORDS, 0.1), "zorblax": 0.2}))
+    base, announced = (
+        dataclasses.replace(model, ngram=ngram, lexicons=lexicons)
+        for model, ngram in zip(versions, ngrams, strict=True)
+    )
+    found = evaluate_keyboard(task(base, announced), never, still)
+    expected = [sum(one.saved for one in by_hand(model)) for model in (base, announced)]
+    assert [found.saved, found.saved_announced] == expected
 
 
 def test_without_a_keyboard_or_with_one_of_another_vocabulary_nothing_is_said(tmp_path, versions):
