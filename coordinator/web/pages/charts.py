@@ -56,6 +56,7 @@ def estimates(name: str, labels: tuple[str, ...], values: tuple[Estimate, ...], 
         {"value": mean} if error is None else {"value": mean, "ci": {"low": mean - 2 * error, "high": mean + 2 * error}}
         for mean, error in values
     ]
+    chart.range = (0, max(mean + 2 * (error or 0) for mean, error in values))
     chart.add("mean", points, show_dots=len(labels) <= MOST_DOTS)
     chart.add("marked", [mean if at == marked else None for at, (mean, _) in enumerate(values)], dots_size=5)
     return _svg(chart, name)
