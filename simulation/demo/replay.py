@@ -20,10 +20,17 @@ class Reached(msgspec.Struct, frozen=True, array_like=True):
     top3: float
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """Of the outcome of a run, which versions were announced in each seed; none without a gate."""
+
+    announced_versions: list[list[int]] = []
+
+
 class LongRun(msgspec.Struct, frozen=True):
     """A recorded run."""
 
     name: str
+    outcome: Judged | None = None
     curve: list[Reached] = []  # recall by rounds, from the start
 
     @property
@@ -43,7 +50,7 @@ class LongRun(msgspec.Struct, frozen=True):
 
 
 def best_run(results: Path = RESULTS) -> LongRun:
-    """The recorded run whose curve ends highest.
+    """The recorded run whose curve ends highest, but for those of a household, whose words are few people's.
 
     Raises:
         ConfigError: there is none.
@@ -53,7 +60,7 @@ def best_run(results: Path = RESULTS) -> LongRun:
     except (OSError, msgspec.DecodeError) as error:
         msg = f"--replay: {results} cannot be read: {error}"
         raise ConfigError(msg) from error
-    known = [run for run in runs if run.curve]
+    known = [run for run in runs if run.curve and not (run.outcome and run.outcome.announced_versions)]
     if not known:
         msg = f"--replay: no run in {results} has a curve; record one with python -m nightjar.experiments.record"
         raise ConfigError(msg)

@@ -287,9 +287,11 @@ def _judged(
     assert announced is not None, "so it did"
     assert optimizer is not None, "so it did"
     found = compare(people, (gate.base, before.weights), (gate.announced[-1], announced))
-    new = measure(prepared, referee, after.weights)
-    held_out = VersionMetrics(top1=new.held_out_top1 or 0.0, top3=new.held_out_top3 or 0.0, loss=new.loss)
-    following = after_round(gate, number, found, held_out, prepared.experiment.gate)
+    referee.restore(after.weights)
+    loss, top1, top3 = evaluate(referee, [prepared.others])
+    following = after_round(
+        gate, number, found, VersionMetrics(top1=top1, top3=top3, loss=loss), prepared.experiment.gate
+    )
     if following.announced[-1] != gate.announced[-1]:
         after = replace(after, announced=before.weights, announced_optimizer=before.optimizer)
     if following.base == gate.announced[-1]:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.pages import asyncapi, configuration, experiments, message_schema, round
+from tests.pages import asyncapi, configuration, experiments, learning, message_schema, round
 
 
 @pytest.mark.parametrize(
-    "made", [asyncapi, configuration, experiments, message_schema, round], ids=lambda made: made.PAGE.name
+    "made", [asyncapi, configuration, experiments, learning, message_schema, round], ids=lambda made: made.PAGE.name
 )
 def test_a_generated_page_is_up_to_date(made):
     assert made.PAGE.read_text(encoding="utf-8") == made.page(), "run python -m tests.pages"
