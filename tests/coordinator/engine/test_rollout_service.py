@@ -1,8 +1,10 @@
 """What becomes of versions, told by the driver among fakes: the gate, trials, what keyboards measure, operators."""
 
 import hashlib
+from collections import defaultdict
 
 import msgspec
+import numpy as np
 import pytest
 
 from nightjar.coordinator.engine.aggregation import do_job
@@ -324,6 +326,25 @@ def test_a_restart_goes_on_from_the_version_in_training(make_world):
     world.listen()
     hold_round(world, "a", "b", gain=-0.3)
     assert (bases(world), stages(world)) == ([0, 1, 2], [Stage.CURRENT, Stage.SKIPPED, Stage.TRAINING])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_keyboards_measure_one_version_is_announced_and_none_that_was_measured_worse(make_world, seed):
+    world, rng = measuring_world(make_world, patience=0), np.random.default_rng(seed)
+    world.driver.handle(JobEnded(EvaluationDone(0, VersionMetrics(0.1, 0.2, 3.0))))
+    gains = defaultdict(list)  # a version that the gate let nothing follow is measured in several rounds
+    for _ in range(12):
+        before, base = announced(world).version, bases(world)[-1]
+        gain = 0.0 if base == before else float(rng.choice([-3.0, -0.3, 0.0, 0.4]))
+        gains[base, before].append(gain)
+        world.measured = VersionMetrics(float(rng.choice([0.1, 0.0])), 0.2, 3.0)
+        hold_round(world, "a", "b", gain=gain)
+        announced_now = announced(world).version
+        assert announced_now == (base if sum(gains[base, before]) >= 0 else before)
+        assert [number for number, each in enumerate(stages(world)) if each is Stage.CURRENT] == [announced_now]
+        training = [number for number, each in enumerate(stages(world)) if each is Stage.TRAINING]
+        assert [bases(world)[-1]] == (training or [announced_now])
+    assert len(set(stages(world))) > 3, "the story has more to tell than that"
 
 
 def test_a_task_that_gains_nothing_pauses_itself_and_says_why_with_both_figures(make_world):
