@@ -39,6 +39,10 @@ FAILURES = frozenset(
 LARGEST_LOSS = 69.1
 """Maximum loss per word in nats: -log(1e-30), the program's lower bound on probabilities. A larger loss is invented."""
 
+MOST_POINTS = 10.0
+"""Largest gain or loss of keystrokes that counts for a device, in points: one version changes less. A device that types
+little is off by several points, and one that lies would otherwise decide for a whole cohort."""
+
 INVALID = "invalid"
 """Failure cause that is not a dropout: a report that was refused."""
 
@@ -195,10 +199,11 @@ def keystrokes(keyboards: Iterable[KeyboardEvaluation]) -> Tally:
     measured = [each for each in keyboards if each.letters]
     gains: dict[int, list[float]] = defaultdict(list)
     for each in measured:
-        gains[each.announced].append(100 * (each.saved - each.saved_announced) / each.letters)
+        points = 100 * (each.saved - each.saved_announced) / each.letters
+        gains[each.announced].append(min(max(points, -MOST_POINTS), MOST_POINTS))
     return Tally(
         saved=Sums.of(100 * each.saved / each.letters for each in measured),
-        gain_over={announced: Sums.of(points) for announced, points in gains.items()},
+        gain_over={announced: Sums.of(of_devices) for announced, of_devices in gains.items()},
     )
 
 

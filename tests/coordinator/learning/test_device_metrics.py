@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nightjar.coordinator.config import TaskConfig
 from nightjar.coordinator.learning.device_metrics import (
     FAILURES,
+    MOST_POINTS,
     Mean,
     Spread,
     Sums,
@@ -126,6 +127,7 @@ def test_keystrokes_of_parts_add_up_to_those_of_the_whole(one, other):
 @given(st.lists(keyboards(), min_size=2, max_size=40))
 def test_a_gain_is_the_mean_of_the_paired_differences_with_its_standard_error(measured):
     points = [100 * (each.saved - each.saved_announced) / each.letters for each in measured if each.announced == 7]
+    points = list(np.clip(points, -MOST_POINTS, MOST_POINTS))
     gain = keystrokes(measured).gain_over.get(7, Sums())
     assert gain.devices == len(points)
     assert gain.mean == pytest.approx(np.mean(points) if points else 0.0, abs=1e-9)
@@ -144,6 +146,15 @@ def test_people_who_type_differently_add_nothing_to_the_error_of_a_gain():
 def test_a_person_who_typed_much_counts_once():
     measured = [KeyboardEvaluation(100, 30, 7, 20), KeyboardEvaluation(2**32 - 1, 0, 7, 0)]
     assert keystrokes(measured).gain_over[7].mean == 5.0
+
+
+@pytest.mark.parametrize("lie", [0, 1000])
+def test_a_device_that_lies_about_its_keystrokes_does_not_decide_for_twenty(lie):
+    honest = [KeyboardEvaluation(1000, 300 + gain, 7, 300) for gain in (-20, -22) * 10 + (-20,)]
+    liar = KeyboardEvaluation(1000, lie, 7, 1000 - lie)
+    gain = keystrokes([*honest, liar]).gain_over[7]
+    assert gain.mean == pytest.approx(-2.1, abs=0.6)
+    assert gain.mean < -2 * gain.error
 
 
 def test_a_tally_of_before_keyboards_measured_is_read():
