@@ -312,9 +312,6 @@ class VersionStore(Protocol):
     def save_federated(self, version: int, tally: Tally) -> None:
         """Replace the on-device metrics of a version."""
 
-    def draw_number(self, now_s: float) -> int:
-        """Draw the next number for orders to devices, above all earlier ones, including those in any backup."""
-
 
 class ReleaseStore(Protocol):
     """Access to the agent's releases in an open transaction."""
@@ -330,7 +327,7 @@ class ReleaseStore(Protocol):
 
 
 class EffectStore(Protocol):
-    """Access to pending effects, counters and the audit log in an open transaction."""
+    """Access to pending effects, the numbers of orders, counters and the audit log in an open transaction."""
 
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; returns its row number."""
@@ -340,6 +337,9 @@ class EffectStore(Protocol):
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
         """Remove effects that are done."""
+
+    def draw_number(self, now_s: float) -> int:
+        """Draw the next number for orders to devices, above all earlier ones, including those in any backup."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Increase a counter."""
