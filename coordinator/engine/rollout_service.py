@@ -25,7 +25,7 @@ from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
 from nightjar.coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
-from nightjar.coordinator.versions.announcement import Verdict, is_measured, verdict
+from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Verdict, is_measured, verdict
 from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from nightjar.coordinator.versions.rollout import (
     Event,
@@ -97,7 +97,7 @@ class RolloutService:
                 self._move(training, event, unit)
             return
         current = next((each for each in unit.snapshot.versions.values() if each.version == version), None)
-        if current is None or found.saved.devices:
+        if current is None or is_measured(found, _minimum(current.task, unit)):
             return
         former = _line(current, unit)[1:]
         tallies = [unit.tx.federated(each.version) for each in former]
@@ -227,7 +227,8 @@ class RolloutService:
 
         Rounds go on from it in both cases, so it also takes the place of another version in training.
         """
-        announced, training = unit.snapshot.versions.get(moved.task), unit.snapshot.training.pop(moved.task, None)
+        announced, training = unit.snapshot.versions.get(moved.task), unit.tx.training_version(moved.task)
+        unit.snapshot.training.pop(moved.task, None)
         current = moved.rollout.stage is Stage.CURRENT
         (unit.snapshot.versions if current else unit.snapshot.training)[moved.task] = moved
         if training is not None and training.version != moved.version:
@@ -240,8 +241,7 @@ class RolloutService:
 
     def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> Verdict:
         """What keyboards found of a version, compared with the announced one."""
-        minimum = unit.snapshot.tasks[record.task].settings.minimum
-        return verdict(unit.tx.federated(record.version), announced.version, minimum)
+        return verdict(unit.tx.federated(record.version), announced.version, _minimum(record.task, unit))
 
     def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
         """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""
@@ -256,6 +256,12 @@ class RolloutService:
         ):
             unit.tx.drop_state(state)
         return replace(record, optimizer_state=None)
+
+
+def _minimum(task: str, unit: UnitOfWork) -> int:
+    """Fewest reports of a round of a task, which may be over."""
+    record = unit.snapshot.tasks.get(task) or unit.tx.task(task)
+    return LEAST_DEVICES if record is None else record.settings.minimum
 
 
 def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[VersionRecord]:

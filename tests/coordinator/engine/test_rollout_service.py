@@ -13,7 +13,7 @@ from nightjar.coordinator.engine.jobs import EvaluationDone
 from nightjar.coordinator.learning.downlink import VERSIONS_BACK
 from nightjar.coordinator.learning.strategies import StrategyName
 from nightjar.coordinator.rounds.round import Phase
-from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, ResumeTask, RollBack
+from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, ResumeTask, RollBack, StopTask
 from nightjar.coordinator.tasks.settings import PlanConfig, StrategyConfig
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
@@ -416,6 +416,14 @@ def test_an_operator_announces_the_version_in_training_or_takes_it_back(make_wor
     assert (stages(world), announced(world).version) == ([Stage.SUPERSEDED, Stage.ROLLED_BACK, Stage.CURRENT], 2)
     assert operate(world, RollBack(reason="a slip")) is True
     assert announced(world).version == 0
+
+
+def test_an_operator_can_still_choose_the_version_of_a_task_that_is_over(make_world):
+    world = measuring_world(make_world)
+    hold_round(world, "a", "b", gain=0.5)
+    assert operate(world, StopTask("keyboard", "enough")) is True
+    assert operate(world, PromoteVersion(0, "the first one")) is True
+    assert (stages(world), announced(world).version) == ([Stage.CURRENT, Stage.SUPERSEDED, Stage.SKIPPED], 0)
 
 
 def test_an_operator_who_goes_back_goes_to_a_version_that_was_announced(make_world):
