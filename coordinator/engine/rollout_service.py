@@ -213,7 +213,8 @@ class RolloutService:
             moved = self._without_state(moved, unit)
         unit.tx.save_version(moved)
         if stage is Stage.ROLLED_BACK:
-            unit.tx.count("versions_rolled_back")
+            unreleased = record.rollout.stage is Stage.TRAINING  # no keyboard had it, so nobody need be alarmed
+            unit.tx.count("versions_refused" if unreleased else "versions_rolled_back")
         if stage in _TOLD or record.rollout.stage is Stage.CANARY:
             unit.snapshot.number = unit.tx.draw_number(unit.now_s)
             if moved.task == self._announced:

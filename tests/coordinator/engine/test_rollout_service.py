@@ -279,6 +279,7 @@ def test_a_version_that_keyboards_find_clearly_worse_is_rolled_back_and_rounds_g
     hold_round(world, "a", "b", gain=-2.0)
     assert (stages(world), announced(world).version) == ([Stage.CURRENT, Stage.ROLLED_BACK, Stage.REFUSED], 0)
     assert "2.0 points fewer than with version 0" in reason(world, 1)
+    assert (world.counters["versions_refused"], world.counters.get("versions_rolled_back", 0)) == (2, 0)
     assert bases(world) == [0, 1, 0]
     hold_round(world, "a", "b", gain=0.0)
     assert (stages(world)[3], world.tables.versions[3].lineage.parent) == (Stage.TRAINING, 0)
