@@ -188,7 +188,9 @@ def make_phone(
             random_for=lambda number, attempt: np.random.default_rng([number, attempt]),
             conditions=conditions,
             transport=transport,
-            artifacts=ModelFiles(folder / "artifacts", Downloader(url, patience, tls=tls)),
+            artifacts=ModelFiles(
+                folder / "artifacts", Downloader(url, patience, tls=tls), keyboard=show_model is not None
+            ),
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put, JobThread()),
