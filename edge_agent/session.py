@@ -271,11 +271,13 @@ def train_and_encode(
     del program
     if assignment.secure_sum is not None:
         return _contributed(task, assignment.secure_sum, trained, generator)
+    # First: who must stop while the keyboard is evaluated has nothing left to do but to send.
+    payload = codec.encode(trained.delta, manifest.layout, generator)
     keyboard, fault = keyboard_of(looked)
     report = _new_report(
         task,
         codec.wire_id,
-        codec.encode(trained.delta, manifest.layout, generator),
+        payload,
         num_examples=trained.num_examples,
         steps=trained.steps,
         loss=trained.loss,

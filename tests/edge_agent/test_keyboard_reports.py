@@ -58,7 +58,7 @@ def announced(tmp_path):
 
 def report(model, announced, counting, plan=ASKED, should_stop=lambda: False, **changes):
     train = in_this_process(lambda _model: Foreseeing(), lambda: 0.0, counting)
-    desk = Desk(Examples(), lambda _key: None, train, announced=lambda: announced)
+    desk = Desk(Examples(), train, announced=lambda: announced)
     made = run_session(desk, assignment(model, plan=plan, **changes), model, FakeRandom(), should_stop)
     return frame.decode(made.report.frame), made
 
