@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -50,6 +51,7 @@ from nightjar.coordinator.learning.strategies import (
 )
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
 from nightjar.coordinator.ports import BlobStore, PrivateStore
+from nightjar.coordinator.versions.announcement import Outcome, verdict
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.primitives import LibraryPrimitives
 from nightjar.models.manifest import Artifact, Manifest
@@ -151,7 +153,10 @@ def _aggregate(
             )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
-    published = publish(weights, averaged.weights + residual, job.downlink, layout, rng)
+    federated = _measured([each for device, each in measured.items() if device not in averaged.unreadable])
+    base = Base(manifest.weights.sha256, weights)
+    held, reference = _held_by_devices(job, federated, manifest, base, artifacts)
+    published = publish(reference, averaged.weights + residual, job.downlink, layout, rng)
     following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.strategy.server_learning_rate"
@@ -159,7 +164,7 @@ def _aggregate(
     data = weights_to_bytes(following)
     further = (published.residual, None if summed is None else summed.average)
     kept: State = np.vstack([averaged.state, *(each for each in further if each is not None)], dtype=np.float64)
-    ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
+    ways = ways_to(published, chain((base,), _earlier(job, artifacts)), layout)
     for _, file in ways:
         artifacts.put(file)
     return AggregationDone(
@@ -171,10 +176,26 @@ def _aggregate(
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,
         left_out=averaged.left_out,
-        transfers=(*(transfer for transfer, _ in ways), *earlier_steps(published, manifest)),
+        transfers=(*(transfer for transfer, _ in ways), *earlier_steps(published, held)),
         bases=None if summed is None else _stored(summed.bases, artifacts),
-        federated=_measured([each for device, each in measured.items() if device not in averaged.unreadable]),
+        federated=federated,
     )
+
+
+def _held_by_devices(
+    job: AggregationJob, federated: Tally, manifest: Manifest, base: Base, artifacts: BlobStore
+) -> tuple[Manifest, Base]:
+    """The version that devices will hold when they are told of the new one: the announced one.
+
+    What this round's devices measured may be what makes the base version the announced one.
+    """
+    if job.announced is None or not keeps_residual(job.downlink):
+        return manifest, base
+    found = verdict(merged(job.announced.found, federated), job.announced.version, job.minimum)
+    if found.outcome is Outcome.BETTER:
+        return manifest, base
+    held = Manifest.decode(artifacts.get(job.announced.manifest))
+    return held, Base(held.weights.sha256, weights_from_bytes(artifacts.get(held.weights.sha256), held.layout))
 
 
 def _measured(reports: Sequence[frame.Report], *, trained: bool = True) -> Tally:

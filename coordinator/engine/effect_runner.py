@@ -18,7 +18,14 @@ from nightjar.coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from nightjar.coordinator.engine.jobs import AggregationJob, EvaluationJob, FiguresJob, ReportFile, SummedReports
+from nightjar.coordinator.engine.jobs import (
+    AggregationJob,
+    Announced,
+    EvaluationJob,
+    FiguresJob,
+    ReportFile,
+    SummedReports,
+)
 from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.engine.unit_of_work import Snapshot
 from nightjar.coordinator.learning.downlink import VERSIONS_BACK
@@ -152,6 +159,7 @@ class EffectRunner:
             reports = tx.reports(current.number)
             version = tx.version(version.version) or version  # its optimizer state may have been dropped meanwhile
             earlier = [each for each in tx.versions(VERSIONS_BACK + 1, task=current.task) if each != version]
+            found = tx.federated(version.version)
         announced = snapshot.versions[current.task]  # keyboards have it, however old it is
         earlier = [each for each in (announced,) if each not in (version, *earlier)] + earlier[-VERSIONS_BACK:]
         return AggregationJob(
@@ -171,6 +179,9 @@ class EffectRunner:
             evaluation=self._evaluation,
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
+            announced=None
+            if announced.version == version.version
+            else Announced(announced.version, announced.manifest, found),
             seed=self._config.seed,
             committed=task.committed,
             noise=task.noise,

@@ -36,6 +36,19 @@ class SummedReports(msgspec.Struct, frozen=True):
     plan: Unmask
 
 
+class Announced(msgspec.Struct, frozen=True):
+    """The announced version, where rounds train from another one.
+
+    Attributes:
+        manifest: hash of its manifest.
+        found: what devices measured of the version that rounds train from, before this round.
+    """
+
+    version: int
+    manifest: str
+    found: Tally
+
+
 class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     """Average the reports of a round and measure the result.
 
@@ -45,6 +58,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates, or with
             noise the norm in its terms.
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
+        announced: the announced version; None if it is the base version.
         seed: seed for the next bases and for rounding.
         committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: path of the text to measure the result on; None skips the evaluation.
@@ -64,6 +78,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
+    announced: Announced | None = None
     seed: int = 0
     committed: int = 0
     summed: SummedReports | None = None

@@ -8,18 +8,19 @@ run (error feedback on the downlink).
 form     published weights                                     transfers, in addition to the whole float32 file
 =======  ====================================================  ==================================================
 f32      the optimizer's weights; no residual                  exact differences from each of the last versions
-topk-8   the previous version plus its k largest changes       encoded changes of each of the last versions
+topk-8   the reference version plus the k largest changes      these changes, and those that led to the reference
 =======  ====================================================  ==================================================
 
-An exact difference is offered if it is much smaller than the whole file. A device that missed versions takes the
-encoded changes of each, unless the whole file is shorter. This module stores nothing; the caller does.
+An exact difference is offered if it is much smaller than the whole file. The reference is the version that devices
+have on their disks: the announced one, however many versions of the line were trained since. So a device that trains
+needs one transfer, of bounded length. A device that missed announced versions takes the changes of each, unless the
+whole file is shorter. This module stores nothing; the caller does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 import msgspec
 import numpy as np
@@ -36,10 +37,15 @@ TOPK_8 = "topk-8"
 FORMS = (F32, TOPK_8)
 DENSITY = 0.25
 """Share of the weights that change in form topk-8; a twentieth costs recall (docs/learning.md)."""
+MOST_BYTES_PER_WEIGHT = 0.28
+"""Length that a transfer of form topk-8 may have, per weight of the model: 395 kB for 1.41 million. Changes of many
+rounds together have nearly normal values, which take more bits; then fewer of them are sent."""
 VERSIONS_BACK = 8
 """Number of earlier versions with a transfer: about a day of rounds."""
 MOST_CHANGED = 0.25
 """Maximum share of changed weights: above it an exact difference saves less than about half, and takes seconds."""
+SHORT_BYTES = 100_000
+"""A transfer of this length is never too long, however small the model is."""
 LEAST_WHOLE_BYTES = 16 * 1024
 """Smaller files are sent whole: reading a transfer would take a device longer than downloading the rest."""
 
@@ -51,12 +57,12 @@ class Published:
     Attributes:
         weights: (n,) float32.
         residual: (n,) float64, target weights minus published weights; None for form f32.
-        way: encoded changes from the previous version; None for form f32.
+        way: the encoded changes, and the transfer from the reference to these weights; None for form f32.
     """
 
     weights: Vector
     residual: Wide | None
-    way: bytes | None
+    way: tuple[Transfer, bytes] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,11 +82,11 @@ def keeps_residual(form: str) -> bool:
     return form != F32
 
 
-def publish(previous: Vector, target: Wide, form: str, layout: ParameterLayout, rng: np.random.Generator) -> Published:
+def publish(reference: Base, target: Wide, form: str, layout: ParameterLayout, rng: np.random.Generator) -> Published:
     """Compute the published weights of the next version.
 
     Args:
-        previous: (n,) float32, weights of the previous version.
+        reference: the version that devices have.
         target: (n,) float64, the optimizer's weights plus the last residual.
         form: one of FORMS.
         layout: layout of the n parameters.
@@ -94,25 +100,30 @@ def publish(previous: Vector, target: Wide, form: str, layout: ParameterLayout, 
     if form != TOPK_8:
         msg = f"expected a downlink form of {', '.join(FORMS)}, got {form!r}"
         raise ConfigError(msg)
-    codec = codec_for(CodecChoice(name="topk-8", density=DENSITY))
-    payload = codec.encode((target - previous).astype(np.float32), layout, rng)
-    way = transfers.topk_transfer(transfers.TOPK_8, payload, layout)
-    weights = transfers.apply_transfer(way, previous, layout)
-    return Published(weights, target - weights, way)
+    way = _largest_changes((target - reference.weights).astype(np.float32), layout, rng)
+    weights = transfers.apply_transfer(way, reference.weights, layout)
+    return Published(weights, target - weights, (Transfer(Artifact.of(way), reference.sha256), way))
 
 
-def ways_to(
-    published: Published, previous: Base, earlier: Iterable[Base], layout: ParameterLayout
-) -> list[tuple[Transfer, bytes]]:
+def _largest_changes(change: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+    density, most_bytes = DENSITY, max(MOST_BYTES_PER_WEIGHT * layout.size, SHORT_BYTES)
+    while True:
+        payload = codec_for(CodecChoice(name="topk-8", density=density)).encode(change, layout, rng)
+        if len(payload) <= most_bytes:
+            return transfers.topk_transfer(transfers.TOPK_8, payload, layout)
+        density *= 0.95 * most_bytes / len(payload)
+
+
+def ways_to(published: Published, earlier: Iterable[Base], layout: ParameterLayout) -> list[tuple[Transfer, bytes]]:
     """Every new transfer worth offering, with its bytes.
 
-    ``earlier`` has the versions before the previous one, newest first.
+    ``earlier`` has earlier versions, newest first.
     """
     if published.way is not None:
-        return [(Transfer(Artifact.of(published.way), previous.sha256), published.way)]
+        return [published.way]
     whole_bytes = len(weights_to_bytes(published.weights))
     ways = []
-    for base in chain((previous,), earlier) if whole_bytes >= LEAST_WHOLE_BYTES else ():
+    for base in earlier if whole_bytes >= LEAST_WHOLE_BYTES else ():
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
             break  # older versions differ even more
         data = transfers.exact_transfer(base.weights, published.weights, layout)
@@ -121,13 +132,13 @@ def ways_to(
     return ways
 
 
-def earlier_steps(published: Published, previous: Manifest) -> list[Transfer]:
-    """The previous version's transfers, as the first steps of devices that missed it; the latest versions first.
+def earlier_steps(published: Published, reference: Manifest) -> list[Transfer]:
+    """The reference's transfers, as the first steps of devices that missed it; the latest versions first.
 
     None in form f32: its exact differences lead from each version in one step.
     """
     if published.way is None:
         return []
-    leads_to = previous.weights.sha256
-    steps = [msgspec.structs.replace(each, target=each.target or leads_to) for each in previous.transfers]
+    leads_to = reference.weights.sha256
+    steps = [msgspec.structs.replace(each, target=each.target or leads_to) for each in reference.transfers]
     return steps[: VERSIONS_BACK - 1]

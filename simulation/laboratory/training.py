@@ -228,7 +228,7 @@ def run(
             )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
-        published = publish(state.weights, target, experiment.downlink, layout, rounding)
+        published = publish(Base("", state.weights), target, experiment.downlink, layout, rounding)
         if not np.isfinite(published.weights).all():
             msg = f"the model is not finite after round {number}; {folder} keeps what was reached before"
             raise UnavailableError(msg)
@@ -250,7 +250,7 @@ def run(
         if compare is not None:
             state = _judged(prepared, referee, before, state, compare, people, number)
         if measured:
-            ways = ways_to(published, Base("", before.weights), (), layout)
+            ways = ways_to(published, [Base("", before.weights)], layout)
             shown = state.mean.astype(np.float32) if state.announced is None else state.announced
             point = msgspec.structs.replace(
                 measure(prepared, referee, shown),

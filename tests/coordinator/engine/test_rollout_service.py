@@ -408,6 +408,26 @@ def test_a_device_that_trains_gets_the_difference_from_the_version_that_its_keyb
     assert job.bases == tuple(manifests[number] for number in (*range(newest - 1, newest - 1 - VERSIONS_BACK, -1), 0))
 
 
+def base_of(world, version):
+    """The weights that the newest transfer of a version starts from."""
+    return _manifest(world, version).transfers[0].base
+
+
+def _manifest(world, version):
+    return Manifest.decode(world.artifacts.get(world.tables.versions[version].manifest))
+
+
+def test_with_a_coarse_downlink_one_transfer_leads_from_the_announced_version_to_the_one_in_training(make_world):
+    world = measuring_world(make_world, downlink="topk-8")
+    for number in (2, 3, 4):
+        hold_round(world, "a", "b", gain=-0.1)
+        assert (announced(world).version, base_of(world, number)) == (0, _manifest(world, 0).weights.sha256)
+    hold_round(world, "a", "b", gain=1.0)
+    assert announced(world).version == 4, "by this round's measurements, which the transfer to version 5 foresees"
+    assert base_of(world, 5) == _manifest(world, 4).weights.sha256
+    assert _manifest(world, 5).transfers[1].target == _manifest(world, 4).weights.sha256, "for keyboards of version 0"
+
+
 def test_an_operator_announces_the_version_in_training_or_takes_it_back(make_world):
     world = measuring_world(make_world)
     assert operate(world, RollBack(reason="no", version=1)) is True
