@@ -54,9 +54,7 @@ def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callabl
         UnavailableError: the signature cannot be checked or the model cannot be fetched now.
     """
     trust.check("announce", offer.payload)
-    model = artifacts.fetch(offer.manifest, should_stop)
-    artifacts.adopt(model)
-    return model
+    return artifacts.adopt(artifacts.fetch(offer.manifest, should_stop))
 
 
 class KeyboardUpkeep:

@@ -73,8 +73,8 @@ class Artifacts(Protocol):
     def announced(self) -> Model | None:
         """The version that the keyboard has; the newest one if none was announced yet."""
 
-    def adopt(self, model: Model) -> None:
-        """Give the keyboard a version that was fetched and is announced.
+    def adopt(self, model: Model) -> Model:
+        """Give the keyboard a version that was fetched last and is announced; returns it as it stays on the device.
 
         Raises:
             UnavailableError: it could not be noted.
@@ -82,6 +82,8 @@ class Artifacts(Protocol):
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model: only the parts that the device does not have yet.
+
+        Its weights may lie in memory only, until the next model is fetched.
 
         Raises:
             UnavailableError: the coordinator cannot be reached, or ``should_stop`` returned true.

@@ -207,11 +207,11 @@ def run_session(
 
 
 def personal_weights(model: Model) -> Path:
-    """Path of a version's personal weights, if there are any: next to the version's own, and removed with them.
+    """Path of a version's personal weights, if there are any: on the disk beside its files, and removed with them.
 
     The file holds their difference from the version's (:func:`nightjar.edge_agent.shell.weights.own_weights`).
     """
-    return model.weights.with_name(f"{model.sha256}.personal")
+    return model.vocabulary.with_name(f"{model.sha256}.personal")
 
 
 def _asks_for_keyboard(assignment: Assignment) -> bool:

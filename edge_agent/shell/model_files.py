@@ -7,8 +7,11 @@ is replaced only when the next model is complete, so the keyboard keeps the last
 download. Files that none of the three needs any more are removed.
 
 Weights are fetched with the shortest transfers in the manifest that start from weights on the device
-(:func:`shortest_transfers`). If the result does not have the hash of the full weights, the full weights
-are fetched.
+(:func:`shortest_transfers`). If the result does not have the hash of the full weights, the full weights are fetched.
+
+Where a keyboard has a version, what transfers lead to stays in memory, and is written to the disk only if the keyboard
+adopts it: of most versions that are trained nothing else is needed (docs/adr/0057). Full weights are written at once,
+so that an interrupted download goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import structlog
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.http import Downloader
+from nightjar.edge_agent.shell.memory_file import MemoryFile, held_in_memory
 from nightjar.host.files import put_in_place, replace_file
 from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from nightjar.models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
@@ -53,13 +57,14 @@ class ModelFiles:
         self._downloader = downloader
         self._agent_version = agent_version
         self._keyboard = keyboard
+        self._held: MemoryFile | None = None  # the weights that transfers led to last, if they are not on the disk
         folder.mkdir(parents=True, exist_ok=True)
         if keyboard and not (folder / ANNOUNCED).exists() and (folder / CURRENT).exists():
             # The keyboard of an agent of before had whatever came last.
             replace_file(folder / ANNOUNCED, (folder / CURRENT).read_bytes())
 
     def current(self) -> Model | None:
-        """The newest model that is complete on this device."""
+        """The newest model that is complete on this device's disk."""
         return self._named_by(CURRENT)
 
     def announced(self) -> Model | None:
@@ -80,12 +85,13 @@ class ModelFiles:
                 raise RemoteProtocolError(msg, code="outdated-agent")
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
-            self._bring_weights(wanted, should_stop)
+            weights = self._bring_weights(wanted, should_stop)
             self._bring_for_keyboard(wanted, should_stop)
-            model = self._open(manifest)
+            model = self._open(manifest, weights)
             task_type(wanted.task_type).check(wanted, model.vocabulary.read_bytes())
-            replace_file(self._folder / CURRENT, manifest.encode())
-            self._remove_unused()
+            if self._on_disk(model):
+                replace_file(self._folder / CURRENT, manifest.encode())
+            self._remove_unused(model)
         except OSError as error:
             msg = f"the model could not be stored in {self._folder}: {error}"
             raise UnavailableError(msg) from error
@@ -93,20 +99,25 @@ class ModelFiles:
             self._downloader.hang_up()
         return model
 
-    def adopt(self, model: Model) -> None:
+    def adopt(self, model: Model) -> Model:
         """Give the keyboard a version that was fetched and is announced. A full disk is an UnavailableError."""
         if not self._keyboard:
-            return
+            return model
         try:
+            if not self._on_disk(model):
+                replace_file(self._folder / model.manifest.weights.sha256, model.weights.read_bytes())
+                model = self._open(model.sha256)
+                self._held = None
             first = self.first()
             if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
                 replace_file(self._folder / FIRST, model.sha256.encode())
             for pointer in (ANNOUNCED, CURRENT):
                 replace_file(self._folder / pointer, model.sha256.encode())
-            self._remove_unused()
+            self._remove_unused(model)
         except OSError as error:
             msg = f"the version of the keyboard could not be noted in {self._folder}: {error}"
             raise UnavailableError(msg) from error
+        return model
 
     def forget_personal(self) -> None:
         """Remove the weights that were trained on this device's own messages. Must not run during training."""
@@ -121,12 +132,16 @@ class ModelFiles:
         self._downloader.fetch(name, partial, limit_bytes, should_stop)
         put_in_place(partial, path)
 
-    def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
-        """Try the shortest transfers first; if anything is wrong with one, fetch the full weights."""
+    def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> Path:
+        """Try the shortest transfers first; if anything is wrong with one, fetch the full weights.
+
+        Returns:
+            Where the weights are.
+        """
         name = Sha256(wanted.weights.sha256)
-        if (self._folder / name).exists():
-            return
-        steps = shortest_transfers(wanted, lambda held: (self._folder / held).exists())
+        if self._weights(name).exists():
+            return self._weights(name)
+        steps = shortest_transfers(wanted, lambda base: self._weights(base).exists())
         try:
             for step in steps:
                 self._bring(Sha256(step.file.sha256), step.file.size_bytes, should_stop)
@@ -136,14 +151,23 @@ class ModelFiles:
             log.warning("transfers_of_no_use", version=wanted.version, code=error.code, reason=str(error)[:200])
         for step in steps:
             (self._folder / step.file.sha256).unlink(missing_ok=True)
-        self._bring(name, wanted.weights.size_bytes, should_stop)
+        if not self._weights(name).exists():
+            self._bring(name, wanted.weights.size_bytes, should_stop)
+        return self._weights(name)
+
+    def _weights(self, name: str) -> Path:
+        """Where the weights with a hash are, or would be: in memory or on the disk."""
+        return self._held.path if self._held is not None and self._held.name == name else self._folder / name
+
+    def _on_disk(self, model: Model) -> bool:
+        return model.weights.parent == self._folder
 
     def _after(self, steps: Sequence[Transfer], layout: ParameterLayout) -> Vector:
         *earlier, last = steps
         if earlier:
             held: Vector | None = self._after(earlier, layout)
         else:
-            held = None if last.base is None else weights_from_bytes((self._folder / last.base).read_bytes(), layout)
+            held = None if last.base is None else weights_from_bytes(self._weights(last.base).read_bytes(), layout)
         return apply_transfer((self._folder / last.file.sha256).read_bytes(), held, layout)
 
     def _bring_for_keyboard(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
@@ -159,7 +183,10 @@ class ModelFiles:
         if digest != name:
             msg = f"the transfer led to weights {digest[:12]}, expected {name[:12]}"
             raise IntegrityError(msg)
-        replace_file(self._folder / name, data)
+        if self._keyboard and self._named_by(ANNOUNCED) is not None:
+            self._held = held_in_memory(name, data)
+        if self._weights(name) == self._folder / name:
+            replace_file(self._folder / name, data)
 
     def _named_by(self, pointer: str) -> Model | None:
         try:
@@ -168,10 +195,12 @@ class ModelFiles:
             # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
             return None
 
-    def _open(self, name: Sha256) -> Model:
+    def _open(self, name: Sha256, weights: Path | None = None) -> Model:
+        """The model with a manifest; its weights are on the disk unless another path is given."""
         manifest = Manifest.decode((self._folder / name).read_bytes())
-        for artifact in (manifest.program, manifest.weights, manifest.vocabulary):
-            path = self._folder / artifact.sha256
+        weights = weights or self._folder / manifest.weights.sha256
+        files = {self._folder / each.sha256: each for each in (manifest.program, manifest.vocabulary)}
+        for path, artifact in (files | {weights: manifest.weights}).items():
             if path.stat().st_size != artifact.size_bytes:
                 msg = f"{path}: expected {artifact.size_bytes} bytes, got {path.stat().st_size}"
                 raise RemoteProtocolError(msg, code="manifest")
@@ -181,17 +210,18 @@ class ModelFiles:
             name,
             manifest,
             program=self._folder / manifest.program.sha256,
-            weights=self._folder / manifest.weights.sha256,
+            weights=weights,
             vocabulary=self._folder / manifest.vocabulary.sha256,
             bases=None if manifest.bases is None else self._folder / manifest.bases.sha256,
             lexicons={language: path for language, path in lexicons.items() if path.exists()},
             ngram=ngram if ngram is not None and ngram.exists() else None,
         )
 
-    def _remove_unused(self) -> None:
+    def _remove_unused(self, fetched: Model) -> None:
+        """Remove the files that neither this model nor one that a file names needs."""
         pointers = (CURRENT, ANNOUNCED, FIRST) if self._keyboard else (CURRENT,)
         kept = {*pointers}
-        for model in map(self._named_by, pointers):
+        for model in (fetched, *map(self._named_by, pointers)):
             if model is not None:
                 kept |= {model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
                 kept |= {f"{model.sha256}{PERSONAL}", *(file.sha256 for file in model.manifest.for_keyboards)}

@@ -481,7 +481,7 @@ class Phone:
             random_for=lambda number, attempt: np.random.default_rng([around.seed, self.number, number, attempt]),
             conditions=SimulatedConditions(self._conditions),
             transport=SimulatedTransport(lambda: self._connected, self._publish),
-            artifacts=SimulatedArtifacts(lambda: self._model, self._fetch, lambda: self._model, lambda _model: None),
+            artifacts=SimulatedArtifacts(lambda: self._model, self._fetch, lambda: self._model, lambda model: model),
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),

@@ -85,7 +85,7 @@ class SimulatedArtifacts:
     current: Callable[[], Model | None]
     fetch: Callable[[Sha256, Callable[[], bool]], Model]
     announced: Callable[[], Model | None]
-    adopt: Callable[[Model], None]
+    adopt: Callable[[Model], Model]
 
 
 @functools.cache

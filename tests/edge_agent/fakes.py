@@ -135,6 +135,7 @@ class FakeArtifacts:
 
     def adopt(self, model):
         self.adopted = model
+        return model
 
     def fetch(self, manifest, should_stop):
         self.fetched.append(manifest)

@@ -1,10 +1,15 @@
 import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from nightjar.edge_agent.keyboard.comparison import Comparison
+from nightjar.edge_agent.session import personal_weights
 from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.models.compact_ngram import compile_ngram
@@ -291,6 +296,91 @@ def test_a_transfer_of_no_use_falls_back_to_the_whole(files, remote, tmp_path, d
         held = tmp_path / "artifacts" / first.manifest.weights.sha256
         held.write_bytes(bytes(held.stat().st_size))
     assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+
+
+def a_keyboard_with(remote, tmp_path, version):
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard.adopt(keyboard.fetch(version.sha256, never))
+    keyboard._downloader.asked.clear()
+    return keyboard
+
+
+def on_disk(tmp_path):
+    return {path.name for path in (tmp_path / "artifacts").iterdir()}
+
+
+def test_what_a_device_only_trains_from_is_not_written_to_its_disk(remote, tmp_path):
+    announced = write_model(remote)
+    keyboard = a_keyboard_with(remote, tmp_path, announced)
+    manifest, whole = offer(remote, announced)
+    base = keyboard.fetch(manifest.sha256, never)
+    assert base.weights.read_bytes() == whole
+    assert manifest.weights.sha256 not in on_disk(tmp_path)
+    assert (keyboard.announced().sha256, keyboard.current().sha256) == (announced.sha256, announced.sha256)
+    read = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
+    child = subprocess.run([sys.executable, "-c", read, str(base.weights)], capture_output=True, check=True)
+    assert child.stdout == whole, "the training process reads it, too"
+
+
+def test_a_version_that_was_trained_from_is_written_without_another_download_once_it_is_announced(remote, tmp_path):
+    announced = write_model(remote)
+    keyboard = a_keyboard_with(remote, tmp_path, announced)
+    manifest, whole = offer(remote, announced)
+    base = keyboard.fetch(manifest.sha256, never)
+    personal_weights(base).write_bytes(b"of the version that is announced next")
+    keyboard._downloader.asked.clear()
+    adopted = keyboard.adopt(keyboard.fetch(manifest.sha256, never))
+    assert keyboard._downloader.asked == []
+    assert (tmp_path / "artifacts" / manifest.weights.sha256).read_bytes() == whole
+    assert adopted == keyboard.announced() == keyboard.current()
+    assert personal_weights(adopted).exists()
+
+
+def test_a_device_that_trains_each_round_goes_on_from_what_it_has_in_memory(remote, tmp_path):
+    announced = write_model(remote)
+    keyboard = a_keyboard_with(remote, tmp_path, announced)
+    manifest, whole, steps = offer_a_chain(remote, announced, versions=2)
+    before = msgspec.structs.replace(manifest, transfers=manifest.transfers[1:], weights=_target(manifest))
+    (remote / before.sha256).write_bytes(before.encode())
+    keyboard.fetch(before.sha256, never)
+    keyboard._downloader.asked.clear()
+    assert keyboard.fetch(manifest.sha256, never).weights.read_bytes() == whole
+    assert keyboard._downloader.asked == [manifest.sha256, steps[0]]
+
+
+def _target(manifest):
+    """The weights of the version before the last of a chain."""
+    return msgspec.structs.replace(manifest.weights, sha256=manifest.transfers[1].target)
+
+
+def test_a_device_without_a_keyboard_writes_what_it_trains_from(files, remote, tmp_path):
+    first = write_model(remote)
+    manifest, _ = offer(remote, first)
+    files.fetch(first.sha256, never)
+    files.fetch(manifest.sha256, never)
+    assert files.current().manifest == manifest, "the next version is the difference from it"
+    assert manifest.weights.sha256 in on_disk(tmp_path)
+
+
+def test_a_system_without_files_in_memory_writes_them_to_its_disk(remote, tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    announced = write_model(remote)
+    keyboard = a_keyboard_with(remote, tmp_path, announced)
+    manifest, whole = offer(remote, announced)
+    assert keyboard.fetch(manifest.sha256, never).weights.read_bytes() == whole
+    assert manifest.weights.sha256 in on_disk(tmp_path)
+    assert (keyboard.announced().sha256, keyboard.current().sha256) == (announced.sha256, manifest.sha256)
+
+
+def test_a_descriptor_is_closed_when_other_weights_take_its_place(remote, tmp_path):
+    announced = write_model(remote)
+    keyboard = a_keyboard_with(remote, tmp_path, announced)
+    first, second = (offer(remote, announced, seed=seed)[0] for seed in (1, 2))
+    before = keyboard.fetch(first.sha256, never).weights
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    assert keyboard.fetch(second.sha256, never).weights.exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+    assert before.parent == Path(f"/proc/{os.getpid()}/fd")
 
 
 def offer_a_chain(remote, first, versions=3):

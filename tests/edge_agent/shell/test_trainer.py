@@ -12,6 +12,7 @@ import pytest
 
 from nightjar.edge_agent.core.training import TrainingStopped
 from nightjar.edge_agent.session import Produced, SessionTask, in_this_process
+from nightjar.edge_agent.shell.memory_file import MemoryFile
 from nightjar.edge_agent.shell.tflite import load_program
 from nightjar.edge_agent.shell.trainer import TrainerProcess
 from nightjar.edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
@@ -77,6 +78,15 @@ def test_the_process_gives_the_bytes_that_this_process_gives(task):
     assert (theirs.steps, theirs.loss, theirs.num_examples) == (ours.steps, ours.loss, ours.num_examples)
     assert 10e6 < peaks[0] < PLENTY_BYTES
     assert not children()
+
+
+def test_the_process_trains_from_weights_in_memory(task):
+    data = task.model.weights.read_bytes()
+    held = MemoryFile(task.model.manifest.weights.sha256, data)
+    in_memory = dataclasses.replace(task, model=dataclasses.replace(task.model, weights=held.path))
+    theirs = TrainerProcess(PLENTY_BYTES)(in_memory, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
+    assert theirs.report.frame[48:-4] == ours.report.frame[48:-4]
 
 
 def test_the_process_tries_a_model_without_training_it(task):
