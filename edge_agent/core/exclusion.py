@@ -2,10 +2,11 @@
 
 It takes two measures. A message that contains a secret is not stored at all: an e-mail address, a card number, an
 account number (IBAN), a link that carries a token, a long number (telephone, code, PIN), something that looks like a
-password or key, a word that the user has forbidden. From other messages, links and everything that contains a digit are
-cut out: the model does not learn from them, so there is no reason to store them.
+password or key, a secret made of words (:mod:`nightjar.edge_agent.core.spelt_secrets`), a word that the user has
+forbidden. From other messages, links and everything that contains a digit are cut out: the model does not learn from
+them, so there is no reason to store them.
 
-The filter is incomplete: no pattern recognises a secret that looks like words. What it catches never reaches the disk.
+The filter is incomplete: no pattern recognises every secret. What it catches never reaches the disk.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from nightjar.edge_agent.core import spelt_secrets
 
 
 class Secret(enum.Enum):
@@ -26,6 +29,8 @@ class Secret(enum.Enum):
     TOKEN_LINK = "link with a token"  # noqa: S105 - a name
     LONG_NUMBER = "long number"
     PASSWORD = "password or key"  # noqa: S105 - a name
+    NAMED = "password, PIN or token after its name"
+    SEED_PHRASE = "seed phrase"
     FORBIDDEN = "forbidden word"
 
 
@@ -53,10 +58,15 @@ _NUMBER = re.compile(r"\d(?:[\s./()\-\u2010-\u2015\u00a0]{0,2}\d)+")
 _IBAN = re.compile(r"\b[A-Za-z]{2}\d{2}(?:\s?[A-Za-z0-9]{1,4}){2,9}\b")
 _WITH_FIGURE = re.compile(r"\S*\d\S*")
 _RUN = re.compile(r"\S+")
+# /dev/sda1, ~/src/a.c: names in lower case, with a figure or two at their end.
+_PATH = re.compile(r"(?:~|\.{1,2})?(?:/[a-z._+-]{1,24}\d{0,2}){1,8}/?")
 
 
-def storable(text: str, forbidden: Sequence[str] = ()) -> Kept:
+def storable(text: str, forbidden: Sequence[str] = (), *, anyway: bool = False) -> Kept:
     """The part of a message that may be stored; the case of ``forbidden`` words does not matter.
+
+    ``anyway`` says that the person looked at the message and wants it kept: only the forbidden words count then, and
+    addresses are cut out like links.
 
     >>> storable("see you at 8, room 12b!")
     Kept(text='see you at … room …', secret=None)
@@ -68,8 +78,10 @@ def storable(text: str, forbidden: Sequence[str] = ()) -> Kept:
     text = text.encode(errors="replace").decode()
     plain = unicodedata.normalize("NFKC", text)
     secret = _secret_in(plain, forbidden)
-    if secret is not None:
+    if secret is not None and not (anyway and secret is not Secret.FORBIDDEN):
         return Kept("", secret)
+    if anyway:
+        plain = text = _EMAIL.sub(CUT, plain)
     if not any(c.isnumeric() for c in plain) and not _LINK.search(plain):
         return Kept(text)
     cut = _WITH_FIGURE.sub(CUT, _LINK.sub(CUT, plain))
@@ -93,9 +105,16 @@ def _secret_in(text: str, forbidden: Sequence[str]) -> Secret | None:
             return Secret.CARD
         if len(digits) >= LONG_NUMBER_DIGITS:
             return Secret.LONG_NUMBER
-    if any(_looks_like_a_password(run) for run in _RUN.findall(_LINK.sub("", text))):
+    without_links = _LINK.sub("", text)
+    if any(_looks_like_a_password(run) for run in _RUN.findall(without_links)) or spelt_secrets.is_key(without_links):
         return Secret.PASSWORD
-    return None
+    if spelt_secrets.is_spelt_address(without_links):
+        return Secret.EMAIL
+    if spelt_secrets.is_spelt_number(text):
+        return Secret.LONG_NUMBER
+    if spelt_secrets.is_seed_phrase(text):
+        return Secret.SEED_PHRASE
+    return Secret.NAMED if spelt_secrets.follows_its_name(without_links) else None
 
 
 def passes_luhn(digits: str) -> bool:
@@ -128,7 +147,7 @@ def _begins_with_iban(found: str) -> bool:
 
 def _looks_like_a_password(run: str) -> bool:
     run = run.strip(".,;:!?()[]\"'…")
-    if len(run) < SHORTEST_PASSWORD:
+    if len(run) < SHORTEST_PASSWORD or _PATH.fullmatch(run):
         return False
     kinds = (str.isdigit, str.islower, str.isupper, lambda c: not c.isalnum() and c not in "-'’")  # noqa: RUF001
     mixed = any(map(str.isdigit, run)) and sum(any(map(kind, run)) for kind in kinds) >= 3

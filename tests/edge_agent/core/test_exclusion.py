@@ -13,6 +13,12 @@ SECRETS = {
         "ada@bücher.example",
         "it is ada [at] example dot org",
         "ＡＤＡ＠ｅｘａｍｐｌｅ．ｏｒｇ",
+        "john dot doe at gmail dot com",
+        "john doe at gmail dot com",
+        "mail me john.doe @ gmail . com",
+        "ada@localhost",
+        "ada arroba ejemplo punto com",
+        "ада собака пример точка ру",
     ],
     Secret.CARD: [
         "4111 1111 1111 1111",
@@ -38,8 +44,45 @@ SECRETS = {
         "1 2 3 4 5",
         "on 12.03.2024",
         "123-45-6789",
+        "it is four one one one two",
+        "vier eins eins zwei drei null",
     ],
-    Secret.PASSWORD: ["it is Tr0ub4dor&x", "hunter2!hunter", "A1b2C3d4E5", "x" * 65],
+    Secret.PASSWORD: [
+        "it is Tr0ub4dor&x",
+        "hunter2!hunter",
+        "A1b2C3d4E5",
+        "x" * 65,
+        "P@ssword",
+        "pa$$word",
+        "correct-horse-battery-staple",
+        "use sk-proj-abcdefghijklmnop",
+        "ghp_abcdefghijklmnopqrst",
+        "AKIAABCDEFGHIJKLMNOP",
+        "abcdefghijklmnopqrstuvwxyz",
+        "xkqvbnwjtrpzlmdfghcsyuioae",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+    ],
+    Secret.NAMED: [
+        "my password is sunshine",
+        "the password for the router is letmein",
+        "Passwort: sommerregen",
+        "mein Kennwort lautet sommerregen",
+        "contraseña: perrito",
+        "la clave es perrito",
+        "mon mot de passe est soleil",
+        "la mia password è girasole",
+        "minha senha é girassol",
+        "пароль: солнышко",
+        "gmail password qwerty",
+        "user: ada pass: byron",
+        "login admin pass letmein",
+        "my pin is 4821",
+        "api key = abcdefgh",
+    ],
+    Secret.SEED_PHRASE: [
+        "legal winner thank year wave sausage worth useful legal winner thank yellow",
+        "1. legal 2. winner 3. thank 4. year 5. wave 6. sausage 7. worth 8. useful 9. legal 10. act 11. thank 12. sad",
+    ],
     Secret.FORBIDDEN: ["tell Zyzzyva nothing", "ZYZZYVA", "straße"],
 }
 
@@ -48,6 +91,11 @@ SECRETS = {
 def test_a_message_with_a_secret_is_not_kept(secret, text):
     kept = storable(text, ("zyzzyva", "STRASSE"))
     assert (kept.text, kept.secret) == ("", secret)
+
+
+@pytest.mark.parametrize("text", ["мой пароль солнышко", "my password sunshine", "the pin: abcd", "wifi pw dragonfly."])
+def test_a_word_that_ends_a_message_after_the_name_of_a_secret_is_one(text):
+    assert storable(text).secret is Secret.NAMED
 
 
 @pytest.mark.parametrize(
@@ -59,6 +107,14 @@ def test_a_message_with_a_secret_is_not_kept(secret, text):
         "well-known up-to-date things; AND SHOUTING!!!",
         "zyzzyvas are weevils",
         "supercalifragilisticexpialidocious",
+        "Rechtsschutzversicherungsgesellschaften",
+        "the password is wrong",
+        "I forgot my password",
+        "das Passwort ist falsch",
+        "what is the root password?",
+        "one or two of them",
+        "state-of-the-art",
+        "meet me at noon, dot your letters",
         "नमस्ते दुनिया",
     ],
 )
@@ -70,7 +126,7 @@ def test_ordinary_text_is_kept_as_it_was_typed(text):
     ("text", "kept"),
     [
         ("see you at 8", f"see you at {CUT}"),
-        ("my password is hunter2", f"my password is {CUT}"),
+        ("mount /dev/sda1 now", f"mount {CUT} now"),
         ("room 12b, floor 3!", f"room {CUT} floor {CUT}"),
         ("in 1984 it was", f"in {CUT} it was"),
         ("look: https://example.org/page now", f"look: {CUT} now"),
@@ -83,6 +139,14 @@ def test_ordinary_text_is_kept_as_it_was_typed(text):
 )
 def test_figures_and_links_are_cut_out(text, kept):
     assert storable(text).text == kept
+
+
+def test_message_that_a_person_wants_kept_is_kept_without_figures_and_addresses():
+    assert storable("the password is sunshine", anyway=True).text == "the password is sunshine"
+    assert (
+        storable("call 555 019 283 or ada@example.org now", anyway=True).text == f"call {CUT} {CUT} {CUT} or {CUT} now"
+    )
+    assert storable("tell zyzzyva", ("zyzzyva",), anyway=True).secret is Secret.FORBIDDEN
 
 
 ALL = [text for texts in SECRETS.values() for text in texts]
