@@ -357,12 +357,13 @@ def _keyboard(
     def show_model(model: Model) -> None:
         texts = database.texts()
         predictor = Blended(load_predictor(model, texts), texts)
-        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model))
+        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model), texts)
         return_free_memory()
 
     def wipe() -> None:
         delete_everything()
         suggester.replace_own_words(())
+        suggester.forget_phrases()
         model = artifacts.announced()
         if model is not None:
             show_model(model)

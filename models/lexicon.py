@@ -12,6 +12,7 @@ where p is the relative frequency of the word. :mod:`nightjar.models.word_lists`
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import unicodedata
@@ -29,6 +30,7 @@ MOST_WORDS = 100_000
 """Rarer words occur once in ten million words; they would cost a device memory and gain little."""
 MAX_LEXICON_BYTES = 1_500_000
 _MAX_WORD_BYTES = 64
+_MOST_UMLAUTS = 4
 _HEADER = re.compile(rb"nightjar-lexicon 1 ([a-z]{2,3}) ([1-9][0-9]{0,5})\n")
 
 
@@ -43,6 +45,59 @@ def fold(word: str) -> str:
         word = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))
         word = word.replace("\u2019", "")
     return word.replace("'", "")
+
+
+_UMLAUTS = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}
+_SPELT_OUT = re.compile("ae|oe|ue|ss")
+
+
+def without_umlauts(word: str, language: str) -> str:
+    """A German word in lower case as it is typed on keys without umlauts; empty if it has none.
+
+    >>> without_umlauts("können", "de"), without_umlauts("gut", "de")
+    ('koennen', '')
+    """
+    plain = "".join(_UMLAUTS.get(letter, letter) for letter in word) if language == "de" else word
+    return plain if plain != word else ""
+
+
+def with_umlauts(typed: str, language: str) -> list[str]:
+    """What a German word in lower case may mean that was typed without umlauts, all of them or some.
+
+    >>> with_umlauts("muesste", "de"), with_umlauts("muesste", "en")
+    (['müßte', 'müsste', 'mueßte'], [])
+    """
+    places = list(_SPELT_OUT.finditer(typed)) if language == "de" else []
+    if not 1 <= len(places) <= _MOST_UMLAUTS:
+        return []
+    letters = {plain: letter for letter, plain in _UMLAUTS.items()}
+    made = []
+    for chosen in itertools.product((True, False), repeat=len(places)):
+        if any(chosen):
+            parts, end = [], 0
+            for place, umlaut in zip(places, chosen, strict=True):
+                parts += [typed[end : place.start()], letters[place[0]] if umlaut else place[0]]
+                end = place.end()
+            made.append("".join([*parts, typed[end:]]))
+    return made
+
+
+_ELIDED = {"fr": ("qu", *"cdjlmnst"), "it": ("dell", "nell", "all", "dall", "sull", "un", "l", "d", "c")}
+"""Words that lose their vowel before another one, longest first."""
+_ELIDED_BEFORE = frozenset("aeiouyh")
+
+
+def elisions(typed: str, language: str) -> list[tuple[str, str]]:
+    """The two words that a French or Italian word in lower case may be without its apostrophe.
+
+    >>> elisions("lhomme", "fr"), elisions("jai", "fr"), elisions("lhomme", "en")
+    ([('l', 'homme')], [('j', 'ai')], [])
+    """
+    return [
+        (elided, typed[len(elided) :])
+        for elided in _ELIDED.get(language, ())
+        if typed.startswith(elided) and fold(typed[len(elided) :])[:1] in _ELIDED_BEFORE
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from nightjar.models.lexicon import fold, write_lexicon
+from nightjar.models.lexicon import elisions, fold, without_umlauts, write_lexicon
 from nightjar.wire.errors import ConfigError
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "pt", "ru")
@@ -30,6 +30,12 @@ UNSEEN = -8.0
 ENOUGH = 50_000
 """A shorter list of checked words is incomplete (Russian has 20,000): then all unchecked words are included."""
 
+CONTRACTED = frozenset(
+    {"it", "that", "what", "who", "where", "when", "why", "how", "here", "there", "he", "she", "let", "one"}
+    | {f"{some}{what}" for some in ("every", "some", "any", "no") for what in ("one", "body", "thing")}
+)
+"""English words with which 's is short for *is*, *has* or *us*; after any other word it is mostly a possessive."""
+
 
 def word_shares(language: str) -> Mapping[str, float]:
     """Every word for the lexicon of one of the :data:`LANGUAGES`, with its relative frequency.
@@ -41,14 +47,22 @@ def word_shares(language: str) -> Mapping[str, float]:
     # wordfreq gives frequencies in bins of a hundredth of a power of ten.
     counted = {word: round(math.log10(share), 2) for word, share in frequencies(language).items()}
     least = COMMON if len(checked) >= ENOUGH else UNSEEN
-    spelt = {fold(word) for word in checked}
-    words = {word: counted.get(word, UNSEEN) for word in checked}
-    words |= {word: p for word, p in counted.items() if p >= least and word not in checked and fold(word) not in spelt}
+    short = {f"{word}s" for word in CONTRACTED - {"it", "let", "one"}} if language == "en" else set()
+    checked -= short  # some are in the dictionary: whats, heres
+    spelt = (
+        short
+        | {fold(word) for word in checked}
+        | {plain for word in checked if (plain := without_umlauts(word, language))}
+    )
+    # wordfreq counts Straße as strasse.
+    words = {word: counted.get(word, counted.get(word.replace("ß", "ss"), UNSEEN)) for word in checked}
+    added = {word: p for word, p in counted.items() if p >= least and word not in checked and fold(word) not in spelt}
+    words |= {word: p for word, p in added.items() if not any(rest in words for _, rest in elisions(word, language))}
     cyrillic = language == "ru"
     return {
         w: math.pow(10, p)
         for w, p in words.items()
-        if _is_a_word(w, words) and ("\u0400" <= w[0] <= "\u04ff") == cyrillic
+        if _is_a_word(w, language, words) and ("\u0400" <= w[0] <= "\u04ff") == cyrillic
     }
 
 
@@ -81,10 +95,15 @@ def compiled(language: str) -> bytes:
     return write_lexicon(language, word_shares(language))
 
 
-def _is_a_word(word: str, words: Mapping[str, float]) -> bool:
-    """Whether a word has only letters and apostrophes, and is not the possessive of a more frequent word."""
-    possessive = word.endswith("'s") and words.get(word[:-2], -math.inf) > words[word]
-    return word.replace("'", "").isalpha() and not possessive
+def _is_a_word(word: str, language: str, words: Mapping[str, float]) -> bool:
+    """Whether a word has only letters and apostrophes, and is not a possessive."""
+    if not word.replace("'", "").isalpha():
+        return False
+    if not word.endswith("'s"):
+        return True
+    if language == "en":
+        return word[:-2] in CONTRACTED
+    return words.get(word[:-2], -math.inf) <= words[word]
 
 
 def _unpacked(distribution: str, package: str, file: str) -> bytes:

@@ -1,28 +1,31 @@
 """Chooses words: the best next words, the words that a typed prefix may mean, and those that a glide may mean.
 
 *Autocorrection.* A finished word must not be replaced without reason. So space takes a word only if the device has a
-lexicon of the language, the typed text is in no list (lexicon, vocabulary, own words), and a slip is more probable than
-an unlisted word (:mod:`nightjar.edge_agent.keyboard.correction`). Names (a capital inside a sentence), numbers,
-abbreviations and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and
-backspace undoes it.
+lexicon of the language and it lacks the typed text. A word that has the typed letters, and accents or apostrophes that
+were left out, comes before any other. Else a slip must be more probable than an unlisted word
+(:mod:`nightjar.edge_agent.keyboard.correction`), or than the typed word where the model or the person knows it. Names
+(a capital inside a sentence), numbers, abbreviations and words attached to a sign (``@ada``) are left alone. The page
+shows which word space would take, and backspace undoes it.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from nightjar.edge_agent.keyboard import correction
 from nightjar.edge_agent.keyboard.glide import Keys
-from nightjar.edge_agent.keyboard.scored_words import OwnWords, Part, ScoredWord, Sources, each_once
-from nightjar.edge_agent.keyboard.typed import Typed, in_case_of
-from nightjar.models.lexicon import fold
-from nightjar.models.vocabulary import OOV
+from nightjar.edge_agent.keyboard.scored_words import LanguageWords, OwnWords, Part, ScoredWord, Sources, each_once
+from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, plain
+from nightjar.models.lexicon import elisions, fold, with_umlauts
+from nightjar.models.vocabulary import FIRST_WORD, OOV
 
 GLIDED = 4
 """Words that a glide over the keys is offered as."""
+ELIDING = frozenset({"fr", "it"})
+"""Languages that write a short word and the next one together, with an apostrophe: l'homme, un'altra."""
+_LONGEST_ELISION = 6
 _MOST_SLIPS = 20
 """Maximum corrections considered per word list; the most probable ones are kept."""
 
@@ -30,7 +33,7 @@ _MOST_SLIPS = 20
 def next_words(sources: Sources, count: int) -> tuple[str, ...]:
     """The best next words of all lists, the most probable first, as they are written."""
     ranked = sorted(
-        (one for part in sources.parts() for one in part.words.top(part.scores, part.next, count)),
+        (one for part in sources.parts() for one in part.top(part.next, count)),
         key=lambda one: -one.score,
     )
     return tuple(sources.own.written.get(one.word, one.word) for one in each_once(ranked)[:count])
@@ -43,7 +46,7 @@ def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) 
     """
     line = np.array(points, np.float32)
     ranked = sorted(
-        (one for part in sources.parts() for one in part.words.glided(part.scores, line, keys, GLIDED)),
+        (one for part in sources.parts() for one in part.words.glided(part.offered(), line, keys, GLIDED)),
         key=lambda one: -one.score,
     )
     return tuple(sources.own.written.get(one.word, one.word) for one in each_once(ranked)[:GLIDED])
@@ -55,61 +58,128 @@ def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], 
     ``typed`` has a prefix. There may be one or two words more than ``count``, or fewer.
     """
     prefix = typed.prefix
-    lower = unicodedata.normalize("NFC", prefix.lower())
-    known = any(_is_known(form, sources) for form in _forms(lower))
-
+    lower = plain(prefix)
     parts, language = sources.parts(), sources.language
     # More than needed: what does not begin exactly as typed loses some of its score yet.
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
         for part in parts
-        for one in part.words.top(part.scores, part.words.lexicon.beginning_with(prefix), 2 * count)
+        for one in part.top(part.words.lexicon.beginning_with(prefix), 2 * count)
     ]
-    slips: list[ScoredWord] = []
-    if not known and not _has_figure(prefix):
-        slips = _slips(parts, prefix, "" if language is None else language.code)
-    takes = bool(slips) and language is not None and _may_change(typed)
-    takes = takes and slips[0].score > -correction.unlisted_cost(prefix)
-    meant = slips[:1] if takes else []
-    ranked = each_once(meant + sorted(going_on + slips, key=lambda one: -one.score))
-    words = [one.word for one in ranked][:count]
+    going_on = [one for one in going_on if one.word != lower]
+    meant, slips = _meant(sources, parts, typed, lower)
+    takes = meant is not None and language is not None and _may_change(typed, meant.word)
+    first = [meant] if takes and meant is not None else []
+    itself = [part.top(part.words.lexicon.spelt_alike(lower), 2 * count) for part in parts]
+    going_on += [one for found in itself for one in found if one.word == lower]
+    ranked = each_once(first + sorted(going_on + slips, key=lambda one: -one.score))
+    words = [one.word for one in ranked if not (takes and one.word == lower)][:count]
     if takes:
         words.insert(1, lower)  # one tap keeps what was typed
     elif lower not in words:
         words.append(lower)
     if len(words) < count:
-        words += _alike(sources, lower, count, words)
-    return [_as_typed(word, prefix, sources.own) for word in words], takes
+        words += _alike(sources, parts, lower, count, words)
+    return [_as_typed(word, prefix, lower, sources.own) for word in words], takes
 
 
-def _forms(lower: str) -> tuple[str, ...]:
-    """Forms of a word, without quotation marks and genitive; the word is known if one of its forms is."""
+def _meant(
+    sources: Sources, parts: Sequence[Part], typed: Typed, lower: str
+) -> tuple[ScoredWord | None, list[ScoredWord]]:
+    """The word that was most probably meant by another text, None if it is the text itself; and all that may be."""
+    language = sources.language
+    if _has_figure(lower) or _is_listed(lower, sources):
+        return None, []
+    itself = _score_of(lower, sources, parts)
+    if language is None and itself is not None:
+        return None, []
+    code = "" if language is None else language.code
+    left_out = _left_out(parts, lower, code)
+    slips = _slips(parts, lower, code, language)
+    if left_out and (itself is None or left_out[0].score > itself):
+        return left_out[0], left_out + slips
+    if itself is not None:
+        least = itself + correction.LISTED
+    else:
+        strangeness = 0.0 if language is None else language.spelling.strangeness(lower)
+        least = -correction.unlisted_cost(typed.prefix, strangeness)
+    taken = slips[0] if slips and slips[0].score > least else None
+    # A text that is a word of somebody is no slip in the suggestions either, unless space would take the other word.
+    return taken, left_out + (slips if itself is None or taken is not None else [])
+
+
+def _is_listed(lower: str, sources: Sources) -> bool:
+    """Whether the language has the word, as it stands, in quotation marks, as a genitive or after an elision."""
+    if sources.language is None:
+        return False
     bare = lower.strip("'")
-    return lower, bare, bare.removesuffix("'s")
+    forms = [lower, bare, bare.removesuffix("'s")]
+    elided, _, rest = bare.partition("'")
+    if rest and sources.language.code in ELIDING and len(elided) <= _LONGEST_ELISION:
+        forms.append(rest)
+    return any(sources.language.words.lexicon.number_of(form) is not None for form in forms)
 
 
-def _is_known(word: str, sources: Sources) -> bool:
-    if word in sources.own or sources.model.vocabulary.id_of(word) != OOV:
-        return True
-    return sources.language is not None and sources.language.words.lexicon.number_of(word) is not None
-
-
-def _slips(parts: Sequence[Part], prefix: str, language: str) -> list[ScoredWord]:
-    """The words that one slip turns into a prefix, the most probable first."""
-    folded = fold(prefix)
-    slips = [
-        one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), language))
-        for part in parts
-        for one in part.words.top(part.scores, part.one_slip_away(prefix), _MOST_SLIPS)
-        if len(prefix) >= correction.SLIP_FROM or fold(one.word) == folded
+def _score_of(lower: str, sources: Sources, parts: Sequence[Part]) -> float | None:
+    """The best score of the text itself among the words of the model and the person; None if it is none of them."""
+    model, own = parts[0], parts[1]
+    forms = dict.fromkeys((lower, lower.strip("'"), lower.strip("'").removesuffix("'s")))
+    scores = [
+        float(model.scores[number - FIRST_WORD])
+        for form in forms
+        if (number := sources.model.vocabulary.id_of(form)) != OOV and form not in sources.own.forgotten
     ]
+    scores += [
+        float(own.scores[place])
+        for form in forms
+        if form in sources.own and (place := own.words.lexicon.number_of(form)) is not None
+    ]
+    return max((score for score in scores if np.isfinite(score)), default=None)
+
+
+def _left_out(parts: Sequence[Part], lower: str, language: str) -> list[ScoredWord]:
+    """The words that a text is without their accents, apostrophes and umlauts, the most probable first."""
+    found = []
+    for part in parts:
+        lexicon = part.words.lexicon
+        umlauts = [number for word in with_umlauts(lower, language) if (number := lexicon.number_of(word)) is not None]
+        numbers = np.unique(np.append(lexicon.spelt_alike(lower), np.array(umlauts, np.int64)))
+        found += part.top(numbers, _MOST_SLIPS)
+    if not any(one.word != lower for one in found):
+        for elided, rest in elisions(lower, language):
+            for part in parts:
+                after = part.top(part.words.lexicon.spelt_alike(rest), 1)
+                found += [ScoredWord(one.score - correction.ELIDED, f"{elided}'{one.word}") for one in after]
+    alike = [one._replace(score=one.score - correction.LEFT_OUT) for one in found if one.word != lower]
+    return sorted(alike, key=lambda one: -one.score)
+
+
+def _slips(parts: Sequence[Part], lower: str, code: str, language: LanguageWords | None) -> list[ScoredWord]:
+    """The words that one slip turns into a text, the most probable first."""
+    folded = fold(lower)
+    if len(folded) < correction.SLIP_FROM:
+        return []
+    slips = []
+    for part in parts:
+        scores = part.scores
+        numbers = part.one_slip_away(lower)
+        if language is not None and part.words is language.words:
+            # A model that has seen little text underrates common words, which slips are mostly of.
+            scores = scores.copy()
+            scores[numbers] = np.maximum(scores[numbers], language.floor[numbers])
+        slips += [
+            one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), code))
+            for one in part.words.top(scores, part.allowed(numbers), _MOST_SLIPS)
+            if fold(one.word) != folded
+        ]
     return sorted(slips, key=lambda one: -one.score)
 
 
-def _may_change(typed: Typed) -> bool:
+def _may_change(typed: Typed, meant: str) -> bool:
     """Whether the typed text may be corrected at all: names, numbers and abbreviations are left alone."""
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
+    name = name and not meant.startswith("i'")  # Ive, Im
     return len(prefix) > 1 and not (typed.glued or abbreviation or name or _has_figure(prefix))
 
 
@@ -117,19 +187,18 @@ def _has_figure(text: str) -> bool:
     return any(character.isnumeric() for character in text)
 
 
-def _alike(sources: Sources, typed: str, count: int, found: Sequence[str]) -> list[str]:
+def _alike(sources: Sources, parts: Sequence[Part], typed: str, count: int, found: Sequence[str]) -> list[str]:
     """Words with a similar beginning, for a slip near the end: more than half of the prefix must match."""
     more: list[str] = []
-    listed = sources.model.words
+    listed = parts[0]
     for kept in range(len(typed) - 1, len(typed) // 2, -1):
         if len(found) + len(more) >= count:
             break
-        near = listed.top(sources.next.scores, listed.lexicon.beginning_with(typed[:kept]), count + len(found))
+        numbers = listed.allowed(listed.words.lexicon.beginning_with(typed[:kept]))
+        near = listed.words.top(sources.next.scores, numbers, count + len(found))
         more += [one.word for one in near if one.word not in found and one.word not in more]
     return more
 
 
-def _as_typed(word: str, prefix: str, own: OwnWords) -> str:
-    if word == unicodedata.normalize("NFC", prefix.lower()):
-        return prefix
-    return in_case_of(own.written.get(word, word), prefix)
+def _as_typed(word: str, prefix: str, lower: str, own: OwnWords) -> str:
+    return prefix if word == lower else in_case_of(own.written.get(word, word), prefix)

@@ -14,19 +14,35 @@ from collections.abc import Mapping
 SLIP_FROM = 3
 """Shortest prefix, in letters, that is checked for slips: every shorter word is one slip away from another."""
 SPELT_ALIKE = 2.0
-"""Cost of leaving out accents and apostrophes."""
+"""Cost of leaving out accents and apostrophes, for a word that goes on."""
+LEFT_OUT = 0.5
+"""The same for a whole word: people leave them out at nearly every chance."""
 NEAR, SWAPPED, MISSED, FAR = 4.0, 4.5, 4.5, 7.0
 """Costs of a neighbouring key struck instead or in addition, of two transposed letters, of a missing letter, and of any
 other key."""
-FIRST_LETTER = 3.0
-"""Added cost at the first letter of a word, which people rarely get wrong (Yannakoudakis and Fawthrop 1983)."""
+VOWEL, DOUBLED, I_AND_E = 4.5, 3.0, 2.0
+"""Costs of slips of the mind: another vowel (seperate), a letter once instead of twice (hapy), ei for ie (wierd)."""
+FIRST_LETTER, FIRST_SWAPPED = 3.0, 1.0
+"""Added cost at the first letter of a word, which people rarely get wrong (Yannakoudakis and Fawthrop 1983), unless it
+only changed places with the second."""
 CAPITAL = 3.0
 """Subtracted from the cost of an unlisted word with a capital, which may be a name at the beginning of a sentence."""
 ENDING = 4.0
-"""Added cost of a slip at a final s: an unlisted plural is more probable than a slip in that place."""
-UNLISTED, LETTER = 8.0, 1.2
+"""Added cost of a slip at a final s or ed: an unlisted form of a word is more probable than a slip in that place."""
+UNLISTED, LETTER = 8.5, 1.2
 """Cost of an unlisted word, and of each of its letters."""
+STRANGE, LEAST_STRANGE, MOST_STRANGE = 0.6, -1.0, 5.0
+"""What strange spelling adds to that cost: a share of the strangeness, within bounds."""
+ELIDED = 2.5
+"""What an elided word costs more than the word itself (l'homme)."""
+SHORTHAND = 2.5
+"""Subtracted from the cost of at most three letters without a vowel, which may be shorthand (thx)."""
+LISTED = 2.0
+"""Added cost of a slip if the typed text is a word of the model, though not of the language."""
+LEARNING = 2.0
+"""What each doubling of its count is worth to a text that may be a slip or a word of the person, in nats."""
 
+_VOWELS = frozenset("aeiouyаеиоуыэюя")  # noqa: RUF001 - Cyrillic ones, too
 _ROWS = {
     "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
     "es": ("qwertyuiop", "asdfghjklñ", "zxcvbnm"),
@@ -72,29 +88,39 @@ def neighbours(language: str) -> frozenset[tuple[str, str]]:
 def slip_cost(typed: str, meant: str, language: str) -> float:
     """Cost of typing one word when another was meant, in nats.
 
-    >>> slip_cost("thw", "the", "en"), slip_cost("hte", "the", "en"), slip_cost("thr", "the", "fr")
-    (4.0, 7.5, 4.0)
+    >>> slip_cost("thw", "the", "en"), slip_cost("hte", "the", "en"), slip_cost("wierd", "weird", "en")
+    (4.0, 5.5, 2.0)
 
     Both words are folded, and one slip apart; ``language`` is the ISO 639 code that selects the layout.
     """
     if typed == meant:
-        return SPELT_ALIKE
+        return LEFT_OUT
     at = next((n for n, (a, b) in enumerate(zip(typed, meant, strict=False)) if a != b), min(len(typed), len(meant)))
     near = neighbours(language)
+    first = FIRST_LETTER
     if len(typed) < len(meant):
-        cost = MISSED
+        cost = DOUBLED if meant[at] in meant[max(at - 1, 0) : at] else MISSED
     elif len(typed) > len(meant):
         beside = typed[max(at - 1, 0) : at] + typed[at + 1 : at + 2]
         cost = NEAR if any(key == typed[at] or (key, typed[at]) in near for key in beside) else FAR
     elif typed[at + 1 :] == meant[at + 1 :]:
-        cost = NEAR if (typed[at], meant[at]) in near else FAR
+        cost = VOWEL if at > 0 and {typed[at], meant[at]} <= _VOWELS else FAR
+        cost = NEAR if (typed[at], meant[at]) in near else cost
     else:
-        cost = SWAPPED
-    if f"{typed}s" == meant or typed == f"{meant}s":
+        cost, first = (I_AND_E if {typed[at], meant[at]} == {"i", "e"} else SWAPPED), FIRST_SWAPPED
+    if f"{typed}s" == meant or typed == f"{meant}s" or (typed == f"{meant}d" and meant.endswith("e")):
         cost += ENDING
-    return cost + (FIRST_LETTER if at == 0 else 0.0)
+    return cost + (first if at == 0 else 0.0)
 
 
-def unlisted_cost(typed: str) -> float:
-    """Cost of having meant the typed text, an unlisted word, in nats."""
-    return UNLISTED + LETTER * len(typed) - (CAPITAL if typed != typed.lower() else 0.0)
+def unlisted_cost(typed: str, strangeness: float = 0.0) -> float:
+    """Cost of having meant the typed text, an unlisted word, in nats.
+
+    ``strangeness`` is that of :class:`nightjar.edge_agent.keyboard.spelling.Spelling`.
+    """
+    strange = min(max(STRANGE * strangeness, LEAST_STRANGE), MOST_STRANGE)
+    if "'" in typed.replace("\u2019", "'").strip("'"):
+        strange = -MOST_STRANGE  # nobody strikes an apostrophe by mistake: y'all
+    if len(typed) <= 3 and not _VOWELS & set(typed.lower()):
+        strange = -SHORTHAND
+    return UNLISTED + LETTER * len(typed) + strange - (CAPITAL if typed != typed.lower() else 0.0)

@@ -82,6 +82,14 @@ class Lexicon:
         """
         return self._folding_to({fold(typed), *one_edit_away(fold(typed), self._letters)})
 
+    def spelt_alike(self, typed: str) -> Numbers:
+        """Numbers of the words that the typed text is without accents and apostrophes, ascending, (k,) int64.
+
+        >>> Lexicon(["the", "don't", "dont"]).spelt_alike("dont").tolist()
+        [1, 2]
+        """
+        return self._folding_to([fold(typed)])
+
     def number_of(self, word: str) -> int | None:
         """The number of a word, exactly as written; None if the index does not have it.
 

@@ -6,19 +6,21 @@ There are three: the vocabulary of a model, the user's own words outside it, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import structlog
 
+from nightjar.edge_agent.keyboard import correction
 from nightjar.edge_agent.keyboard.common_words import LANGUAGES, Unigram, code_of
 from nightjar.edge_agent.keyboard.floor import shares_in, speaks
 from nightjar.edge_agent.keyboard.glide import Keys, Paths
 from nightjar.edge_agent.keyboard.learning import LEARNED_FROM, OwnWord
 from nightjar.edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
+from nightjar.edge_agent.keyboard.spelling import Spelling
 from nightjar.edge_agent.ports import Floats, Learner, Predictor
-from nightjar.models.lexicon import WordList
+from nightjar.models.lexicon import WordList, fold
 from nightjar.models.vocabulary import FIRST_WORD, OOV, Vocabulary
 from nightjar.wire.errors import NightjarError
 
@@ -30,6 +32,8 @@ gets. So a word that was typed twice is no rival of one that was typed twenty ti
 LEAST_LACKING = 0.06
 """Least share of a language that a vocabulary is taken to lack: a lexicon that it has whole would give its last words
 everything."""
+FLOOR_SHARE = 0.25
+"""Share of common words in general text that they keep where a slip is looked for, whatever the model says."""
 OUTSIDE = 16
 """Commonest words outside the vocabulary that are looked at as next words."""
 
@@ -73,6 +77,13 @@ class Indexed:
         self.known = known
         self.lexicon = Lexicon(known, in_order=in_order)
         self._paths: tuple[str, Paths] | None = None
+        self._numbers: tuple[Collection[str], Numbers] | None = None
+
+    def numbers_of(self, words: Collection[str]) -> Numbers:
+        """Ids of some words, ascending; those of the last collection are kept."""
+        if self._numbers is None or self._numbers[0] is not words:
+            self._numbers = words, self.lexicon.numbers_of(words)
+        return self._numbers[1]
 
     def top(self, scores: Floats, among: Numbers, count: int) -> list[ScoredWord]:
         """The best of some words, by their scores."""
@@ -147,15 +158,27 @@ class ModelWords:
 class OwnWords:
     """The user's own words and how often each was typed; words that are now in the vocabulary are left out.
 
+    ``is_slip`` says of a word whether it is rather a slip of a common one.
+
     Attributes:
         learned: number of the words that are no slips. Those come first; the others only complete their own beginning.
         share: their share of the words outside the vocabulary, from 0 to below 1. A few words that were typed twice are
             hardly evidence that the next such word is one of them, so the share grows with what was typed.
+        forgotten: words that the person wants to be offered no more; typing one brings it back.
     """
 
-    def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
-        self.counted = sorted((one for one in own if not knows(one.word)), key=lambda one: -one.count)
-        self.learned = sum(one.count >= LEARNED_FROM for one in self.counted)
+    def __init__(
+        self,
+        own: Iterable[OwnWord],
+        knows: Callable[[str], bool],
+        is_slip: Callable[[OwnWord], bool] = lambda _: False,
+    ) -> None:
+        own = tuple(own)
+        self.forgotten = frozenset(one.word for one in own if one.count == 0)
+        unknown = [one for one in own if one.count > 0 and not knows(one.word)]
+        learned = {one.word for one in unknown if one.count >= LEARNED_FROM and not is_slip(one)}
+        self.counted = sorted(unknown, key=lambda one: (one.word not in learned, -one.count))
+        self.learned = len(learned)
         self.written = {one.word: one.written for one in self.counted}
         self.words = Indexed([one.word for one in self.counted])
         counts = np.array([one.count for one in self.counted], np.float32)
@@ -163,7 +186,7 @@ class OwnWords:
         self.share = float(shares.sum())
         self.log_shares: Floats = np.log(shares)
         self.next = np.arange(self.learned, dtype=np.int64)
-        self._known = frozenset(one.word for one in self.counted[: self.learned])
+        self._known = frozenset(learned)
 
     def __contains__(self, word: str) -> bool:
         """Whether a word is one of the user's that is no slip."""
@@ -180,6 +203,8 @@ class LanguageWords:
         code: ISO 639 code.
         spoken: whether the vocabulary is of the language.
         outside: (at most OUTSIDE,) int64 ids of the commonest words outside the vocabulary, ascending.
+        floor: (k,) float32, least log-probability of each word where a slip is looked for.
+        spelling: how strange a text looks as a word.
     """
 
     def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
@@ -192,7 +217,31 @@ class LanguageWords:
         outside[known] = -np.inf
         self.outside = np.sort(best(outside, np.arange(len(outside), dtype=np.int64), OUTSIDE))
         self.log_shares[known] = listed.log_shares[known]
+        self.floor: Floats = listed.log_shares + np.float32(math.log(FLOOR_SHARE))
+        self.spelling = Spelling(listed.text)
+        self._slips: dict[tuple[str, int], bool] = {}
         self.spoken = speaks(shares_in(vocabulary, listed))
+
+    def is_slip(self, own: OwnWord) -> bool:
+        """Whether an own word is rather a slip of a common word, or one without its accents, than a word.
+
+        The more often it was typed, the less. A capital inside a sentence speaks for a name.
+        """
+        key = own.written, own.count
+        if key not in self._slips:
+            self._slips[key] = self._may_be_slip(own)
+        return self._slips[key]
+
+    def _may_be_slip(self, own: OwnWord) -> bool:
+        lexicon, folded = self.words.lexicon, fold(own.word)
+        if lexicon.number_of(own.word) is not None or len(folded) < correction.SLIP_FROM:
+            return False
+        worth = correction.LEARNING * math.log2(own.count / LEARNED_FROM)
+        least = worth - correction.unlisted_cost(own.written, self.spelling.strangeness(own.word))
+        return any(
+            float(self.floor[number]) - correction.slip_cost(folded, fold(self.words.known[number]), self.code) > least
+            for number in lexicon.at_most_one_slip_away(own.word).tolist()
+        )
 
 
 class Lexicons:
@@ -249,17 +298,35 @@ class Part(NamedTuple):
     Attributes:
         next: ids of the words that may be the next one before a letter is typed, ascending.
         meant: number of the words, the first ones, that a slip may have been meant for; all of them if it is None.
+        never: ids of the words that are never offered, ascending.
     """
 
     words: Indexed
     scores: Floats
     next: Numbers
+    never: Numbers
     meant: int | None = None
 
     def one_slip_away(self, typed: str) -> Numbers:
         """Ids of the words that one slip turns into the typed text, ascending."""
         found = self.words.lexicon.at_most_one_slip_away(typed)
         return found if self.meant is None else found[found < self.meant]
+
+    def allowed(self, among: Numbers) -> Numbers:
+        """Those of some words that may be offered."""
+        return among if not len(self.never) else among[~np.isin(among, self.never)]
+
+    def top(self, among: Numbers, count: int) -> list[ScoredWord]:
+        """The best of some words that may be offered."""
+        return self.words.top(self.scores, self.allowed(among), count)
+
+    def offered(self) -> Floats:
+        """The scores, minus infinity for words that are never offered."""
+        if not len(self.never):
+            return self.scores
+        scores = self.scores.copy()
+        scores[self.never] = -np.inf
+        return scores
 
 
 class Sources(NamedTuple):
@@ -270,24 +337,40 @@ class Sources(NamedTuple):
         next: what the model says of the next word.
         own: the user's own words.
         language: the words of the typed language; None without a lexicon.
+        phrases: words that the person wrote after these very words, with their log-probability.
+        never: words that are never offered by themselves.
     """
 
     model: ModelWords
     next: NextWord
     own: OwnWords
     language: LanguageWords | None
+    phrases: Mapping[str, float] = {}
+    never: Collection[str] = frozenset()
 
     def parts(self) -> list[Part]:
         """The word lists with the log-probability of each word."""
         unlisted = self.next.unlisted
-        model = Part(self.model.words, self.next.scores + np.float32(math.log1p(-unlisted)), self.model.everything)
-        own = Part(
-            self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.next, self.own.learned
-        )
-        if self.language is None:
-            return [model, own]
-        rest = np.float32(math.log(unlisted * (1.0 - self.own.share)))
-        return [model, own, Part(self.language.words, self.language.log_shares + rest, self.language.outside)]
+        parts = [
+            self._part(
+                self.model.words, self.next.scores + np.float32(math.log1p(-unlisted)), self.model.everything, None
+            ),
+            self._part(
+                self.own.words, self.own.log_shares + np.float32(math.log(unlisted)), self.own.next, self.own.learned
+            ),
+        ]
+        if self.language is not None:
+            rest = np.float32(math.log(unlisted * (1.0 - self.own.share)))
+            language = self.language
+            parts.append(self._part(language.words, language.log_shares + rest, language.outside, None))
+        return parts
+
+    def _part(self, words: Indexed, scores: Floats, following: Numbers, meant: int | None) -> Part:
+        for word, score in self.phrases.items():
+            number = words.lexicon.number_of(word)
+            if number is not None:
+                scores[number] = max(float(scores[number]), score)
+        return Part(words, scores, following, words.numbers_of(self.never), meant)
 
 
 def each_once(ranked: Iterable[ScoredWord]) -> list[ScoredWord]:

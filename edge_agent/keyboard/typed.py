@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from nightjar.models.vocabulary import WORD_PATTERN, words
@@ -10,6 +11,8 @@ from nightjar.models.vocabulary import WORD_PATTERN, words
 # A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
 _SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
 _PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
+_APOSTROPHES = str.maketrans("\u2019\u02bc", "''")
+"""Signs that other keyboards and editors write for an apostrophe; inside words they are one."""
 _STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
 
 
@@ -47,17 +50,28 @@ def read_typed(text: str) -> Typed:
     Typed(finished=('ask',), prefix='ad', glued=True)
     """
     sentence = sentences(text)[-1]
-    prefix = _PREFIX.search(sentence)
+    prefix = _PREFIX.search(sentence.translate(_APOSTROPHES))  # of the same length
     start = prefix.start() if prefix else len(sentence)
     return Typed(tuple(words(sentence[:start])), sentence[start:], not _STANDS_ALONE.search(sentence, 0, start))
 
 
+def plain(prefix: str) -> str:
+    """A typed prefix as words are listed: in lower case, composed, with plain apostrophes.
+
+    >>> plain("Don\u2019")
+    "don'"
+    """
+    return unicodedata.normalize("NFC", prefix.lower()).translate(_APOSTROPHES)
+
+
 def in_case_of(word: str, prefix: str) -> str:
-    """Write a word in the case in which its prefix was typed.
+    """Write a word in the case in which its prefix was typed, and with the same apostrophe.
 
     >>> in_case_of("hello", "he"), in_case_of("hello", "He"), in_case_of("hello", "HE"), in_case_of("i'm", "I")
     ('hello', 'Hello', 'HELLO', "I'm")
     """
+    other = next((sign for sign in "\u2019\u02bc" if sign in prefix), "'")
+    word = word.replace("'", other)
     if len(prefix) > 1 and prefix.isupper():
         return word.upper()
     if prefix[:1].isupper():

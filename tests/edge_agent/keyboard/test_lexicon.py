@@ -77,3 +77,8 @@ def test_packed_words_in_order_are_found_as_others_are():
         assert packed.beginning_with(typed).tolist() == plain.beginning_with(typed).tolist()
         assert packed.at_most_one_slip_away(typed).tolist() == plain.at_most_one_slip_away(typed).tolist()
     assert [ordered[n] for n in packed.numbers_of(["the", "café", "cafe", "gone"])] == ["café", "the"]
+
+
+def test_words_are_found_that_are_spelt_alike():
+    assert found(Lexicon(WORDS).spelt_alike("dont")) == ["don't"]
+    assert found(Lexicon(WORDS).spelt_alike("naive")) == ["naïve"]

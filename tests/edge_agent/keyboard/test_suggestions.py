@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.reader import Reader
+from nightjar.edge_agent.keyboard.slurs import slurs_of
 from nightjar.edge_agent.keyboard.suggestions import Suggester, Suggestions
 from nightjar.models.lexicon import read_lexicon, write_lexicon
 from nightjar.models.vocabulary import BOS, OOV, Vocabulary
@@ -75,7 +76,6 @@ def test_completion_keeps_the_case_that_was_typed(bench, text, words):
         ("'kate'", ("kate",), False),  # quotation marks
         ("kate's", ("kate's",), False),
         ("recieve", ("receive", "recieve"), True),  # a word that only the lexicon has
-        ("hel", ("hello", "help", "helmet"), False),  # there are several
         ("how", ("how", "howl"), False),  # it is a word
         ("hello Helko", ("Hello", "Helko", "Help"), False),  # a name
         ("HELKO", ("HELLO", "HELKO", "HELP"), False),  # an abbreviation
@@ -106,7 +106,7 @@ def test_without_a_lexicon_of_the_language_space_takes_nothing(bench):
 
 def test_the_lexicon_completes_words_that_the_model_lacks_behind_those_that_it_has(bench):
     assert bench.suggester.suggest("rec", language="en").words == ("receive", "rec")
-    assert bench.suggester.suggest("hel", language="en").words[:2] == ("hello", "help")
+    assert bench.suggester.suggest("hello ho", language="en").words[0] == "how"
 
 
 def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
@@ -172,7 +172,74 @@ def test_a_word_that_was_sent_once_completes_its_beginning_and_is_still_correcte
     assert (found.words[0], found.space_takes) == ("hello", True)
     bench.suggester.replace_own_words([OwnWord("quokka", "quokka", 2), OwnWord("helko", "helko", 2)])
     assert bench.suggester.suggest("qupkka", language="en").words[0] == "quokka"
-    assert bench.suggester.suggest("helko", language="en").space_takes is False
+
+
+@pytest.mark.parametrize(("written", "count", "takes"), [("helko", 2, True), ("helko", 60, False), ("Helko", 9, False)])
+def test_slip_of_a_common_word_is_no_word_until_it_was_typed_often_or_is_a_name(bench, written, count, takes):
+    bench.suggester.replace_own_words([OwnWord("helko", written, count)])
+    assert bench.suggester.suggest("helko", language="en").space_takes is takes
+
+
+def test_phrase_that_was_sent_twice_foresees_its_last_word(bench):
+    bench.suggester.replace_own_words([OwnWord("zorblax", "Zorblax", 2)])
+    for _ in range(2):
+        assert "Zorblax" not in bench.suggester.suggest("my safe word is ", language="en").words
+        bench.suggester.learn("My safe word is Zorblax")
+    assert bench.suggester.suggest("my safe word is ", language="en").words[0] == "Zorblax"
+    bench.suggester.forget_phrases()
+    assert "Zorblax" not in bench.suggester.suggest("my safe word is ", language="en").words
+
+
+def test_forgotten_word_is_not_offered_until_it_is_typed_again(bench):
+    assert bench.suggester.suggest("hel", language="en").words[0] in ("hello", "help")
+    bench.suggester.replace_own_words([OwnWord("hello", "hello", 0), OwnWord("help", "help", 0)])
+    assert not {"hello", "help"} & set(bench.suggester.suggest("hel", language="en").words)
+    assert "hello" not in bench.suggester.suggest("", language="en").words
+    assert bench.suggester.needs_counting("hello")
+    bench.suggester.replace_own_words([OwnWord("hello", "hello", 1)])
+    assert bench.suggester.suggest("", language="en").words[0] == "hello"
+
+
+def test_slur_is_offered_only_where_it_was_asked_for_or_typed_in_full(bench):
+    [slur] = (word for word in slurs_of("en") if word.startswith("wetb") and word.endswith("k"))
+    words = dict.fromkeys(bench.model.vocabulary.words, 1e-4) | {slur: 1e-3, slur[:4] + "x": 1e-6}
+    bench.suggester.replace_predictor(Reader(bench.model), {"en": read_lexicon(write_lexicon("en", words))}.get)
+    assert slur not in bench.suggester.suggest(slur[:5], language="en").words
+    assert slur in bench.suggester.suggest(slur[:5], language="en", slurs=True).words
+    typed = bench.suggester.suggest(slur, language="en")
+    assert slur in typed.words
+    assert not typed.space_takes
+    assert not bench.suggester.suggest(slur[:-2] + slur[-1], language="en").space_takes, "nobody is corrected to one"
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "meant"),
+    [
+        ("en", "youre", "you're"),
+        ("en", "ive", "i've"),
+        ("en", "thats", "that's"),
+        ("fr", "ete", "été"),
+        ("fr", "jai", "j'ai"),
+        ("fr", "lhomme", "l'homme"),
+        ("de", "koennen", "können"),
+        ("de", "muessen", "müssen"),
+    ],
+)
+def test_what_was_left_out_is_completed_before_another_word_is_tried(bench, language, typed, meant):
+    listed = {
+        "en": {"you're": 1e-6, "your": 0.1, "i've": 1e-6, "ice": 0.1, "that's": 1e-6, "that": 0.1},
+        "fr": {"été": 1e-6, "être": 0.1, "ai": 1e-3, "homme": 1e-4, "comme": 0.1},
+        "de": {"können": 1e-6, "kennen": 0.1, "müssen": 1e-6, "messen": 0.1},
+    }[language]
+    lexicon = read_lexicon(write_lexicon(language, listed))
+    bench.suggester.replace_predictor(None, {language: lexicon}.get)
+    found = bench.suggester.suggest(f"x {typed}", language=language)
+    assert (found.words[0], found.space_takes) == (meant, True)
+
+
+def test_typographic_apostrophe_belongs_to_the_word(bench):
+    shown = bench.suggester.suggest("hello i\u2019", language="en")
+    assert (shown.prefix, shown.words[0]) == ("i\u2019", "i\u2019m")
 
 
 def test_common_words_that_the_vocabulary_lacks_fill_the_places_where_the_model_knows_little(bench):
