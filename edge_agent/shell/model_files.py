@@ -10,7 +10,7 @@ Weights are fetched with the shortest transfers in the manifest that start from 
 (:func:`shortest_transfers`). If the result does not have the hash of the full weights, the full weights are fetched.
 
 Where a keyboard has a version, what transfers lead to stays in memory, and is written to the disk only if the keyboard
-adopts it: of most versions that are trained nothing else is needed (docs/adr/0057). Full weights are written at once,
+adopts it: of most versions that are trained nothing else is needed (docs/adr/0058). Full weights are written at once,
 so that an interrupted download goes on where it was.
 """
 
