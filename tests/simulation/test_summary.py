@@ -26,7 +26,7 @@ KEYBOARDS = KeyboardRecall(
     saved_last=0.33,
     saved_without=0.3,
 )
-RUN = LongRun("a long run", [Reached(0, 0.01, 0.02), Reached(750, 0.16, 0.27)])
+RUN = LongRun("a long run", curve=[Reached(0, 0.01, 0.02), Reached(750, 0.16, 0.27)])
 
 
 def test_the_result_counts_what_was_not_counted_and_for_whom_recall_rose():
