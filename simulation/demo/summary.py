@@ -64,7 +64,7 @@ def result_of(
         "phones_worse": sum(after < before for before, after in by_phone.values()),
         "top1_by_round": [v["top1"] for v in versions],
         "keyboard_recall": msgspec.to_builtins(keyboards),
-        "long_run": msgspec.to_builtins(long_run),
+        "long_run": long_run and {"name": long_run.name, "curve": msgspec.to_builtins(long_run.curve)},
         "shows": honest(counters["rounds_committed"], prepared.settings.phones, task["figures"][0]),
         "picture": None if keyboards is None else str(prepared.folder / PICTURE),
         "versions_refused": sum(v["stage"] == REFUSED for v in versions),
