@@ -69,7 +69,10 @@ def harms(
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
 @click.option(
-    "--defences", default=DEFAULT, show_default=True, help="Of default, none, secure-sum, secure-dp, RULE[@CODEC]."
+    "--defences",
+    default=DEFAULT,
+    show_default=True,
+    help="Of default, household, hundreds, thousands, none, secure-sum, secure-dp, RULE[@CODEC].",
 )
 @click.option("--shares", default=SHARES, show_default=True, help="Malicious shares of a cohort.")
 @click.option("--attacks", default=",".join(ATTACKS), show_default=True, help="Of those on the model.")

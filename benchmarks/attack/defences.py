@@ -1,7 +1,8 @@
 """Defences by name: what stands between a device and an attacker.
 
-``default`` is what the product does. ``none`` averages without clipping. An aggregation of the coordinator, such as
-``multi-krum``, takes the place of the mean; ``median@dense-f32`` also takes another codec.
+``default`` is a task that names no setting: topk-4 at 1 %. ``household``, ``hundreds`` and ``thousands`` are what
+``init --fleet`` writes: codec, rates and strategy. ``none`` averages without clipping. An aggregation of the
+coordinator, such as ``multi-krum``, takes the place of the mean; ``median@dense-f32`` also takes another codec.
 
 ``secure-sum`` is the product's sum of low rank without its cryptography: a single report is uniformly random to
 everybody, so the attack sees nothing of it; the coordinator learns the exact sum of what the devices encode, and can
@@ -15,9 +16,11 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from functools import lru_cache
 
 import numpy as np
+from msgspec import convert
 from msgspec.structs import replace
 
 from nightjar.coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
@@ -25,6 +28,7 @@ from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
+from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
 from nightjar.coordinator.tasks.settings import (
     CodecConfig,
     PlanConfig,
@@ -33,11 +37,11 @@ from nightjar.coordinator.tasks.settings import (
     noise_terms,
     strategy_faults,
 )
-from nightjar.simulation.laboratory.clients import Reported, as_read
+from nightjar.simulation.laboratory.clients import Device, Reported, as_read
 from nightjar.wire.codec import NAMES, Sparse, codec_for
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.identifiers import DeviceId
-from nightjar.wire.messages import CodecChoice
+from nightjar.wire.messages import CodecChoice, TrainingPlan
 from nightjar.wire.parameters import ParameterLayout, Vector
 from nightjar.wire.secure_sum.low_rank import from_bytes
 from nightjar.wire.secure_sum.order import FURTHER_VALUES, contribution, values_of
@@ -55,6 +59,11 @@ class Defence:
     strategy: StrategyConfig  # how they are combined
     clips: bool = True  # whether they are clipped
     privacy: Privacy = Privacy.NONE  # whether and how they are summed
+    plan: TrainingPlan = field(default_factory=lambda: PlanConfig().plan(StrategyConfig().name))  # how devices train
+
+    def applied_to(self, device: Device) -> Device:
+        """The devices of a scene, training and encoding by this defence."""
+        return replace_fields(device, codec=self.codec, plan=self.plan)
 
     def first_state(self, layout: ParameterLayout) -> RoundState:
         """The state before the first round."""
@@ -156,7 +165,7 @@ def sent(reported: Reported) -> SentUpdate:
 
 
 def defence(name: str, cohort: int) -> Defence:
-    """The defence of a name: default, none, secure-sum, secure-dp, AGGREGATION, or AGGREGATION@CODEC.
+    """The defence of a name: default, a fleet's size, none, secure-sum, secure-dp, AGGREGATION, or AGGREGATION@CODEC.
 
     Raises:
         ConfigError: there is none, or the product refuses the combination for a cohort of this size.
@@ -164,12 +173,14 @@ def defence(name: str, cohort: int) -> Defence:
     usual, dense, mean = CodecConfig(), CodecConfig(name="dense-f32"), StrategyConfig()
     if name in {"default", "none"}:
         return Defence(name, usual.choice(), mean, clips=name == "default")
+    if name in {each.value for each in Fleet}:
+        return _of_fleet(Fleet(name))
     if name in {Privacy.SECURE_SUM.value, Privacy.SECURE_DP.value}:
         return Defence(name, dense.choice(), mean, privacy=Privacy(name))
     rule, _, coded = name.partition("@")
     possible = [each.value for each in Aggregation]
     if rule not in possible or (coded and coded not in NAMES):
-        known = ", ".join(("default", "none", "secure-sum", "secure-dp", *possible))
+        known = ", ".join(("default", *(each.value for each in Fleet), "none", "secure-sum", "secure-dp", *possible))
         msg = f"--defences: expected one of {known}, rules also with @CODEC, got {name!r}"
         raise ConfigError(msg)
     codec = CodecConfig(name=coded) if coded else usual
@@ -179,3 +190,17 @@ def defence(name: str, cohort: int) -> Defence:
         msg = f"--defences {name}: {'; '.join(faults)}"
         raise ConfigError(msg)
     return Defence(name, codec.choice(), strategy)
+
+
+def _of_fleet(fleet: Fleet) -> Defence:
+    codec, strategy, plan = (
+        {name.removeprefix(table): value for name, value in SETTINGS[fleet].items() if name.startswith(table)}
+        for table in ("task.codec.", "task.strategy.", "task.plan.")
+    )
+    flat = {name: value for name, value in strategy.items() if "." not in name}  # one round has no schedule
+    return Defence(
+        fleet.value,
+        convert(codec, CodecConfig).choice(),
+        convert(flat, StrategyConfig),
+        plan=convert(plan, PlanConfig).plan(str(flat["name"])),
+    )

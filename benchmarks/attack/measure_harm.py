@@ -58,7 +58,7 @@ class Battle:
         """Train, and measure the last version; ``ended`` is called after each round."""
         scene = self.scene
         weights, state = scene.weights, defence.first_state(scene.layout)
-        device = replace(scene.device, codec=defence.codec)
+        device = defence.applied_to(scene.device)
         kept: dict[int, Vector | None] = {}
         refused = honest = 0
         for number in range(1, self.rounds + 1):

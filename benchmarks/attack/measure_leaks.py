@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from nightjar.models.vocabulary import FIRST_WORD
 from nightjar.simulation.laboratory.clients import Reported, train_client
 from nightjar.simulation.warm_start import seeded
 from nightjar.wire.codec import Sparse
-from nightjar.wire.messages import CodecChoice
+from nightjar.wire.messages import CodecChoice, TrainingPlan
 from nightjar.wire.parameters import Vector
 
 COHORTS = (2, 5, 20, 100)
@@ -61,11 +61,13 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 class LeakMeter:
     """An attacker who sees single reports or the versions before and after a round.
 
-    The tables are filled as needed.
+    The tables are filled as needed; what was trained is shared by defences with one codec and plan.
     """
 
     scene: Scene
-    trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)  # shared by defences
+    trained: dict[tuple[tuple[CodecChoice, TrainingPlan], int], Reported] = field(
+        default_factory=dict
+    )  # shared by defences
     losses: dict[int, float] = field(default_factory=dict)  # each person's before the round
     states: dict[tuple[str, int], RoundState] = field(default_factory=dict)  # before the round, by defence and cohort
 
@@ -115,7 +117,7 @@ class LeakMeter:
             people = sorted(draw.choice(scene.group, cohort, replace=False).tolist())
             secret = [scene.vocabulary.word(choices[i]) for i in (first, second)]
             typed = [*scene.texts[people[0]], *[" ".join([*canary.PREFIX, *secret])] * canary.REPEATS]
-            device = replace(scene.typing(people[0], typed), codec=defence.codec)
+            device = defence.applied_to(scene.typing(people[0], typed))
             whose, _ = train_client(device, people[0], ROUND, scene.weights, None, measured=False)
             seen = self._observed(defence, [whose, *self._reports(defence, people[1:])])
             after, before = (
@@ -126,12 +128,13 @@ class LeakMeter:
         return _leak("canary", defence, cohort, exposure=statistics.fmean(found))
 
     def _reports(self, defence: Defence, people: Sequence[int]) -> list[Reported]:
+        work = defence.codec, defence.plan
         for person in people:
-            if (defence.codec, person) not in self.trained:
-                device = replace(self.scene.device, codec=defence.codec)
+            if (work, person) not in self.trained:
+                device = defence.applied_to(self.scene.device)
                 reported, _ = train_client(device, person, ROUND, self.scene.weights, None, measured=False)
-                self.trained[defence.codec, person] = reported
-        return [self.trained[defence.codec, person] for person in people]
+                self.trained[work, person] = reported
+        return [self.trained[work, person] for person in people]
 
     def _observed(self, defence: Defence, reports: Sequence[Reported]) -> Vector:
         """(n,) float32: the change that the attacker sees; zero where a single report is masked."""

@@ -84,3 +84,10 @@ def test_a_defence_that_cannot_work_is_refused(name, why):
 def test_a_defence_may_name_a_rule_and_a_codec():
     found = defence("median@dense-f32", cohort=20)
     assert (found.codec.name, found.strategy.aggregation.value, found.clips) == ("dense-f32", "median", True)
+
+
+def test_the_size_of_a_fleet_names_what_init_writes_for_it():
+    found = defence("hundreds", cohort=20)
+    assert (found.codec.name, found.codec.density, found.strategy.name) == ("sampled-4", 0.05, "fedavgm")
+    assert (found.plan.learning_rate, found.plan.clip_norm) == (3.0, 0.5)
+    assert defence("household", cohort=4).plan.learning_rate < found.plan.learning_rate
