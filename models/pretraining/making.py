@@ -35,7 +35,7 @@ from nightjar.models.shipped import (
     weights_name,
 )
 from nightjar.models.vocabulary import FIRST_WORD, Vocabulary, words
-from nightjar.wire.errors import UnavailableError
+from nightjar.wire.errors import CorpusError, UnavailableError
 from nightjar.wire.parameters import Vector
 
 MOST_MEASURED = 6_000
@@ -67,6 +67,7 @@ def pretrain(
 
     Raises:
         ConfigError: the corpus or the date cannot be used, or a word list is not installed.
+        CorpusError: too few people typed the same for anything to be learned.
         UnavailableError: the folder cannot be written.
     """
     return pretrain_on(written(asked.corpus, asked.before), asked, say, progress, plans)
@@ -83,6 +84,7 @@ def pretrain_on(
 
     Raises:
         ConfigError: a word list is not installed.
+        CorpusError: too few people typed the same for anything to be learned.
         UnavailableError: the folder cannot be written.
     """
     say(f"{len(text.texts):,} messages of {len(text.users):,} people; {text.outside_people:,} people are outside")
@@ -122,6 +124,9 @@ def _make(
     _write(asked.out / vocabulary_name(shape.name), vocabulary.to_bytes())
     _write(asked.out / ngram_name(shape.name), ngram)
     shared = shared_examples(messages, text.people, shape.sequence_length, asked.least_people)
+    if not shared:
+        msg = f"no word was typed by {asked.least_people} people after the same words; give a corpus of more people"
+        raise CorpusError(msg)
     say(f"{shape.name}: {vocabulary.size:,} word ids, n-gram of {len(ngram):,} bytes, {len(shared):,} examples")
     weights = train(shape, vocabulary.size, shared, plan, asked.seed, _checkpoint(asked.out, shape.name), progress)
     rounded = weights.astype("<f2")
