@@ -125,7 +125,8 @@ def _laboratory(path: Path, rows: Sequence[Row]) -> None:
     drawn = [(each, each.outcome) for each in rows if each.outcome and len(each.curve) >= LEAST]
     for each, outcome in sorted(drawn, key=lambda pair: pair[0].curve[-1].top1, reverse=True):
         start = "random weights" if outcome.top1_start < RANDOM else "a warm start"
-        panels.setdefault(f"{outcome.model}, from {start}", []).append(each)
+        title = "a household" if outcome.announced_versions else f"from {start}"
+        panels.setdefault(f"{outcome.model}, {title}", []).append(each)
     figure = Figure(figsize=(11, 3.4 * len(panels)), layout="constrained")
     parts = figure.subplots(len(panels), 1, sharey=True, squeeze=False).flat
     for part, (title, mine) in zip(parts, sorted(panels.items()), strict=True):
