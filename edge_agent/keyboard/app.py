@@ -2,11 +2,15 @@
 
 ======================  =========================  ==================================================================
 ``GET  /``                                         the page
+``GET  /worker.js``                                the script that lets a browser open the page without the agent
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
 ``POST /api/glide``     :class:`GlideBody`         ``{"words", "reason"}``: what a line over the letter keys may mean
 ``GET  /api/comparison``                           :class:`Comparison`: what two versions suggest in held-out messages
 ``GET  /api/emoji``                                ``[[character, name]]``
-``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; the kept text becomes an example
+``POST /api/messages``  :class:`SentBody`          ``{"kept", "stored", "reason", "rule"}``; kept text is an example
+``POST /api/import``    :class:`Imported`          ``{"kept", "stored"}``; how many lines of a file were kept
+``GET  /api/words``                                ``[[word, count]]``; the words that were learned from the user
+``POST /api/forget``    ``{"word"}``               ``{"words"}``; offers a word no more, and deletes an own one
 ``GET  /api/about``                                what the device does and stores, in numbers
 ``GET  /api/recall.svg``                           a chart of how well it predicted what was typed
 ``POST /api/learning``  ``{"paused"}``             ``{"paused"}``
@@ -25,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -32,6 +37,7 @@ import msgspec
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import (
     BadRequest,
+    Conflict,
     Forbidden,
     HTTPException,
     MisdirectedRequest,
@@ -39,28 +45,45 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
+from nightjar.edge_agent.core.exclusion import Secret
 from nightjar.edge_agent.core.stored import AgentTally
 from nightjar.edge_agent.keyboard.comparison import Comparison
 from nightjar.edge_agent.keyboard.emoji import emoji_names
 from nightjar.edge_agent.keyboard.key import shows
-from nightjar.edge_agent.keyboard.learning import OwnWord, own_words_in
+from nightjar.edge_agent.keyboard.learning import LEARNED_FROM, OwnWord, own_words_in
 from nightjar.edge_agent.keyboard.recall import RecallCount, drawing, latest
 from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.models.vocabulary import MAX_WORD_CHARACTERS, words
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_GLIDE_POINTS = 400
+MAX_LINES = 200
+"""Lines of a file that the page sends at once; all of them must fit into a body."""
 # JSON takes up to twelve bytes for a character (an escaped surrogate pair), and the page sends a point of a glide in
 # sixteen or less; a longer body cannot hold a legal text.
 MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 20 * MAX_GLIDE_POINTS
 
 PAUSED = "Not kept: learning is paused."
-PRIVATE = "Not kept: something in it looks private, such as a number, an address or a password."
+NOTHING_LEFT = "Not kept: there is nothing in it but figures and links."
+RULES = {
+    Secret.EMAIL: "an address is in it",
+    Secret.CARD: "a card number is in it",
+    Secret.IBAN: "an account number is in it",
+    Secret.TOKEN_LINK: "a link in it may carry a key",
+    Secret.LONG_NUMBER: "a long number is in it",
+    Secret.PASSWORD: "something in it looks like a password or a key",
+    Secret.NAMED: "a password, PIN or token stands after its name",
+    Secret.SEED_PHRASE: "it looks like the words of a wallet",
+    Secret.FORBIDDEN: "a word is in it that is never kept on this device",
+}
+"""Why a message is not kept, for the user."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "manifest-src 'self'; worker-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -75,8 +98,14 @@ SECURITY_HEADERS = {
 class Store(Protocol):
     """The device's store of typed text."""
 
-    def add(self, text: str) -> str:
-        """Store the permitted part of a sent message and return it; empty if nothing was stored."""
+    def add(self, text: str, *, anyway: bool = False) -> str:
+        """Store the permitted part of a sent message and return it; empty if nothing was stored.
+
+        ``anyway`` stores a message though a rule found a secret in it.
+        """
+
+    def refusal(self, text: str) -> Secret | None:
+        """Which rule keeps a message from being stored; None if none does."""
 
     def count(self) -> int:
         """Number of stored messages."""
@@ -94,7 +123,10 @@ class Store(Protocol):
         """Count words outside the vocabulary: each given in lower case and as it was typed."""
 
     def own_words(self) -> list[OwnWord]:
-        """The words that were typed often enough to be learned."""
+        """The words that were typed; forgotten ones have a count of 0."""
+
+    def forget_own_word(self, word: str, *, offered_anyway: bool) -> None:
+        """Delete a word, in lower case; one that is offered anyway stays as forgotten."""
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
         """Record how many words of a message were predicted by a version of the model; version 0 means no model."""
@@ -122,10 +154,37 @@ Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
 
 
 class TypedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a request for suggestions, and of a sent message."""
+    """Body of a request for suggestions.
+
+    Attributes:
+        slurs: whether slurs may be offered.
+    """
 
     text: Text
     language: Annotated[str, msgspec.Meta(max_length=35)] = ""
+    slurs: bool = False
+
+
+class SentBody(TypedBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A sent message.
+
+    Attributes:
+        anyway: the person wants it kept though a rule found a secret in it.
+    """
+
+    anyway: bool = False
+
+
+class Imported(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lines of a file of the user's; a line of one word is a word to learn, others are messages."""
+
+    lines: Annotated[tuple[Text, ...], msgspec.Meta(max_length=MAX_LINES)]
+
+
+class Forgotten(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A word that is to be offered no more."""
+
+    word: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_WORD_CHARACTERS)]
 
 
 Coordinate = Annotated[float, msgspec.Meta(ge=-100, le=100)]
@@ -181,12 +240,18 @@ def create_app(
     def page() -> str:
         return render_template("keyboard.html", max_text_characters=MAX_TEXT_CHARACTERS)
 
+    @app.get("/worker.js")
+    def worker() -> Response:
+        # It may serve the page only if it comes from the page's own folder.
+        files = sorted(file.name for file in Path(str(app.static_folder)).iterdir())
+        return Response(render_template("worker.js", files=files), mimetype="text/javascript")
+
     @app.post("/api/suggest")
     def suggest() -> Response:
         body = _body(TypedBody)
         if body.text:
             on_typing()
-        suggestions = suggester.suggest(body.text, language=body.language)
+        suggestions = suggester.suggest(body.text, language=body.language, slurs=body.slurs)
         return jsonify(
             suggestions=suggestions.words,
             prefix=suggestions.prefix,
@@ -199,7 +264,7 @@ def create_app(
     def glide() -> Response:
         body = _body(GlideBody)
         on_typing()
-        meant = suggester.glide(body.text, body.points, body.keys, language=body.language)
+        meant = suggester.glide(body.text, body.points, body.keys, language=body.language, slurs=body.slurs)
         return jsonify(words=meant.words, reason=meant.reason)
 
     @app.get("/api/comparison")
@@ -210,26 +275,59 @@ def create_app(
     def emoji() -> Response:
         return jsonify(emoji_names())
 
+    def learn(kept: str, times: int = 1) -> None:
+        suggester.learn(kept)
+        own = own_words_in(kept, lambda word: not suggester.needs_counting(word))
+        if own:
+            store.note_own_words(own * times)
+            suggester.replace_own_words(store.own_words())
+
     @app.post("/api/messages")
     def send() -> Response:
-        sent = _body(TypedBody)
+        sent = _body(SentBody)
         if not sent.text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)
         if store.learning_paused():
-            return jsonify(kept=False, stored=store.count(), reason=PAUSED)
+            return jsonify(kept=False, stored=store.count(), reason=PAUSED, rule="")
         foreseen = suggester.recall(sent.text, sent.language)
-        kept = store.add(sent.text)
+        kept = store.add(sent.text, anyway=sent.anyway)
         if not kept:
-            return jsonify(kept=False, stored=store.count(), reason=PRIVATE)
+            rule = store.refusal(sent.text)
+            reason = NOTHING_LEFT if rule is None else f"Not kept: {RULES[rule]}."
+            named = "" if rule in (None, Secret.FORBIDDEN) else rule.name
+            return jsonify(kept=False, stored=store.count(), reason=reason, rule=named)
         if foreseen.words:
             store.note_recall(suggester.version or 0, *foreseen)
-        suggester.learn(kept)
-        own = own_words_in(kept, suggester.knows)
-        if own:
-            store.note_own_words(own)
-            suggester.replace_own_words(store.own_words())
-        return jsonify(kept=True, stored=store.count(), reason="")
+        learn(kept)
+        return jsonify(kept=True, stored=store.count(), reason="", rule="")
+
+    @app.post("/api/import")
+    def take_in() -> Response:
+        lines = _body(Imported).lines
+        if store.learning_paused():
+            raise Conflict(PAUSED)
+        kept = 0
+        for line in lines:
+            text = store.add(line) if line.strip() else ""
+            if text:
+                kept += 1
+                learn(text, LEARNED_FROM if len(words(text)) == 1 else 1)
+        return jsonify(kept=kept, stored=store.count())
+
+    @app.get("/api/words")
+    def own_words() -> Response:
+        return jsonify([[one.written, one.count] for one in store.own_words() if one.count])
+
+    @app.post("/api/forget")
+    def forget() -> Response:
+        word = "".join(words(_body(Forgotten).word)[:1])
+        if not word:
+            msg = "expected a word, got none"
+            raise BadRequest(msg)
+        store.forget_own_word(word, offered_anyway=suggester.lists(word))
+        suggester.replace_own_words(store.own_words())
+        return jsonify(words=suggester.own_words)
 
     @app.get("/api/about")
     def tell_about() -> Response:
@@ -278,7 +376,9 @@ def _guard(app: Flask, key: str) -> None:
         if foreign:
             msg = "this keyboard takes requests from its own page only, and this one came from another site"
             raise Forbidden(msg)
-        if request.endpoint not in ("page", "static") and not shows(request.headers.get("Authorization", ""), key):
+        if request.endpoint not in ("page", "static", "worker") and not shows(
+            request.headers.get("Authorization", ""), key
+        ):
             msg = "This browser may not use the keyboard yet: open the address that 'nightjar-agent status' prints."
             raise Unauthorized(msg)
 

@@ -34,6 +34,8 @@ LEAST_LACKING = 0.06
 everything."""
 FLOOR_SHARE = 0.25
 """Share of common words in general text that they keep where a slip is looked for, whatever the model says."""
+LEAST_WORDS = 1_000
+"""A lexicon with fewer words says nothing about spelling."""
 OUTSIDE = 16
 """Commonest words outside the vocabulary that are looked at as next words."""
 
@@ -218,7 +220,7 @@ class LanguageWords:
         self.outside = np.sort(best(outside, np.arange(len(outside), dtype=np.int64), OUTSIDE))
         self.log_shares[known] = listed.log_shares[known]
         self.floor: Floats = listed.log_shares + np.float32(math.log(FLOOR_SHARE))
-        self.spelling = Spelling(listed.text)
+        self.spelling = Spelling(listed.text if len(listed.log_shares) >= LEAST_WORDS else b"")
         self._slips: dict[tuple[str, int], bool] = {}
         self.spoken = speaks(shares_in(vocabulary, listed))
 

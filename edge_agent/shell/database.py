@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from nightjar.edge_agent.core.events import SendDropout
-from nightjar.edge_agent.core.exclusion import storable
+from nightjar.edge_agent.core.exclusion import Secret, storable
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
@@ -161,8 +161,10 @@ class Database:
 
     # --- typed messages ---
 
-    def add(self, text: str) -> str:
+    def add(self, text: str, *, anyway: bool = False) -> str:
         """Store the permitted part of a message (``core.exclusion``); the oldest go above the limits.
+
+        ``anyway`` says that the person wants the message kept though a rule found a secret in it.
 
         Returns:
             The text that was stored; empty if there was none.
@@ -170,11 +172,15 @@ class Database:
         Raises:
             UnavailableError: it could not be written.
         """
-        kept = storable(text, self._caps.forbidden).text
+        kept = storable(text, self._caps.forbidden, anyway=anyway).text
         if kept:
             with self._transaction() as connection:
                 self._insert(connection, [kept])
         return kept
+
+    def refusal(self, text: str) -> Secret | None:
+        """Which rule keeps a message from being stored; None if none does."""
+        return storable(text, self._caps.forbidden).secret
 
     def add_once(self, name: str, texts: Sequence[str]) -> bool:
         """Store the permitted parts of a named set of messages; False if this was done before."""
@@ -284,8 +290,16 @@ class Database:
                 (now_s - self._caps.age_s, MOST_OWN_WORDS),
             )
 
+    def forget_own_word(self, word: str, *, offered_anyway: bool) -> None:
+        """Delete a word, in lower case; one that is offered anyway stays as forgotten, with a count of 0."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM own_words WHERE word = ?", (word,))
+            if offered_anyway:
+                row = (word, word, self._clock.wall_s())
+                connection.execute("INSERT INTO own_words VALUES (?, ?, 0, ?)", row)
+
     def own_words(self) -> list[OwnWord]:
-        """The words outside the vocabulary that were typed, most frequent first."""
+        """The words outside the vocabulary that were typed, most frequent first; forgotten ones have a count of 0."""
         query = "SELECT word, written, count FROM own_words ORDER BY count DESC, word"
         return [OwnWord(*row) for row in self._rows(query)]
 

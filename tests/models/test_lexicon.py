@@ -64,7 +64,9 @@ def test_bytes_that_are_no_lexicon_are_refused(data):
 def test_english_has_what_people_type_and_no_common_misspelling():
     shares = word_shares("en")
     assert {"kate", "anna", "here", "were", "world", "write", "card", "its", "ill", "cant", "wont"} <= shares.keys()
-    assert not {"recieve", "definately", "wierd", "becuase", "freind", "teh", "dont"} & shares.keys()
+    assert not {"recieve", "definately", "wierd", "becuase", "freind", "teh", "dont", "whats"} & shares.keys()
+    assert {"that's", "what's", "it's", "here's", "let's"} <= shares.keys()
+    assert not {"abashment's", "dog's"} & shares.keys()
     assert shares["the"] > shares["here"] > shares["receive"]
 
 

@@ -5,7 +5,8 @@ const PATIENCE_MS = 10_000;
 
 export class Away extends Error {
   constructor() {
-    super("The keyboard’s helper on this device is not running. Your text is kept here, and you can go on typing.");
+    super("The keyboard’s helper on this device is not running. Your text is kept here, and you can go on typing: keys, "
+      + "capitals, emoji and undo work; new suggestions, corrections, gliding and sending wait for it.");
   }
 }
 

@@ -15,6 +15,7 @@ const element = (id) => document.getElementById(id);
 const field = element("text");
 const history = new History();
 let current = draft();
+const FORGET_AFTER_MS = 700; // how long a suggestion is held until it is forgotten
 const GLIDE_PATIENCE_MS = 60_000; // a line cannot be typed again: rather wait
 
 // --- The text ----------------------------------------------------------------------------------------------------
@@ -116,12 +117,12 @@ function drawn(points, keys, capitalized) {
 }
 
 async function glide(place, points, keys, byHand) {
-  const { language } = chosen();
+  const { language, slurs } = chosen();
   let answer = null;
   while (answer === null && waiting.includes(place)) {
     const before = () => draft(now().text, place.at);
     try {
-      answer = await ask("/api/glide", { text: untilCaret(before()), language, points, keys }, GLIDE_PATIENCE_MS);
+      answer = await ask("/api/glide", { text: untilCaret(before()), language, slurs, points, keys }, GLIDE_PATIENCE_MS);
     } catch (error) {
       notice(error.message, true);
       if (!(error instanceof Away)) break;
@@ -201,7 +202,7 @@ async function sendUntil(end) {
     const answer = await ask("/api/messages", { text, language: chosen().language });
     const bubble = document.createElement("li");
     bubble.textContent = text;
-    if (!answer.kept) bubble.className = "not-kept";
+    if (!answer.kept) offerToKeep(bubble, text, answer);
     notKept = answer.reason;
     notice(notKept);
     element("bubbles").append(bubble);
@@ -213,6 +214,31 @@ async function sendUntil(end) {
     notSent = error instanceof Away ? error.message : `Not sent. ${error.message}`;
     notice(notSent, true);
   }
+}
+
+// An empty bubble says which rule keeps the message out of what is learned from, and lets the person overrule it.
+function offerToKeep(bubble, text, { reason, rule }) {
+  bubble.className = "not-kept";
+  const why = document.createElement("p");
+  why.textContent = reason;
+  bubble.append(why);
+  if (rule === "") return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Keep it anyway";
+  button.addEventListener("click", async () => {
+    try {
+      const answer = await ask("/api/messages", { text, language: chosen().language, anyway: true });
+      notice(answer.kept ? "Kept, without figures, links and addresses." : answer.reason);
+      if (!answer.kept) return;
+      bubble.className = "";
+      bubble.textContent = text;
+      panel.refresh();
+    } catch (error) {
+      notice(error.message, true);
+    }
+  });
+  bubble.append(button);
 }
 
 // --- Start -------------------------------------------------------------------------------------------------------
@@ -260,10 +286,32 @@ function choose({ layout, language }) {
 }
 onChoice(choose);
 
-slots.forEach((slot, place) => slot.addEventListener("click", () => {
-  take(place);
-  field.focus();
-}));
+slots.forEach((slot, place) => {
+  let held = null; // of a long press
+  let forgotten = false;
+  const forget = async () => {
+    forgotten = true;
+    try {
+      const word = await bar.forget(place);
+      notKept = word === "" ? "" : `“${word}” is suggested no more, until you type it again.`;
+      notice(notKept);
+    } catch (error) {
+      notice(error.message, true);
+    }
+  };
+  slot.addEventListener("pointerdown", (event) => {
+    forgotten = false;
+    if (event.button === 0 && !slot.disabled) held = setTimeout(forget, FORGET_AFTER_MS);
+  });
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) slot.addEventListener(end, () => clearTimeout(held));
+  slot.addEventListener("contextmenu", (event) => event.preventDefault());
+  slot.addEventListener("keydown", (event) => event.key === "Delete" && forget());
+  slot.addEventListener("click", () => {
+    if (!forgotten) take(place);
+    forgotten = false;
+    field.focus();
+  });
+});
 element("undo").addEventListener("click", () => {
   write(history.undo(now()));
   field.focus();
@@ -325,3 +373,5 @@ keys.shift = true;
 field.lang = chosen().language === "und" ? "" : chosen().language;
 current = draft(field.value); // a browser may give back what was there before a reload
 changed();
+// Without it the page works as well, as long as the agent is there.
+navigator.serviceWorker?.register("/worker.js").catch(() => {});

@@ -68,7 +68,8 @@ export class Bar {
       let answer = NOTHING;
       let fault = null;
       try {
-        answer = await ask("/api/suggest", { text: about, language: chosen().language });
+        const { language, slurs } = chosen();
+        answer = await ask("/api/suggest", { text: about, language, slurs });
       } catch (error) {
         fault = error;
         answer = this.#withoutAgent(about);
@@ -100,6 +101,16 @@ export class Bar {
   leave(prefix) {
     this.#left.add(prefix.toLowerCase());
     this.#render();
+  }
+
+  // The person wants a word offered no more.
+  async forget(place) {
+    const word = this.#shown.suggestions[place];
+    if (word === undefined) return "";
+    await ask("/api/forget", { word });
+    this.#seen.delete(word);
+    await this.refresh(this.#latest);
+    return word;
   }
 
   // What finishing the word takes, if the suggestions are about this very text; null otherwise.

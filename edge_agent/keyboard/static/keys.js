@@ -160,6 +160,9 @@ export class Keys {
       else if (accents !== "") timer = setTimeout(() => this.#offerAccents(button, accents, capital, event), HOLD_MS);
     });
     button.addEventListener("pointermove", (event) => {
+      // On a busy device the timer may run before a movement is told that came before it: then it is no held key.
+      const late = this.#accents?.button === button && event.timeStamp < this.#accents.since;
+      if (late) this.#goOnFrom(this.#accents.drag);
       if (this.#accents?.button === button) this.#pointAt(event.clientX);
       else if (this.#drag?.button === button) {
         this.#follow(event);
@@ -224,7 +227,13 @@ export class Keys {
     this.#on.glide(points.map(([x, y]) => inKeys(x, y)), keys, capital);
   }
 
+  #goOnFrom(drag) {
+    this.#closeAccents();
+    this.#drag = drag;
+  }
+
   #offerAccents(button, accents, capital, event) {
+    const drag = this.#drag;
     this.#drag = null;
     button.setPointerCapture(event.pointerId);
     const menu = document.createElement("div");
@@ -241,7 +250,7 @@ export class Keys {
     const x = Math.min(Math.max(0, key.left - board.left), board.width - menu.offsetWidth);
     menu.style.left = `${x}px`;
     menu.style.top = `${key.top - board.top - menu.offsetHeight}px`;
-    this.#accents = { button, menu };
+    this.#accents = { button, menu, drag, since: event.timeStamp + HOLD_MS };
     this.#pointAt(event.clientX);
   }
 

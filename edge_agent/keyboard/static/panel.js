@@ -6,6 +6,7 @@ import { showComparison } from "./comparison.js";
 import { forgetRecentEmoji } from "./emoji.js";
 import { LANGUAGES, LAYOUTS } from "./layouts.js";
 import { choose, chosen } from "./settings.js";
+import { Words } from "./words.js";
 
 const LOOK_EVERY_MS = 3000;
 
@@ -36,11 +37,13 @@ function set(id, text) {
 export class Panel {
   #onVersion;
   #drawn = "";
+  #words;
 
   // onVersion is called with the version of the model at every look.
   constructor(onVersion) {
     this.#onVersion = onVersion;
     this.#offerSettings();
+    this.#words = new Words((text) => this.#tell(text), () => this.refresh());
     element("pause").addEventListener("change", () => this.#pause(element("pause").checked));
     element("wipe").addEventListener("click", () => element("sure").showModal());
     element("comparison").addEventListener("toggle", () => element("comparison").open && showComparison());
@@ -73,6 +76,7 @@ export class Panel {
       : "The coordinator can read yours.");
     set("bytes-sent", `${size(about.bytes_sent)} in ${counted(about.reports_sent, "report")}`);
     element("pause").checked = about.paused;
+    await this.#words.refresh(about.own_words).catch(() => {}); // as below
     for (const label of document.querySelectorAll("[data-emulated]")) label.hidden = !about.emulated;
     this.#onVersion(about.version);
     await this.#draw(about.foreseen).catch(() => {}); // the agent left in between; the next look draws it
@@ -132,7 +136,9 @@ export class Panel {
     };
     offer("language", LANGUAGES, "language");
     offer("layout", LAYOUTS, "layout");
-    element("space-takes").checked = chosen().spaceTakes;
-    element("space-takes").addEventListener("change", () => choose({ spaceTakes: element("space-takes").checked }));
+    for (const [id, setting] of [["space-takes", "spaceTakes"], ["slurs", "slurs"]]) {
+      element(id).checked = chosen()[setting];
+      element(id).addEventListener("change", () => choose({ [setting]: element(id).checked }));
+    }
   }
 }

@@ -5,16 +5,17 @@ import { LANGUAGES, LAYOUTS } from "./layouts.js";
 const KEY = "nightjar-keyboard";
 
 const spoken = navigator.languages.map((tag) => tag.split("-")[0]).find((tag) => tag in LANGUAGES) ?? "und";
-const settings = { language: spoken, layout: LANGUAGES[spoken].layout, spaceTakes: true, ...remembered() };
+const settings = { language: spoken, layout: LANGUAGES[spoken].layout, spaceTakes: true, slurs: false, ...remembered() };
 const listeners = [];
 
 function remembered() {
   try {
-    const { language, layout, spaceTakes } = JSON.parse(localStorage.getItem(KEY)) ?? {};
+    const { language, layout, spaceTakes, slurs } = JSON.parse(localStorage.getItem(KEY)) ?? {};
     return {
       ...(language in LANGUAGES && { language }),
       ...(layout in LAYOUTS && { layout }),
       ...(typeof spaceTakes === "boolean" && { spaceTakes }),
+      ...(typeof slurs === "boolean" && { slurs }),
     };
   } catch {
     return {}; // a browser that keeps nothing, or something else under our name

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flask import Flask
 
+from nightjar.edge_agent.core.exclusion import Secret
 from nightjar.edge_agent.keyboard.app import AgentInfo, create_app
 from nightjar.edge_agent.keyboard.comparison import Comparison, compare
 from nightjar.edge_agent.keyboard.learning import OwnWord
@@ -69,12 +70,20 @@ class ListStore:
     full: bool = False
     paused: bool = False
     typed: list[tuple[str, str]] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
     counts: list[RecallCount] = field(default_factory=list)
 
-    def add(self, text: str) -> str:
+    def refusal(self, text: str) -> Secret | None:
+        return Secret.EMAIL if "@" in text else None
+
+    def forget_own_word(self, word: str, *, offered_anyway: bool) -> None:
+        self.typed = [one for one in self.typed if one[0] != word]
+        self.forgotten = [*self.forgotten, word] if offered_anyway else self.forgotten
+
+    def add(self, text: str, *, anyway: bool = False) -> str:
         if self.full:
             raise UnavailableError("the disk is full; free some space")
-        kept = "" if "@" in text else text.replace("secret", "")
+        kept = "" if "@" in text and not anyway else text.replace("secret", "")
         self.texts += [kept] if kept else []
         return kept
 
@@ -95,7 +104,8 @@ class ListStore:
 
     def own_words(self) -> list[OwnWord]:
         counts = Counter(word for word, _ in self.typed)
-        return [OwnWord(word, dict(self.typed)[word], count) for word, count in counts.items() if count > 1]
+        forgotten = [OwnWord(word, word, 0) for word in self.forgotten if word not in counts]
+        return forgotten + [OwnWord(word, dict(self.typed)[word], count) for word, count in counts.items() if count > 1]
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
         self.counts.append(RecallCount(1.7e9 + 60 * len(self.counts), version, words, top1, top3))

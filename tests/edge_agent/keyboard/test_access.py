@@ -133,7 +133,7 @@ def test_keyboard_alone_reaches_everything_and_is_never_trapped(open_page):
     screen.press("Escape")
     screen.wait_for_words(["", "", ""])
     reached = []
-    for _ in range(9):
+    for _ in range(11):
         screen.press("Tab")
         reached.append(screen.page.evaluate("document.activeElement.id || document.activeElement.ariaLabel"))
     assert reached == [
@@ -142,10 +142,12 @@ def test_keyboard_alone_reaches_everything_and_is_never_trapped(open_page):
         "Emoji",
         "pause",
         "before-and-after",
+        "words-title",
         "wipe",
         "language",
         "layout",
         "space-takes",
+        "slurs",
     ]
     screen.page.focus("#send")
     screen.press("Shift+Tab")

@@ -6,10 +6,12 @@ import re
 
 import pytest
 
+from nightjar.edge_agent.core.exclusion import Secret
 from nightjar.edge_agent.keyboard.app import (
     MAX_BODY_BYTES,
     MAX_GLIDE_POINTS,
     MAX_TEXT_CHARACTERS,
+    RULES,
     AgentInfo,
     create_app,
     is_this_device,
@@ -146,8 +148,9 @@ def test_typing_is_noticed_and_looking_at_an_empty_field_is_not(client, bench):
 
 def test_only_sent_messages_are_stored(client, bench):
     client.post("/api/suggest", json={"text": "never sent"})
-    assert client.post("/api/messages", json={"text": "Hello there!"}).json == {"kept": True, "stored": 1, "reason": ""}
-    assert client.post("/api/messages", json={"text": "Ça va? 😀"}).json == {"kept": True, "stored": 2, "reason": ""}
+    kept = {"kept": True, "reason": "", "rule": ""}
+    assert client.post("/api/messages", json={"text": "Hello there!"}).json == kept | {"stored": 1}
+    assert client.post("/api/messages", json={"text": "Ça va? 😀"}).json == kept | {"stored": 2}
     assert bench.store.texts == ["Hello there!", "Ça va? 😀"]
 
 
@@ -181,19 +184,71 @@ def test_a_word_that_was_sent_twice_is_offered(client, bench):
     assert "Zorblax" in client.post("/api/suggest", json={"text": "hello zor"}).json["suggestions"]
 
 
+def test_message_is_kept_anyway_if_the_person_says_so(client, bench):
+    answer = client.post("/api/messages", json={"text": "quokka@example.org hello", "anyway": True})
+    assert answer.json["kept"]
+    assert bench.store.texts
+
+
+def test_every_rule_has_its_words_for_the_user():
+    assert set(RULES) == set(Secret)
+
+
+def test_own_words_are_listed_and_forgotten(client, bench):
+    for _ in range(2):
+        client.post("/api/messages", json={"text": "hello Zorblax"})
+    assert client.get("/api/words").json == [["Zorblax", 2]]
+    assert client.post("/api/forget", json={"word": "Zorblax"}).json == {"words": 0}
+    assert client.get("/api/words").json == []
+    assert "Zorblax" not in client.post("/api/suggest", json={"text": "hello zor"}).json["suggestions"]
+
+
+def test_forgotten_word_of_the_model_is_not_suggested_until_it_is_typed_again(client, bench):
+    client.post("/api/forget", json={"word": "hello"})
+    assert "hello" not in client.post("/api/suggest", json={"text": ""}).json["suggestions"]
+    for _ in range(2):
+        client.post("/api/messages", json={"text": "Hello"})
+    assert "hello" in client.post("/api/suggest", json={"text": ""}).json["suggestions"]
+
+
+@pytest.mark.parametrize("word", ["", "?!", "x" * 65])
+def test_what_is_no_word_cannot_be_forgotten(client, word):
+    assert client.post("/api/forget", json={"word": word}).status_code == 400
+
+
+def test_lines_of_a_file_are_kept_as_messages_and_single_words_learned(client, bench):
+    lines = ["hello there", "mail ada@example.org", "", "Zorblax"]
+    assert client.post("/api/import", json={"lines": lines}).json == {"kept": 2, "stored": 2}
+    assert bench.suggester.own_words == 1
+    assert bench.store.counts == [], "what was read was not typed"
+    bench.store.paused = True
+    assert client.post("/api/import", json={"lines": lines}).status_code == 409
+
+
+def test_shell_of_the_page_has_every_file_and_needs_no_key(bench):
+    client = bench.app().test_client()
+    worker = client.get("/worker.js")
+    assert (worker.status_code, worker.mimetype) == (200, "text/javascript")
+    for file in ("app.js", "text.js", "keyboard.css", "manifest.webmanifest", "icon-192.png"):
+        assert f'"/static/{file}"' in worker.text
+    manifest = json.loads(client.get("/static/manifest.webmanifest", buffered=True).text)
+    for icon in manifest["icons"]:
+        assert client.get(f"/static/{icon['src']}", buffered=True).status_code == 200
+
+
 def test_paused_learning_keeps_nothing(client, bench):
     assert client.post("/api/learning", json={"paused": True}).json == {"paused": True}
     answer = client.post("/api/messages", json={"text": "hello quokka quokka"})
-    assert answer.json == {"kept": False, "stored": 0, "reason": "Not kept: learning is paused."}
+    assert answer.json == {"kept": False, "stored": 0, "reason": "Not kept: learning is paused.", "rule": ""}
     assert (bench.store.texts, bench.store.typed, bench.store.counts) == ([], [], [])
     client.post("/api/learning", json={"paused": False})
-    assert client.post("/api/messages", json={"text": "hello"}).json == {"kept": True, "stored": 1, "reason": ""}
+    assert client.post("/api/messages", json={"text": "hello"}).json["kept"]
 
 
 def test_what_may_not_be_kept_is_not_learned_from_either(client, bench):
     answer = client.post("/api/messages", json={"text": "quokka@example.org quokka"})
     assert answer.json["kept"] is False
-    assert "looks private" in answer.json["reason"]
+    assert (answer.json["reason"], answer.json["rule"]) == ("Not kept: an address is in it.", "EMAIL")
     assert (bench.store.texts, bench.store.typed, bench.store.counts) == ([], [], [])
     client.post("/api/messages", json={"text": "hello secret secret"})  # the store cuts this word out
     assert bench.store.typed == []

@@ -1,0 +1,108 @@
+"""On the page: words of one's own, messages that are not kept, slurs, short windows, and the page without the agent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.edge_agent.keyboard.screen import TALL_PHONE
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def screen(open_page):
+    return open_page(TALL_PHONE, has_touch=True, is_mobile=True)
+
+
+def test_learned_words_are_shown_and_deleted_one_by_one(screen, bench):
+    bench.store.typed = [("zorblax", "Zorblax")] * 2 + [("quokka", "quokka")] * 3
+    bench.suggester.replace_own_words(bench.store.own_words())
+    screen.page.get_by_text("Words it learned from you", exact=True).tap()
+    screen.page.get_by_role("button", name="Delete Zorblax").tap()
+    screen.page.get_by_text("“Zorblax” was deleted").wait_for()
+    assert screen.page.get_by_role("button", name="Delete quokka").is_visible()
+    assert screen.page.get_by_role("button", name="Delete Zorblax").count() == 0
+    assert [one.word for one in bench.store.own_words()] == ["quokka"]
+
+
+def test_suggestion_that_is_held_is_forgotten_and_not_taken(screen, bench):
+    box = screen.page.get_by_role("button", name="Hello", exact=True).bounding_box()
+    screen.page.mouse.move(box["x"] + 20, box["y"] + 20)
+    screen.page.mouse.down()
+    screen.page.get_by_text("“hello” is suggested no more").wait_for()
+    screen.page.mouse.up()
+    assert screen.text == ""
+    assert bench.store.forgotten == ["hello"]
+    assert screen.page.get_by_role("button", name="Hello", exact=True).count() == 0
+
+
+def test_file_is_learned_from_and_words_are_saved(screen, bench):
+    screen.page.get_by_text("Words it learned from you", exact=True).tap()
+    lines = b"Zorblax\nhow are you\n\nmail ada@example.org\n"
+    screen.page.set_input_files("#import-file", {"name": "words.txt", "mimeType": "text/plain", "buffer": lines})
+    screen.page.get_by_text("Learned from 2 lines. 1 look private").wait_for()
+    with screen.page.expect_download() as saved:
+        screen.page.get_by_role("button", name="Save my words…").tap()
+    assert saved.value.path().read_text() == "zorblax\n"
+
+
+def test_empty_bubble_names_the_rule_and_offers_to_keep_the_message(screen, bench):
+    screen.write("ask quokka@example.org")
+    screen.press("Enter")
+    bubble = screen.page.get_by_role("listitem").filter(has_text="Not kept: an address is in it.")
+    bubble.get_by_role("button", name="Keep it anyway").tap()
+    screen.page.get_by_text("Kept, without figures").wait_for()
+    assert len(bench.store.texts) == 1
+    assert screen.page.locator(".not-kept").count() == 0
+
+
+def test_slurs_are_asked_for_by_one_setting(screen):
+    asked = []
+    screen.page.on("request", lambda r: r.url.endswith("/api/suggest") and asked.append(r.post_data_json["slurs"]))
+    screen.page.get_by_role("switch", name="Suggest slurs, too").check()
+    screen.write("h")
+    screen.page.wait_for_function("() => document.getElementById('suggestions').ariaBusy === 'false'")
+    assert asked[-1] is True
+
+
+@pytest.mark.parametrize("size", [(844, 390), (667, 375), (640, 450), (320, 256), (195, 422), (1280, 500)])
+def test_short_and_narrow_windows_show_the_whole_keyboard(open_page, size):
+    width, height = size
+    screen = open_page({"width": width, "height": height})
+    for name in ("Q", "P", "M", "Space", "Backspace", "Send message"):
+        box = screen.key(name).bounding_box()
+        assert box["x"] >= 0
+        assert box["y"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= height
+    for part in ("#text", "#suggestions"):
+        assert screen.page.locator(part).bounding_box()["y"] >= 0
+    assert screen.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_without_javascript_a_sentence_says_so_in_place_of_dead_keys(chromium, served):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+
+    # A browser that is told to run no script only for a test shows no <noscript>.
+    def shown(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("<noscript>", "").replace("</noscript>", ""))
+
+    page.route(f"{served.url}/", shown)
+    page.goto(f"{served.url}/")
+    assert page.get_by_text("This keyboard needs JavaScript").is_visible()
+    assert not page.locator("#keyboard").is_visible()
+    assert not page.locator("#text").is_visible()
+    context.close()
+
+
+def test_page_opens_without_the_agent_and_says_what_works(open_page, served):
+    open_page.expected += ["Failed to load resource", "net::ERR"]
+    screen = open_page()
+    screen.page.evaluate("() => navigator.serviceWorker.ready")
+    served.close()
+    screen.page.reload()
+    screen.page.locator("#notice").get_by_text("gliding and sending wait").wait_for()
+    screen.write("so i ")
+    assert screen.text == "so I "
