@@ -29,7 +29,7 @@ CAPITAL = 3.0
 """Subtracted from the cost of an unlisted word with a capital, which may be a name at the beginning of a sentence."""
 ENDING = 4.0
 """Added cost of a slip at a final s or ed: an unlisted form of a word is more probable than a slip in that place."""
-UNLISTED, LETTER = 8.5, 1.2
+UNLISTED, LETTER = 8.0, 1.2
 """Cost of an unlisted word, and of each of its letters."""
 STRANGE, LEAST_STRANGE, MOST_STRANGE = 0.6, -1.0, 5.0
 """What strange spelling adds to that cost: a share of the strangeness, within bounds."""

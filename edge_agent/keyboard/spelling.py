@@ -22,7 +22,7 @@ class Spelling:
     r"""The letter model of a lexicon.
 
     >>> spelling = Spelling("then\nthem\nthis\n".encode())
-    >>> spelling.strangeness("the") < 0 < spelling.strangeness("hte")
+    >>> spelling.strangeness("the") < spelling.strangeness("hte")
     True
 
     Args:

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.exclusion import Secret
 from nightjar.edge_agent.core.lifecycle import STARTING, Reporting, Resting
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.stored import AgentTally, Change, NewReport
@@ -309,6 +310,22 @@ def test_own_words_are_counted_and_kept_as_they_were_written_last(database):
     database.note_own_words([("ada", "Ada"), ("zorblax", "zorblax")])
     database.note_own_words([("ada", "ada"), ("ada", "Ada")])
     assert database.own_words() == [OwnWord("ada", "Ada", 3), OwnWord("zorblax", "zorblax", 1)]
+
+
+def test_deleted_word_is_gone_and_one_that_is_offered_anyway_stays_as_forgotten_until_it_is_typed(database):
+    database.note_own_words([("ada", "Ada"), ("hello", "hello")])
+    database.forget_own_word("ada", offered_anyway=False)
+    database.forget_own_word("hello", offered_anyway=True)
+    assert database.own_words() == [OwnWord("hello", "hello", 0)]
+    database.note_own_words([("hello", "hello")])
+    assert database.own_words() == [OwnWord("hello", "hello", 1)]
+
+
+def test_message_is_refused_by_a_rule_and_kept_if_the_person_wants_it(database):
+    assert database.add("my password is sunshine") == ""
+    assert database.refusal("my password is sunshine") is Secret.NAMED
+    assert database.refusal("hello") is None
+    assert database.add("my password is sunshine", anyway=True) == "my password is sunshine"
 
 
 def test_own_words_are_capped_and_the_newest_stay(database, clock):
