@@ -98,6 +98,8 @@ def _meant(
     slips = _slips(parts, lower, code, language)
     if left_out and (itself is None or left_out[0].score > itself):
         return left_out[0], left_out + slips
+    if itself is not None and lower not in sources.own and slips and correction.of_the_mind(lower, slips[0].word):
+        itself = None  # a misspelling that many people share, and so did those whom the model learned from
     if itself is not None:
         least = itself + correction.LISTED
     else:

@@ -37,6 +37,8 @@ ELIDED = 2.5
 """What an elided word costs more than the word itself (l'homme)."""
 SHORTHAND = 2.5
 """Subtracted from the cost of at most three letters without a vowel, which may be shorthand (thx)."""
+MISSPELT_FROM, VOWEL_FROM = 5, 7
+"""Fewest letters of a misspelling, and of one by another vowel."""
 LISTED = 2.0
 """Added cost of a slip if the typed text is a word of the model, though not of the language."""
 LEARNING = 2.0
@@ -111,6 +113,19 @@ def slip_cost(typed: str, meant: str, language: str) -> float:
     if f"{typed}s" == meant or typed == f"{meant}s" or (typed == f"{meant}d" and meant.endswith("e")):
         cost += ENDING
     return cost + (first if at == 0 else 0.0)
+
+
+def of_the_mind(typed: str, meant: str) -> bool:
+    """Whether a long enough word is a misspelling rather than a slip of a finger.
+
+    >>> of_the_mind("wierd", "weird"), of_the_mind("seperate", "separate"), of_the_mind("alsa", "also")
+    (True, True, False)
+    """
+    differing = [(a, b) for a, b in zip(typed, meant, strict=False) if a != b]
+    if len(typed) != len(meant) or differing[:1] == [(typed[0], meant[0])] or len(typed) < MISSPELT_FROM:
+        return False
+    swapped = len(differing) == 2 and {*differing[0]} == {"i", "e"}
+    return swapped or (len(typed) >= VOWEL_FROM and len(differing) == 1 and {*differing[0]} <= _VOWELS)
 
 
 def unlisted_cost(typed: str, strangeness: float = 0.0) -> float:

@@ -403,3 +403,12 @@ def test_threads_never_mix_two_models(bench):
 
 def test_specials_are_never_suggested(bench):
     assert all(not word.startswith("<") for word in bench.suggester.suggest("", count=1000).words)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("wierd", "weird"), ("seperate", "separate")])
+def test_misspelling_that_many_people_share_is_mended_though_the_model_knows_it(bench, typed, meant):
+    bench.use(vocabulary=Vocabulary(("hello", typed, meant)))
+    words = {"hello": 0.1, meant: 1e-4}
+    listed = read_lexicon(write_lexicon("en", words))
+    bench.suggester.replace_predictor(Reader(bench.model), {"en": listed}.get)
+    assert bench.suggester.suggest(typed, language="en").words[0] == meant
