@@ -30,8 +30,8 @@ class LongRun(msgspec.Struct, frozen=True):
     """A recorded run."""
 
     name: str
-    outcome: Judged | None = None
     curve: list[Reached] = []  # recall by rounds, from the start
+    outcome: Judged | None = None
 
     @property
     def rounds(self) -> int:

@@ -8,7 +8,7 @@ from nightjar.benchmarks.attack import __main__ as attack
 
 BAD_OPTIONS = [
     (attack.main, ["--corpus", "{missing}"], "there is no corpus file"),
-    (attack.main, ["--defences", "magic"], "expected one of default, none, secure-sum"),
+    (attack.main, ["--defences", "magic"], "expected one of default, household, hundreds"),
     (attack.main, ["--defences", "bulyan"], "would not learn"),
     (attack.main, ["--shares", "0,1"], "'0,1'"),
     (attack.main, ["--attacks", "sign-flip,rain"], "expected some of sign-flip"),

@@ -365,7 +365,8 @@ def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_pat
     said = ask(agent, port, "/api/suggest", {"text": "hello "})
     assert len(said["suggestions"]) == 3
     assert said["version"] == 0
-    assert ask(agent, port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401, "reason": ""}
+    kept = ask(agent, port, "/api/messages", {"text": "something new"})
+    assert kept == {"kept": True, "stored": 401, "reason": "", "rule": ""}
     about = ask(agent, port, "/api/about")
     assert (agent.data / "keyboard.key").stat().st_mode & 0o777 == 0o600
     assert (about["device"], about["emulated"], about["stored"]) == ("alone", True, 401)
