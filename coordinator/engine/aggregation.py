@@ -191,7 +191,8 @@ def _held_by_devices(
     """
     if job.announced is None or not keeps_residual(job.downlink):
         return manifest, base
-    found = verdict(merged(job.announced.found, federated), job.announced.version, job.minimum)
+    tally = merged(job.announced.found, federated)
+    found = verdict(tally, manifest.version, job.announced.version, job.minimum)
     if found.outcome is Outcome.BETTER:
         return manifest, base
     held = Manifest.decode(artifacts.get(job.announced.manifest))

@@ -161,7 +161,7 @@ class RolloutService:
             return
         tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
         began_s, names = canary.rollout.since_s, self._names_of(canary)
-        event = judge(self._trial, tally, latest, began_s, unit.now_s, names, former.version)
+        event = judge(self._trial, tally, latest, began_s, unit.now_s, names, canary.version, former.version)
         if event is not None:
             self._move(canary, event, unit)
 
@@ -242,7 +242,8 @@ class RolloutService:
 
     def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> Verdict:
         """What keyboards found of a version, compared with the announced one."""
-        return verdict(unit.tx.federated(record.version), announced.version, _minimum(record.task, unit))
+        minimum = _minimum(record.task, unit)
+        return verdict(unit.tx.federated(record.version), record.version, announced.version, minimum)
 
     def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
         """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""

@@ -385,11 +385,14 @@ class UnitOfWork:
         tally = self.tx.federated(ended.base_version)
         if settings.measures and (head is not announced or is_measured(tally, settings.minimum)):
             if ended.base_version != announced.version:
-                figures = verdict(tally, announced.version, settings.minimum).reason
-                figures = f"of version {ended.base_version}, {figures}"
+                figures = verdict(tally, ended.base_version, announced.version, settings.minimum).reason
             else:
                 newest = None if ended.version is None else self.tx.version(ended.version)
-                figures = "" if newest is None else f"of version {newest.version}, {newest.rollout.reason}"
+                figures = (
+                    ""
+                    if newest is None
+                    else f"version {newest.version} is {newest.rollout.stage.value}: {newest.rollout.reason}"
+                )
             return tasks.RoundCommitted(self.now_s, rule, top1, announced.version, figures)
         best = self.snapshot.tasks[ended.task].state.best_top1
         figures = "" if top1 is None or best is None else f"{100 * top1:.1f} %, and the best had {100 * best:.1f} %"

@@ -49,27 +49,29 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str
 
 
-def verdict(tally: Tally, announced: int, minimum: int) -> Verdict:
+def verdict(tally: Tally, version: int, announced: int, minimum: int) -> Verdict:
     """Compare a version with the announced one.
 
     Args:
         tally: what devices measured of the version.
+        version: its number.
         announced: number of the announced version.
         minimum: devices that must have measured both; at least LEAST_DEVICES are needed.
 
     >>> found = Tally(saved=Sums.of([30.0, 32.0]), gain_over={7: Sums.of([0.5, 1.5])})
-    >>> verdict(found, 7, 2).outcome
+    >>> verdict(found, 8, 7, 2).outcome
     <Outcome.BETTER: 'better'>
-    >>> verdict(found, 7, 2).reason
-    '2 devices save 31.0 % of their keystrokes with it, 1.0 points more than with version 7 (standard error 0.5)'
+    >>> verdict(found, 8, 7, 2).reason
+    '2 devices save 31.0 % of their keystrokes with version 8, 1.0 points more than with version 7 (standard error 0.5)'
     """
     gain, needed = tally.gain_over.get(announced, Sums()), max(minimum, LEAST_DEVICES)
     if gain.devices < needed:
-        return Verdict(Outcome.UNMEASURED, f"{gain.devices} of {needed} devices compared it with version {announced}")
+        reason = f"{gain.devices} of {needed} devices compared version {version} with version {announced}"
+        return Verdict(Outcome.UNMEASURED, reason)
     points = f"{abs(gain.mean):.1f} points {'more' if gain.mean >= 0 else 'fewer'}"
     reason = (
-        f"{gain.devices} devices save {tally.saved.mean:.1f} % of their keystrokes with it, {points} than with version "
-        f"{announced} (standard error {gain.error:.1f})"
+        f"{gain.devices} devices save {tally.saved.mean:.1f} % of their keystrokes with version {version}, {points} "
+        f"than with version {announced} (standard error {gain.error:.1f})"
     )
     if gain.mean >= 0:
         return Verdict(Outcome.BETTER, reason)

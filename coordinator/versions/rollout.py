@@ -285,12 +285,13 @@ def judge(
     since_s: float,
     now_s: float,
     names: Names = ("top-1", "top-3"),
+    version: int = -1,
     announced: int = -1,
 ) -> Event | None:
     """The verdict of a canary trial; None while too few devices have tried the version.
 
     ``latest`` has the metrics of the current version, on all devices, and of the versions before it. The trial began at
-    ``since_s``. ``announced`` is the number of the current version.
+    ``since_s``. ``version`` is the number of the version, and ``announced`` that of the current one.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
@@ -298,7 +299,7 @@ def judge(
     failed = failing(tried, latest[0])
     if failed:
         return TrialFailed(failed, now_s)
-    keyboards = verdict(tried, announced, LEAST_DEVICES)
+    keyboards = verdict(tried, version, announced, LEAST_DEVICES)
     if keyboards.outcome is not Outcome.UNMEASURED:
         return decided(keyboards, now_s)
     foreseeing_less = worse_on_devices(tried, latest, 1, names)

@@ -69,7 +69,7 @@ def after_round(
     announced, base = gate.announced[-1], gate.base
     tally = merged(gate.tallies.get(base, Tally()), keystrokes(measured.values()))
     percent = {person: 100 * each.saved / each.letters for person, each in measured.items()}
-    found = verdict(tally, announced, settings.minimum)
+    found = verdict(tally, base, announced, settings.minimum)
     figures = gate.figures if base == announced else found.reason
     if base != announced and found.outcome is Outcome.BETTER:
         announced = base

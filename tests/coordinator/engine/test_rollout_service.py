@@ -260,7 +260,8 @@ def test_a_version_that_keyboards_find_better_is_announced_after_the_first_round
     hold_round(world, "a", "b", gain=0.5)
     assert (stages(world), announced(world).version) == ([Stage.SUPERSEDED, Stage.CURRENT, Stage.TRAINING], 1)
     assert reason(world, 1) == (
-        "2 devices save 30.5 % of their keystrokes with it, 0.5 points more than with version 0 (standard error 0.0)"
+        "2 devices save 30.5 % of their keystrokes with version 1, 0.5 points more than with version 0 "
+        "(standard error 0.0)"
     )
 
 
@@ -308,7 +309,7 @@ def test_what_too_few_keyboards_measured_decides_nothing(make_world):
     report(world, "b")
     world.work()
     assert (stages(world), announced(world).version) == ([Stage.CURRENT, Stage.SKIPPED, Stage.TRAINING], 0)
-    assert reason(world, 1).endswith("1 of 2 devices compared it with version 0")
+    assert reason(world, 1).endswith("1 of 2 devices compared version 1 with version 0")
 
 
 def test_public_text_refuses_only_a_collapse_where_keyboards_measure(make_world):
@@ -355,8 +356,8 @@ def test_a_task_that_gains_nothing_pauses_itself_and_says_why_with_both_figures(
     state = world.tables.tasks["keyboard"].state
     assert (state.status, state.who) == (TaskStatus.PAUSED, "gate")
     assert state.reason == (
-        "no version was announced in the last 3 rounds: of version 3, 2 devices save 29.8 % of their keystrokes with "
-        "it, 0.2 points fewer than with version 0 (standard error 0.0)"
+        "no version was announced in the last 3 rounds: 2 devices save 29.8 % of their keystrokes with "
+        "version 3, 0.2 points fewer than with version 0 (standard error 0.0)"
     )
     assert (announced(world).version, len(world.tables.rounds)) == (0, 4)
     assert operate(world, ResumeTask("keyboard")) is True
@@ -371,7 +372,7 @@ def test_a_task_whose_versions_the_gate_refuses_pauses_itself_too(make_world):
     world.measured = VersionMetrics(0.0, 0.0, 9.0)
     for _ in range(2):
         hold_round(world, "a", "b", gain=-0.2)
-    assert "of version 1, 4 devices save 29.8 %" in world.tables.tasks["keyboard"].state.reason
+    assert "4 devices save 29.8 % of their keystrokes with version 1," in world.tables.tasks["keyboard"].state.reason
 
 
 def test_only_the_task_whose_versions_keyboards_have_measures_keystrokes(make_world):

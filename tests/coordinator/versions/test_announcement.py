@@ -31,36 +31,37 @@ def measured(*points: float, over: int = 7) -> Tally:
     ],
 )
 def test_a_loss_must_be_large_and_certain_and_a_gain_need_not(points, outcome):
-    assert verdict(measured(*points), 7, 2).outcome is outcome
+    assert verdict(measured(*points), 8, 7, 2).outcome is outcome
 
 
 def test_the_reason_has_both_figures_and_how_certain_they_are():
-    assert verdict(measured(-1.0, -2.0), 7, 2).reason == (
-        "2 devices save 30.0 % of their keystrokes with it, 1.5 points fewer than with version 7 (standard error 0.5)"
+    assert verdict(measured(-1.0, -2.0), 8, 7, 2).reason == (
+        "2 devices save 30.0 % of their keystrokes with version 8, 1.5 points fewer than with version 7 "
+        "(standard error 0.5)"
     )
-    assert verdict(measured(1.0), 7, 2).reason == "1 of 2 devices compared it with version 7"
+    assert verdict(measured(1.0), 8, 7, 2).reason == "1 of 2 devices compared version 8 with version 7"
 
 
 def test_only_differences_from_the_announced_version_count():
-    assert verdict(measured(-9.0, -9.0, over=6), 7, 2).outcome is Outcome.UNMEASURED
+    assert verdict(measured(-9.0, -9.0, over=6), 8, 7, 2).outcome is Outcome.UNMEASURED
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 2])
 def test_a_single_device_never_decides(minimum):
-    assert verdict(measured(-9.0), 7, minimum).outcome is Outcome.UNMEASURED
-    assert verdict(measured(-9.0, -9.0), 7, minimum).outcome is Outcome.WORSE
+    assert verdict(measured(-9.0), 8, 7, minimum).outcome is Outcome.UNMEASURED
+    assert verdict(measured(-9.0, -9.0), 8, 7, minimum).outcome is Outcome.WORSE
     assert not is_measured(measured(-9.0), minimum)
     assert is_measured(measured(-9.0, -9.0), minimum)
 
 
 def test_as_many_devices_as_the_task_needs_must_have_measured():
-    assert verdict(measured(1.0, 1.0, 1.0), 7, 4).outcome is Outcome.UNMEASURED
-    assert verdict(measured(1.0, 1.0, 1.0, 1.0), 7, 4).outcome is Outcome.BETTER
+    assert verdict(measured(1.0, 1.0, 1.0), 8, 7, 4).outcome is Outcome.UNMEASURED
+    assert verdict(measured(1.0, 1.0, 1.0, 1.0), 8, 7, 4).outcome is Outcome.BETTER
 
 
 @given(st.lists(st.floats(-100, 100), max_size=30), st.integers(0, 10))
 def test_none_is_announced_that_was_measured_worse(points, minimum):
-    found = verdict(measured(*points), 7, minimum)
+    found = verdict(measured(*points), 8, 7, minimum)
     if found.outcome is Outcome.BETTER:
         assert sum(points) >= -1e-9
     if found.outcome is Outcome.WORSE:
@@ -69,5 +70,5 @@ def test_none_is_announced_that_was_measured_worse(points, minimum):
 
 def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announced_one():
     """A loss of 0.2 points a round: every one is small, and the third is rolled back."""
-    outcomes = [verdict(measured(*[-0.2 * rounds] * 10), 7, 10).outcome for rounds in (1, 2, 3)]
+    outcomes = [verdict(measured(*[-0.2 * rounds] * 10), 8, 7, 10).outcome for rounds in (1, 2, 3)]
     assert outcomes == [Outcome.UNDECIDED, Outcome.UNDECIDED, Outcome.WORSE]
