@@ -15,6 +15,7 @@ from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.model_folder import import_model
 from nightjar.coordinator.storage.view import DatabaseView
+from nightjar.coordinator.tasks.task import without_best
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.models.manifest import Manifest
 from nightjar.models.task_types import task_type
@@ -85,6 +86,8 @@ def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
     if sha256 == tx.held_out_text():
         return
     tx.save_held_out_text(sha256)
+    for record in tx.tasks():
+        tx.save_task(msgspec.structs.replace(record, state=without_best(record.state)))
     for task in {config.task.name, *(record.name for record in tx.tasks())}:
         for version in _held(task, tx):
             tx.add_effect(EvaluateVersion(version.version))

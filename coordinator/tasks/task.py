@@ -238,6 +238,14 @@ def privacy_spent(task: Task, rule: StopRule) -> str:
     return f"its privacy is spent: {len(task.noised)} of {rule.rounds} rounds" if spent else ""
 
 
+def without_best(task: Task) -> Task:
+    """The task when its held-out text has changed: shares on another text are nothing to compare with.
+
+    A task that is over stays so, whatever it reached.
+    """
+    return task if task.status in OVER else replace(task, best_top1=None, since_best=0)
+
+
 def _count(task: Task, event: RoundCommitted) -> Task:
     counted = replace(task, committed=task.committed + 1, empty=0, closed_at_s=event.now_s)
     gained = None

@@ -7,6 +7,9 @@ from nightjar.coordinator.engine.effects import EvaluateVersion
 from nightjar.coordinator.engine.starting import import_once
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.versions.rollout import Stage
 from tests.coordinator.fakes import task_config
 from tests.coordinator.model_folder import write_model
@@ -27,6 +30,7 @@ def start(tmp_path):
             tx.remove_effects([number for number, *_ in left])
             return tx.versions(10), [effect for _, effect, _ in left]
 
+    once.database = database
     yield once
     database.close()
 
@@ -50,3 +54,22 @@ def test_what_devices_have_is_measured_once_on_each_text(start, tmp_path):
     text.write_text("user\ttext\nann\ta dog ran\n")
     assert start(evaluation_text=text)[1] == [EvaluateVersion(0)]
     assert start()[1] == []
+
+
+def test_a_task_is_not_held_to_its_best_share_on_another_text(start, tmp_path):
+    text = tmp_path / "text.tsv"
+    text.write_text("user\ttext\nann\tthe cat sat\n")
+    start(evaluation_text=text)
+    task = Task(name="keyboard", number=1, created_s=5.0, best_top1=0.4, since_best=3)
+    with start.database.transaction() as tx:
+        tx.save_task(TaskRecord(state=task, settings=TaskSettings(name="keyboard")))
+
+    def best():
+        with start.database.transaction() as tx:
+            return tx.task("keyboard").state.best_top1
+
+    start(evaluation_text=text)
+    assert best() == 0.4
+    text.write_text("user\ttext\nann\ta dog ran\n")
+    start(evaluation_text=text)
+    assert best() is None

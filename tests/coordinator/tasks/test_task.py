@@ -1,5 +1,6 @@
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from nightjar.coordinator.tasks.task import (
     TaskStopped,
     enough,
     step,
+    without_best,
 )
 from nightjar.wire.errors import IllegalEvent
 
@@ -179,3 +181,11 @@ def test_a_task_that_an_operator_paused_keeps_the_operators_reason():
     paused = step(ACTIVE, EVENTS[Paused])
     after_round = step(paused, RoundCommitted(9.0, StopRule(patience=1), 0.1, 0))
     assert step(after_round, RoundCommitted(9.0, StopRule(patience=1), 0.1, 0)).reason == "night"
+
+
+@pytest.mark.parametrize("status", TaskStatus)
+def test_a_best_share_on_another_text_is_forgotten_unless_the_task_is_over(status):
+    before = msgspec.structs.replace(in_status(status), best_top1=0.3, since_best=7)
+    after = without_best(before)
+    assert (after.best_top1, after.since_best) == ((0.3, 7) if status in OVER else (None, 0))
+    assert after.status is status
