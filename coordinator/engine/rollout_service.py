@@ -125,8 +125,8 @@ class RolloutService:
         """
         announced, training = unit.snapshot.versions[made.task], unit.snapshot.training.get(made.task)
         head, settings = training or announced, unit.snapshot.tasks[made.task].settings
-        measured = settings.measures and (
-            training is not None or is_measured(unit.tx.federated(head.version), settings.minimum)
+        measured = settings.measures and any(
+            is_measured(unit.tx.federated(each.version), settings.minimum) for each in _line(head, unit)
         )
         since = unit.tx.measured_since()
         line = _line(announced, unit, since)

@@ -16,7 +16,7 @@ from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, ResumeTask, RollBack, StopTask
 from nightjar.coordinator.tasks.settings import PlanConfig, StrategyConfig
 from nightjar.coordinator.tasks.task import TaskStatus
-from nightjar.coordinator.versions.quality_gate import VersionMetrics
+from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, VersionMetrics
 from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import frame as frames
@@ -310,6 +310,18 @@ def test_what_too_few_keyboards_measured_decides_nothing(make_world):
     world.work()
     assert (stages(world), announced(world).version) == ([Stage.CURRENT, Stage.SKIPPED, Stage.TRAINING], 0)
     assert reason(world, 1).endswith("1 of 2 devices compared version 1 with version 0")
+
+
+def test_where_keyboards_measure_no_more_the_text_decides_again_after_some_versions(make_world):
+    """Somebody switched a keyboard off: its fleet must not train for ever for keyboards that get nothing."""
+    world = measuring_world(make_world)
+    for _ in range(COMPARED_WITH):
+        assert announced(world).version == 0
+        hold_round(world, "a", "b")
+    assert (stages(world)[-1], announced(world).version) == (Stage.CURRENT, len(stages(world)) - 1)
+    assert stages(world)[1:-1] == [Stage.SKIPPED] * (len(stages(world)) - 2)
+    hold_round(world, "a", "b", gain=0.0)
+    assert stages(world)[-1] is Stage.TRAINING, "they measure again"
 
 
 def test_public_text_refuses_only_a_collapse_where_keyboards_measure(make_world):
