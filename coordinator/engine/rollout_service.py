@@ -88,7 +88,7 @@ class RolloutService:
         """
         if not found.devices and not found.saved.devices:
             return
-        found = merged(unit.tx.federated(version), found)
+        found = merged(unit.tx.federated(version), _without_strangers(found, version, unit))
         unit.tx.save_federated(version, found)
         training = next((each for each in unit.snapshot.training.values() if each.version == version), None)
         if training is not None:
@@ -264,6 +264,14 @@ def _minimum(task: str, unit: UnitOfWork) -> int:
     """Fewest reports of a round of a task, which may be over."""
     record = unit.snapshot.tasks.get(task) or unit.tx.task(task)
     return LEAST_DEVICES if record is None else record.settings.minimum
+
+
+def _without_strangers(found: Tally, version: int, unit: UnitOfWork) -> Tally:
+    """Metrics without comparisons with versions that its task does not have: devices can name any number."""
+    judged = unit.tx.version(version)
+    others = {number: unit.tx.version(number) for number in found.gain_over}
+    known = {number for number, other in others.items() if other and judged and other.task == judged.task}
+    return replace(found, gain_over={number: gain for number, gain in found.gain_over.items() if number in known})
 
 
 def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[VersionRecord]:

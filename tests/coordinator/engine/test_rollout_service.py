@@ -56,16 +56,17 @@ def found(hits):
     return LocalEvaluation(100, hits, 2 * hits, hits, 2 * hits, 5.0, 4.5)
 
 
-def report(world, device, value=0.01, hits=GOOD, gain=None):
+def report(world, device, value=0.01, hits=GOOD, gain=None, over=None):
     """What was asked for: an update with figures beside it, or figures alone.
 
-    With a ``gain``, the device has a keyboard with the announced version, which saves 30 % of the keystrokes; the
-    version of the round saves so many points more.
+    With a ``gain``, the device has a keyboard with the announced version, or as it says version ``over``, which saves
+    30 % of the keystrokes; the version of the round saves so many points more.
     """
     asked = world.assignment(device)
     written = frames.decode(report_frame(asked, delta(value), LAYOUT, evaluation=found(hits)))
     if gain is not None and asked.plan.keystrokes:
-        keyboard = KeyboardEvaluation(1000, 300 + round(10 * gain), announced(world).version, 300)
+        compared = announced(world).version if over is None else over
+        keyboard = KeyboardEvaluation(1000, 300 + round(10 * gain), compared, 300)
         written = msgspec.structs.replace(written, keyboard=keyboard)
     if asked.work is Work.EVALUATE:
         written = msgspec.structs.replace(written, codec=frames.NO_UPDATE, payload=b"")
@@ -310,6 +311,18 @@ def test_what_too_few_keyboards_measured_decides_nothing(make_world):
     world.work()
     assert (stages(world), announced(world).version) == ([Stage.CURRENT, Stage.SKIPPED, Stage.TRAINING], 0)
     assert reason(world, 1).endswith("1 of 2 devices compared version 1 with version 0")
+
+
+@pytest.mark.parametrize("over", [1, 7, 2**32 - 1])
+def test_comparisons_with_a_version_that_there_is_not_or_with_itself_decide_nothing(make_world, over):
+    world = measuring_world(make_world)
+    check_in(world, "a", "b")
+    world.tick(61.0)
+    for device in ("a", "b"):
+        report(world, device, gain=-10.0, over=over)
+    world.work()
+    assert (stage(world, 1), announced(world).version) == (Stage.SKIPPED, 0)
+    assert set(world.tables.federated[1].gain_over) <= {1}
 
 
 def test_where_keyboards_measure_no_more_the_text_decides_again_after_some_versions(make_world):
