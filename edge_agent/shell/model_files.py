@@ -83,6 +83,7 @@ class ModelFiles:
             if numbers(self._agent_version) < numbers(wanted.minimum_agent_version):
                 msg = f"the model needs agent {wanted.minimum_agent_version} or newer, this is {self._agent_version}"
                 raise RemoteProtocolError(msg, code="outdated-agent")
+            self._remove_damaged(wanted)
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             weights = self._bring_weights(wanted, should_stop)
@@ -123,6 +124,15 @@ class ModelFiles:
         """Remove the weights that were trained on this device's own messages. Must not run during training."""
         for path in self._folder.glob(f"*{PERSONAL}*"):
             path.unlink(missing_ok=True)
+
+    def _remove_damaged(self, wanted: Manifest) -> None:
+        """Remove files of another length than they had when they were verified, so that they are fetched again."""
+        parts = (wanted.program, wanted.vocabulary, wanted.weights, *wanted.for_keyboards)
+        for artifact in (*parts, *([wanted.bases] if wanted.bases else [])):
+            path = self._folder / artifact.sha256
+            if path.exists() and path.stat().st_size != artifact.size_bytes:
+                log.warning("damaged_file_removed", file=path.name[:12], expected_bytes=artifact.size_bytes)
+                path.unlink(missing_ok=True)
 
     def _bring(self, name: Sha256, limit_bytes: int, should_stop: Callable[[], bool]) -> None:
         path = self._folder / name

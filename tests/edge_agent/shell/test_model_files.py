@@ -248,6 +248,19 @@ def test_files_that_somebody_touched_count_as_no_model(files, remote, tmp_path, 
     assert files.current() is None
 
 
+@pytest.mark.parametrize("part", ["weights", "program", "vocabulary"])
+def test_a_damaged_file_of_the_announced_version_is_fetched_again(remote, tmp_path, part):
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    published = write_model(remote)
+    model = keyboard.adopt(keyboard.fetch(published.sha256, never))
+    whole = getattr(model, part).read_bytes()
+    getattr(model, part).write_bytes(whole[:-1])
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    assert again.announced() is None
+    assert again.adopt(again.fetch(published.sha256, never)) == again.announced() == model
+    assert getattr(model, part).read_bytes() == whole
+
+
 def offer(remote, base, seed=1):
     """The next version of a model, with a transfer from the one before."""
     layout = base.manifest.layout
