@@ -36,7 +36,7 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.learning.device_metrics import Tally
-from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Outcome, Verdict, verdict
+from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Outcome, Verdict, saves_less, verdict
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
 from nightjar.wire.machine import Row, find_row, row, table
 
@@ -302,6 +302,9 @@ def judge(
     keyboards = verdict(tried, version, announced, LEAST_DEVICES)
     if keyboards.outcome is not Outcome.UNMEASURED:
         return decided(keyboards, now_s)
+    saving_less = saves_less(tried, latest[0])
+    if saving_less:
+        return TrialFailed(saving_less, now_s)
     foreseeing_less = worse_on_devices(tried, latest, 1, names)
     if foreseeing_less is not None:
         return TrialFailed(foreseeing_less[1], now_s)

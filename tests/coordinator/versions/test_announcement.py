@@ -7,6 +7,7 @@ from nightjar.coordinator.versions.announcement import (
     MARGIN_KEYSTROKES,
     Outcome,
     is_measured,
+    saves_less,
     verdict,
 )
 
@@ -72,3 +73,10 @@ def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announ
     """A loss of 0.2 points a round: every one is small, and the third is rolled back."""
     outcomes = [verdict(measured(*[-0.2 * rounds] * 10), 8, 7, 10).outcome for rounds in (1, 2, 3)]
     assert outcomes == [Outcome.UNDECIDED, Outcome.UNDECIDED, Outcome.WORSE]
+
+
+@given(st.lists(st.floats(0, 100), max_size=9), st.lists(st.floats(0, 100), max_size=9))
+def test_a_canary_never_fails_by_the_figure_of_one_device_nor_if_it_saves_as_much(ours, theirs):
+    found = saves_less(Tally(saved=Sums.of(ours)), Tally(saved=Sums.of(theirs)))
+    if min(len(ours), len(theirs)) < 2 or sum(ours) / len(ours) >= sum(theirs) / len(theirs):
+        assert not found

@@ -163,6 +163,15 @@ def test_the_keyboards_of_a_trial_decide_where_two_have_measured_and_else_the_re
     assert type(judge(POLICY, tried, [FORMER], 1000.0, 1060.0, announced=4)) is event
 
 
+@pytest.mark.parametrize(("saved", "event"), [((20.0, 21.0), TrialFailed), ((29.0, 30.0), TrialPassed)])
+def test_a_canary_whose_keyboards_save_clearly_less_than_those_with_the_current_version_fails(saved, event):
+    """Each keyboard of a trial has the canary itself, and compares it with nothing else."""
+    compared = Tally(saved=Sums.of(saved), gain_over={5: Sums.of([0.0] * len(saved))})
+    tried = merged(found((190, 200, 205, 190)), compared)
+    current = merged(FORMER, Tally(saved=Sums.of([30.0, 31.0, 29.0])))
+    assert type(judge(POLICY, tried, [current], 1000.0, 1060.0, version=5, announced=4)) is event
+
+
 def gate(top1, *, base=4, devices=0, own_text=True):
     policy = TrialPolicy(share=0.1, devices=4)
     line = [VersionMetrics(0.2, 0.4, 4.0), VersionMetrics(0.21, 0.4, 4.0)]
