@@ -62,7 +62,7 @@ def test_a_bad_version_is_rolled_back_in_its_trial_and_a_good_one_is_released(ma
     world.run()
     view = world.coordinator.repository.view
     versions = [view.version(number) for number in range(1, view.last_version_number() + 1)]
-    worse = [each for each in versions if "with a version before it 50.0 %" in each.rollout.reason]
+    worse = [each for each in versions if "with the current version 50.0 %" in each.rollout.reason]
     assert worse
     assert all(is_bad(each.version, 3) and each.rollout.stage is Stage.ROLLED_BACK for each in worse)
     assert any("tried it and are none the worse" in each.rollout.reason for each in versions)
