@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 
 from nightjar.edge_agent.core.keystrokes import Replayed, newest, replay
 from nightjar.edge_agent.core.mixture import Mixture
-from nightjar.edge_agent.core.own_history import Blended
 from nightjar.edge_agent.core.prediction import weights_of
 from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
-from nightjar.edge_agent.ports import Floats
-from nightjar.edge_agent.shell.keyboard_evaluation import MOST_WORDS
+from nightjar.edge_agent.shell.keyboard_evaluation import MOST_WORDS, BesideModel, keyboard_around
 from nightjar.edge_agent.shell.keyboard_model import KeyboardModel
-from nightjar.models.compact_ngram import CompactNgram, read_ngram
+from nightjar.models.compact_ngram import read_ngram
 from nightjar.models.keyboard import held_out
-from nightjar.models.lexicon import WordList, read_lexicon
+from nightjar.models.lexicon import read_lexicon
 from nightjar.models.word_lists import compiled
 from nightjar.simulation.laboratory.checkpoint import restored
 from nightjar.simulation.laboratory.outcome import Saved, Versions
@@ -44,9 +42,7 @@ class OwnKeyboards:
     """
 
     prepared: PreparedTraining
-    ngram: CompactNgram
-    lexicon: WordList
-    common: Floats | None
+    beside: BesideModel
     kept: dict[tuple[int, int], Replayed] = field(default_factory=dict)
     made: dict[int, WholeKeyboard] = field(default_factory=dict)
 
@@ -71,9 +67,9 @@ class OwnKeyboards:
             typed, held = held_out(self.prepared.people.train[person], share)
             predictor = self._predictor(typed, version, weights)
             if person not in self.made:
-                self.made[person] = self._whole(predictor, typed)
+                self.made[person] = keyboard_around(predictor, self.beside, typed)
             else:
-                self.made[person].suggester.replace_predictor(Blended(predictor, typed))
+                self.made[person].replace_predictor(predictor, typed)
             self.kept[version, person] = _replayed(self.made[person], held)
         return self.kept[version, person]
 
@@ -81,14 +77,12 @@ class OwnKeyboards:
         """What it saves on later messages, which decided nothing, after everything before was typed on it."""
         people = self.prepared.people
         typed = people.train[person]
-        return _replayed(self._whole(self._predictor(typed, version, weights), typed), people.later[person])
+        keyboard = keyboard_around(self._predictor(typed, version, weights), self.beside, typed)
+        return _replayed(keyboard, people.later[person])
 
     def _predictor(self, typed: Sequence[str], version: int, weights: Vector) -> Mixture:
         model = KeyboardModel(weights_of(weights, self.prepared.layout), self.prepared.vocabulary, version)
-        return Mixture(Reader(model), self.ngram, self.common, typed)
-
-    def _whole(self, predictor: Mixture, typed: Sequence[str]) -> WholeKeyboard:
-        return WholeKeyboard(predictor, typed, {LANGUAGE: self.lexicon}.get, LANGUAGE)
+        return self.beside.mixed(Reader(model), typed)
 
 
 def _replayed(keyboard: WholeKeyboard, messages: Sequence[str]) -> Replayed:
@@ -105,7 +99,8 @@ def own_keyboards(prepared: PreparedTraining) -> OwnKeyboards:
     vocabulary, name = prepared.vocabulary, prepared.experiment.model
     lexicon = read_lexicon(compiled(LANGUAGE))
     ngram = read_ngram(prepared.first.ngram(name), vocabulary.size)
-    return OwnKeyboards(prepared, ngram, lexicon, floor(vocabulary, [lexicon]))
+    beside = BesideModel(ngram, {LANGUAGE: lexicon}, floor(vocabulary, [lexicon]), LANGUAGE)
+    return OwnKeyboards(prepared, beside)
 
 
 def versions_of(keyboards: OwnKeyboards) -> Versions:
