@@ -183,10 +183,12 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
             share.add_metric(["1"], version.metrics.top1)
             share.add_metric(["3"], version.metrics.top3)
             yield share
+        meaning = "Share of the keystrokes that whole keyboards save with it, as devices measured."
+        kept = GaugeMetricFamily("nightjar_keystrokes_saved_share", meaning)
         saved = view.federated(version.version).saved
         if saved.devices:
-            meaning = "Share of the keystrokes that whole keyboards save with it, as devices measured."
-            yield _gauge("keystrokes_saved_share", meaning, saved.mean / 100)
+            kept.add_metric([], saved.mean / 100)
+        yield kept
 
 
 def _releases(view: DatabaseView, census: Census) -> Iterator[Metric]:

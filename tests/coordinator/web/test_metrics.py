@@ -64,7 +64,7 @@ def test_the_open_round_and_the_model_are_told(site):
 
 
 def test_what_keyboards_save_with_the_announced_version_and_rounds_that_gain_nothing_are_told(site):
-    assert "nightjar_keystrokes_saved_share" not in families(site)
+    assert families(site)["nightjar_keystrokes_saved_share"].samples == []
     with site.repository.transaction() as tx:
         tx.save_federated(1, keystrokes([KeyboardEvaluation(200, 60, 0, 50), KeyboardEvaluation(100, 32, 0, 30)]))
         record = tx.task("keyboard")
