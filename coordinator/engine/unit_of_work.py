@@ -387,16 +387,16 @@ class UnitOfWork:
             if ended.base_version != announced.version:
                 figures = verdict(tally, ended.base_version, announced.version, settings.minimum).reason
             else:
-                newest = None if ended.version is None else self.tx.version(ended.version)
-                figures = (
-                    ""
-                    if newest is None
-                    else f"version {newest.version} is {newest.rollout.stage.value}: {newest.rollout.reason}"
-                )
+                figures = self._what_became_of(ended.version)
             return tasks.RoundCommitted(self.now_s, rule, top1, announced.version, figures)
         best = self.snapshot.tasks[ended.task].state.best_top1
         figures = "" if top1 is None or best is None else f"{100 * top1:.1f} %, and the best had {100 * best:.1f} %"
         return tasks.RoundCommitted(self.now_s, rule, top1, figures=figures)
+
+    def _what_became_of(self, version: int | None) -> str:
+        """A version's stage and the reason for it, in words; empty if there is no such version."""
+        record = None if version is None else self.tx.version(version)
+        return "" if record is None else f"version {version} is {record.rollout.stage.value}: {record.rollout.reason}"
 
     # Effects and log lines of a step
 
