@@ -28,7 +28,7 @@ from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
-from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
+from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tasks.settings import (
     CodecConfig,
     PlanConfig,
@@ -173,14 +173,16 @@ def defence(name: str, cohort: int) -> Defence:
     usual, dense, mean = CodecConfig(), CodecConfig(name="dense-f32"), StrategyConfig()
     if name in {"default", "none"}:
         return Defence(name, usual.choice(), mean, clips=name == "default")
-    if name in {each.value for each in Fleet}:
-        return _of_fleet(Fleet(name))
+    if name in {each.value for each in FleetSize}:
+        return _of_fleet(FleetSize(name))
     if name in {Privacy.SECURE_SUM.value, Privacy.SECURE_DP.value}:
         return Defence(name, dense.choice(), mean, privacy=Privacy(name))
     rule, _, coded = name.partition("@")
     possible = [each.value for each in Aggregation]
     if rule not in possible or (coded and coded not in NAMES):
-        known = ", ".join(("default", *(each.value for each in Fleet), "none", "secure-sum", "secure-dp", *possible))
+        known = ", ".join(
+            ("default", *(each.value for each in FleetSize), "none", "secure-sum", "secure-dp", *possible)
+        )
         msg = f"--defences: expected one of {known}, rules also with @CODEC, got {name!r}"
         raise ConfigError(msg)
     codec = CodecConfig(name=coded) if coded else usual
@@ -192,7 +194,7 @@ def defence(name: str, cohort: int) -> Defence:
     return Defence(name, codec.choice(), strategy)
 
 
-def _of_fleet(fleet: Fleet) -> Defence:
+def _of_fleet(fleet: FleetSize) -> Defence:
     codec, strategy, plan = (
         {name.removeprefix(table): value for name, value in SETTINGS[fleet].items() if name.startswith(table)}
         for table in ("task.codec.", "task.strategy.", "task.plan.")

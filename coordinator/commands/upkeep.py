@@ -26,7 +26,7 @@ from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
-from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
+from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.web.words import si_bytes
 from nightjar.models.configurations import configuration
 from nightjar.models.shipped import NAMES
@@ -43,7 +43,7 @@ FOUND_FAULTS = 1
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as task.goal=10.")
 @click.option(
     "--fleet",
-    type=click.Choice([each.value for each in Fleet]),
+    type=click.Choice([each.value for each in FleetSize]),
     help="How many people type: the settings that learn most there. Asked for on a terminal; else hundreds.",
 )
 @click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
@@ -62,7 +62,7 @@ def init(path: Path, pairs: tuple[str, ...], *, fleet: str | None, key: bool, mo
     owner may read it. A recovery key is written beside the file. Keep it on paper or a USB stick: it can authorise
     another key if the signing key is lost. The model with which devices start is pre-trained.
     """
-    text = example_for(Fleet(fleet) if fleet else _asked_fleet())
+    text = example_for(FleetSize(fleet) if fleet else _asked_fleet())
     for pair in pairs:
         text = _with_setting(text, pair)
     if str(path) == "-":
@@ -101,7 +101,7 @@ def init(path: Path, pairs: tuple[str, ...], *, fleet: str | None, key: bool, mo
     show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
 
 
-def example_for(fleet: Fleet) -> str:
+def example_for(fleet: FleetSize) -> str:
     """The text of a configuration with every setting, those of ``SETTINGS`` as they suit a fleet."""
     text = (resources.files("nightjar.coordinator") / "example.toml").read_text(encoding="utf-8")
     for name, value in SETTINGS[fleet].items():
@@ -109,12 +109,12 @@ def example_for(fleet: Fleet) -> str:
     return text
 
 
-def _asked_fleet() -> Fleet:
+def _asked_fleet() -> FleetSize:
     """What a person at a terminal answers."""
     if not sys.stdin.isatty():
-        return Fleet.HUNDREDS
-    sizes = click.Choice([each.value for each in Fleet])
-    return Fleet(click.prompt("How many people will type", type=sizes, default=Fleet.HUNDREDS.value, err=True))
+        return FleetSize.HUNDREDS
+    sizes = click.Choice([each.value for each in FleetSize])
+    return FleetSize(click.prompt("How many people will type", type=sizes, default=FleetSize.HUNDREDS.value, err=True))
 
 
 def _export(name: str, folder: Path, seed: int) -> None:

@@ -51,7 +51,7 @@ from nightjar.coordinator.learning.strategies import (
 )
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
 from nightjar.coordinator.ports import BlobStore, PrivateStore
-from nightjar.coordinator.versions.announcement import Outcome, verdict
+from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.primitives import LibraryPrimitives
 from nightjar.models.manifest import Artifact, Manifest
@@ -193,7 +193,7 @@ def _held_by_devices(
         return manifest, base
     tally = merged(job.announced.found, federated)
     found = verdict(tally, manifest.version, job.announced.version, job.minimum)
-    if found.outcome is Outcome.BETTER:
+    if found.outcome is KeyboardOutcome.BETTER:
         return manifest, base
     held = Manifest.decode(artifacts.get(job.announced.manifest))
     return held, Base(held.weights.sha256, weights_from_bytes(artifacts.get(held.weights.sha256), held.layout))

@@ -20,7 +20,7 @@ from nightjar.coordinator.engine.effects import (
 )
 from nightjar.coordinator.engine.jobs import (
     AggregationJob,
-    Announced,
+    AnnouncedVersion,
     EvaluationJob,
     FiguresJob,
     ReportFile,
@@ -181,7 +181,7 @@ class EffectRunner:
             bases=tuple(record.manifest for record in reversed(earlier)),
             announced=None
             if announced.version == version.version
-            else Announced(announced.version, announced.manifest, found),
+            else AnnouncedVersion(announced.version, announced.manifest, found),
             seed=self._config.seed,
             committed=task.committed,
             noise=task.noise,

@@ -36,7 +36,7 @@ class SummedReports(msgspec.Struct, frozen=True):
     plan: Unmask
 
 
-class Announced(msgspec.Struct, frozen=True):
+class AnnouncedVersion(msgspec.Struct, frozen=True):
     """The announced version, where rounds train from another one.
 
     Attributes:
@@ -78,7 +78,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
-    announced: Announced | None = None
+    announced: AnnouncedVersion | None = None
     seed: int = 0
     committed: int = 0
     summed: SummedReports | None = None

@@ -25,7 +25,7 @@ from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
 from nightjar.coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
-from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Verdict, is_measured, verdict
+from nightjar.coordinator.versions.announcement import LEAST_DEVICES, KeyboardVerdict, is_measured, verdict
 from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from nightjar.coordinator.versions.rollout import (
     Event,
@@ -240,7 +240,7 @@ class RolloutService:
             if kept.rollout.stage is Stage.CURRENT:
                 self._move(kept, Overtaken(moved.version, unit.now_s), unit)
 
-    def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> Verdict:
+    def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> KeyboardVerdict:
         """What keyboards found of a version, compared with the announced one."""
         minimum = _minimum(record.task, unit)
         return verdict(unit.tx.federated(record.version), record.version, announced.version, minimum)

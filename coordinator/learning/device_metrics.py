@@ -50,10 +50,10 @@ Histogram = Mapping[int, int]
 """Recall in thousandths -> number of devices."""
 
 
-class Sums(msgspec.Struct, frozen=True):
+class DeviceSums(msgspec.Struct, frozen=True):
     """A figure of each device, summed over devices: their number, the sum, and the sum of the squares.
 
-    >>> figure = Sums.of([1.0, 3.0])
+    >>> figure = DeviceSums.of([1.0, 3.0])
     >>> figure.mean, figure.error
     (2.0, 1.0)
     """
@@ -63,14 +63,14 @@ class Sums(msgspec.Struct, frozen=True):
     squares: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Sums:
+    def of(cls, values: Iterable[float]) -> DeviceSums:
         """The sums of one value for each device."""
         given = list(values)
         return cls(len(given), math.fsum(given), math.fsum(value * value for value in given))
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: DeviceSums) -> DeviceSums:
         """The sums over the devices of both."""
-        return Sums(self.devices + other.devices, self.total + other.total, self.squares + other.squares)
+        return DeviceSums(self.devices + other.devices, self.total + other.total, self.squares + other.squares)
 
     @property
     def mean(self) -> float:
@@ -111,8 +111,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     top3_after_of: Histogram = {}
     tried: int = 0
     failures: Mapping[str, int] = {}
-    saved: Sums = Sums()
-    gain_over: Mapping[int, Sums] = {}
+    saved: DeviceSums = DeviceSums()
+    gain_over: Mapping[int, DeviceSums] = {}
 
     @property
     def failed(self) -> int:
@@ -202,8 +202,8 @@ def keystrokes(keyboards: Iterable[KeyboardEvaluation]) -> Tally:
         points = 100 * (each.saved - each.saved_announced) / each.letters
         gains[each.announced].append(min(max(points, -MOST_POINTS), MOST_POINTS))
     return Tally(
-        saved=Sums.of(100 * each.saved / each.letters for each in measured),
-        gain_over={announced: Sums.of(of_devices) for announced, of_devices in gains.items()},
+        saved=DeviceSums.of(100 * each.saved / each.letters for each in measured),
+        gain_over={announced: DeviceSums.of(of_devices) for announced, of_devices in gains.items()},
     )
 
 
@@ -292,7 +292,7 @@ def _spread(found: Tally, name: str) -> Spread | None:
     return Spread(mean, *(quantile(histogram, share) for share in QUANTILES))
 
 
-def _mean(sums: Sums) -> Mean | None:
+def _mean(sums: DeviceSums) -> Mean | None:
     if not sums.devices:
         return None
     return Mean(sums.devices, sums.mean, sums.error if math.isfinite(sums.error) else None)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 Value = bool | int | float | str
 
 
-class Fleet(enum.Enum):
+class FleetSize(enum.Enum):
     """How many people type on keyboards of a fleet."""
 
     HOUSEHOLD = "household"
@@ -44,9 +44,9 @@ _HUNDREDS: Mapping[str, Value] = {
     "task.strategy.schedule.decay_rounds": 600,
     "limits.household": False,
 }
-SETTINGS: Mapping[Fleet, Mapping[str, Value]] = MappingProxyType(
+SETTINGS: Mapping[FleetSize, Mapping[str, Value]] = MappingProxyType(
     {
-        Fleet.HOUSEHOLD: {
+        FleetSize.HOUSEHOLD: {
             **_UPDATES,
             "task.goal": 4,
             "task.minimum": 2,
@@ -59,8 +59,8 @@ SETTINGS: Mapping[Fleet, Mapping[str, Value]] = MappingProxyType(
             "task.strategy.schedule.decay_rounds": 600,
             "limits.household": True,
         },
-        Fleet.HUNDREDS: _HUNDREDS,
-        Fleet.THOUSANDS: {**_HUNDREDS, "task.goal": 100, "task.minimum": 50},
+        FleetSize.HUNDREDS: _HUNDREDS,
+        FleetSize.THOUSANDS: {**_HUNDREDS, "task.goal": 100, "task.minimum": 50},
     }
 )
 """Settings by dotted name, the same names for each size."""

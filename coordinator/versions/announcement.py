@@ -24,7 +24,7 @@ import math
 
 import msgspec
 
-from nightjar.coordinator.learning.device_metrics import Sums, Tally
+from nightjar.coordinator.learning.device_metrics import DeviceSums, Tally
 
 MARGIN_KEYSTROKES = 0.5
 """Allowed loss in points of percent of the keystrokes: rounds may make good a smaller one."""
@@ -34,7 +34,7 @@ LEAST_DEVICES = 2
 """Devices without which there is no standard error."""
 
 
-class Outcome(enum.Enum):
+class KeyboardOutcome(enum.Enum):
     """What devices found of a version, compared with the announced one."""
 
     UNMEASURED = "unmeasured"
@@ -43,14 +43,14 @@ class Outcome(enum.Enum):
     WORSE = "worse"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class KeyboardVerdict(msgspec.Struct, frozen=True):
     """An outcome, and its figures in words."""
 
-    outcome: Outcome
+    outcome: KeyboardOutcome
     reason: str
 
 
-def verdict(tally: Tally, version: int, announced: int, minimum: int) -> Verdict:
+def verdict(tally: Tally, version: int, announced: int, minimum: int) -> KeyboardVerdict:
     """Compare a version with the announced one.
 
     Args:
@@ -59,25 +59,25 @@ def verdict(tally: Tally, version: int, announced: int, minimum: int) -> Verdict
         announced: number of the announced version.
         minimum: devices that must have measured both; at least LEAST_DEVICES are needed.
 
-    >>> found = Tally(saved=Sums.of([30.0, 32.0]), gain_over={7: Sums.of([0.5, 1.5])})
+    >>> found = Tally(saved=DeviceSums.of([30.0, 32.0]), gain_over={7: DeviceSums.of([0.5, 1.5])})
     >>> verdict(found, 8, 7, 2).outcome
-    <Outcome.BETTER: 'better'>
+    <KeyboardOutcome.BETTER: 'better'>
     >>> verdict(found, 8, 7, 2).reason
     '2 devices save 31.0 % of their keystrokes with version 8, 1.0 points more than with version 7 (standard error 0.5)'
     """
-    gain, needed = tally.gain_over.get(announced, Sums()), max(minimum, LEAST_DEVICES)
+    gain, needed = tally.gain_over.get(announced, DeviceSums()), max(minimum, LEAST_DEVICES)
     if gain.devices < needed:
         reason = f"{gain.devices} of {needed} devices compared version {version} with version {announced}"
-        return Verdict(Outcome.UNMEASURED, reason)
+        return KeyboardVerdict(KeyboardOutcome.UNMEASURED, reason)
     points = f"{abs(gain.mean):.1f} points {'more' if gain.mean >= 0 else 'fewer'}"
     reason = (
         f"{gain.devices} devices save {tally.saved.mean:.1f} % of their keystrokes with version {version}, {points} "
         f"than with version {announced} (standard error {gain.error:.1f})"
     )
     if gain.mean >= 0:
-        return Verdict(Outcome.BETTER, reason)
+        return KeyboardVerdict(KeyboardOutcome.BETTER, reason)
     lost = -gain.mean > max(MARGIN_KEYSTROKES, CERTAIN * gain.error)
-    return Verdict(Outcome.WORSE if lost else Outcome.UNDECIDED, reason)
+    return KeyboardVerdict(KeyboardOutcome.WORSE if lost else KeyboardOutcome.UNDECIDED, reason)
 
 
 def saves_less(tried: Tally, current: Tally) -> str:
@@ -85,7 +85,7 @@ def saves_less(tried: Tally, current: Tally) -> str:
 
     A keyboard of a trial has the version that it tries, so nothing is paired.
 
-    >>> tried, current = Tally(saved=Sums.of([20.0, 20.2])), Tally(saved=Sums.of([30.0, 30.2]))
+    >>> tried, current = Tally(saved=DeviceSums.of([20.0, 20.2])), Tally(saved=DeviceSums.of([30.0, 30.2]))
     >>> saves_less(tried, current)[:76]
     '2 devices that tried it save 20.1 % of their keystrokes, and 2 with the curr'
     """
@@ -104,7 +104,7 @@ def saves_less(tried: Tally, current: Tally) -> str:
 def is_measured(tally: Tally, minimum: int) -> bool:
     """Whether so many devices measured a version with their keyboards that they will measure the next one, too.
 
-    >>> is_measured(Tally(saved=Sums.of([30.0])), minimum=1)
+    >>> is_measured(Tally(saved=DeviceSums.of([30.0])), minimum=1)
     False
     """
     return tally.saved.devices >= max(minimum, LEAST_DEVICES)

@@ -36,7 +36,13 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.learning.device_metrics import Tally
-from nightjar.coordinator.versions.announcement import LEAST_DEVICES, Outcome, Verdict, saves_less, verdict
+from nightjar.coordinator.versions.announcement import (
+    LEAST_DEVICES,
+    KeyboardOutcome,
+    KeyboardVerdict,
+    saves_less,
+    verdict,
+)
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
 from nightjar.wire.machine import Row, find_row, row, table
 
@@ -300,7 +306,7 @@ def judge(
     if failed:
         return TrialFailed(failed, now_s)
     keyboards = verdict(tried, version, announced, LEAST_DEVICES)
-    if keyboards.outcome is not Outcome.UNMEASURED:
+    if keyboards.outcome is not KeyboardOutcome.UNMEASURED:
         return decided(keyboards, now_s)
     saving_less = saves_less(tried, latest[0])
     if saving_less:
@@ -315,16 +321,16 @@ def judge(
     return TrialPassed(reason, now_s)
 
 
-def decided(found: Verdict, now_s: float) -> TrialPassed | TrialUndecided | TrialFailed | None:
+def decided(found: KeyboardVerdict, now_s: float) -> TrialPassed | TrialUndecided | TrialFailed | None:
     """The event that a verdict of keyboards is for a version; None if too few devices measured it."""
     match found.outcome:
-        case Outcome.UNMEASURED:
+        case KeyboardOutcome.UNMEASURED:
             return None
-        case Outcome.BETTER:
+        case KeyboardOutcome.BETTER:
             return TrialPassed(found.reason, now_s)
-        case Outcome.UNDECIDED:
+        case KeyboardOutcome.UNDECIDED:
             return TrialUndecided(found.reason, now_s)
-        case Outcome.WORSE:
+        case KeyboardOutcome.WORSE:
             return TrialFailed(found.reason, now_s)
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged
 from nightjar.coordinator.tasks.task import RoundCommitted, StopRule, Task, step
-from nightjar.coordinator.versions.announcement import Outcome, verdict
+from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, COMPARED_WITH, VersionMetrics, faults
 from nightjar.simulation.laboratory.experiment import GateSettings
 from nightjar.wire.frame import KeyboardEvaluation
@@ -71,9 +71,9 @@ def after_round(
     percent = {person: 100 * each.saved / each.letters for person, each in measured.items()}
     found = verdict(tally, base, announced, settings.minimum)
     figures = gate.figures if base == announced else found.reason
-    if base != announced and found.outcome is Outcome.BETTER:
+    if base != announced and found.outcome is KeyboardOutcome.BETTER:
         announced = base
-    elif base != announced and found.outcome is Outcome.WORSE:
+    elif base != announced and found.outcome is KeyboardOutcome.WORSE:
         base = announced
     kept = base == gate.base and not faults(trained, gate.line, COLLAPSE)
     gained = announced != gate.announced[-1]

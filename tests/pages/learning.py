@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
+from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.experiments.frame import Row
 from nightjar.experiments.record import results
@@ -24,11 +24,13 @@ ROUNDS = (10, 100, 1000)
 NEAR = 2.0
 """A run that was not measured after so many rounds is shown where it was, if that is within this factor."""
 RUNS = {
-    Fleet.HOUSEHOLD: ("Chat, household: four people, 100 rounds",),
-    Fleet.HUNDREDS: ("Chat, the default task but sampled 5 %, FedAvgM 1 with cosine and client rate 3, 600 rounds",),
-    Fleet.THOUSANDS: ("Chat, thousands: 100 a round",),
+    FleetSize.HOUSEHOLD: ("Chat, household: four people, 100 rounds",),
+    FleetSize.HUNDREDS: (
+        "Chat, the default task but sampled 5 %, FedAvgM 1 with cosine and client rate 3, 600 rounds",
+    ),
+    FleetSize.THOUSANDS: ("Chat, thousands: 100 a round",),
 }
-PEOPLE = {Fleet.HOUSEHOLD: 4, Fleet.HUNDREDS: 300, Fleet.THOUSANDS: 3000}
+PEOPLE = {FleetSize.HOUSEHOLD: 4, FleetSize.HUNDREDS: 300, FleetSize.THOUSANDS: 3000}
 """How many devices take turns in the schedule."""
 _NAMES = ("rounds", "top-1, points", "keystrokes saved, points", "report", "download", "hours", "device hours")
 _COLUMNS = f"|{'|'.join(_NAMES)}|\n{'|---' * len(_NAMES)}|\n"
@@ -48,11 +50,11 @@ def tables() -> str:
     return "\n".join(_section(fleet, [rows[name] for name in names if name in rows]) for fleet, names in RUNS.items())
 
 
-def _section(fleet: Fleet, rows: list[Row]) -> str:
+def _section(fleet: FleetSize, rows: list[Row]) -> str:
     return f"### {fleet.value.capitalize()}\n\n{_settings(fleet)}\n\n{_COLUMNS}{''.join(_lines(fleet, rows))}"
 
 
-def _settings(fleet: Fleet) -> str:
+def _settings(fleet: FleetSize) -> str:
     """The settings in words."""
     found = {name.removeprefix("task."): value for name, value in SETTINGS[fleet].items()}
     return (
@@ -63,7 +65,7 @@ def _settings(fleet: Fleet) -> str:
     )
 
 
-def _lines(fleet: Fleet, rows: list[Row]) -> list[str]:
+def _lines(fleet: FleetSize, rows: list[Row]) -> list[str]:
     """A line for each number of rounds; figures of the first run that was measured there."""
     spent = _spent(fleet)
     lines = []
@@ -106,7 +108,7 @@ def _bytes(row: Row | None) -> list[str]:
     return [f"{row.outcome.report_bytes_median:,}", f"{row.outcome.bytes_down_median:,}"]
 
 
-def _spent(fleet: Fleet) -> list[tuple[float, float]]:
+def _spent(fleet: FleetSize) -> list[tuple[float, float]]:
     """Hours from the start and hours of devices' work, after each round."""
     time = read_experiment(ROOT / "experiments" / "buffered.toml").time
     people, goal = PEOPLE[fleet], int(SETTINGS[fleet]["task.goal"])

@@ -22,13 +22,13 @@ from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
-from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
+from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.models import starts
 from nightjar.models.folder import WEIGHTS
 from nightjar.models.shipped import shipped
 from nightjar.wire.errors import ConfigError
 
-HUNDREDS = Fleet.HUNDREDS
+HUNDREDS = FleetSize.HUNDREDS
 
 
 def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
@@ -41,7 +41,9 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     assert "task.model" in err
 
 
-@pytest.mark.parametrize(("options", "fleet"), [(["--fleet", each.value], each) for each in Fleet] + [([], HUNDREDS)])
+@pytest.mark.parametrize(
+    ("options", "fleet"), [(["--fleet", each.value], each) for each in FleetSize] + [([], HUNDREDS)]
+)
 def test_init_writes_the_settings_that_suit_the_size_of_the_fleet(run, site, tmp_path, options, fleet):
     path, model = tmp_path / "new.toml", site.config.parent / "model"
     status, _, err = run("init", path, "--no-key", "--model=none", f"--set=task.model={model}", *options)

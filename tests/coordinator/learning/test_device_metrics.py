@@ -10,9 +10,9 @@ from nightjar.coordinator.config import TaskConfig
 from nightjar.coordinator.learning.device_metrics import (
     FAILURES,
     MOST_POINTS,
+    DeviceSums,
     Mean,
     Spread,
-    Sums,
     Tally,
     figures,
     keystrokes,
@@ -114,7 +114,7 @@ def keyboards(draw):
 
 
 def as_numbers(found: Tally) -> list[float]:
-    sums = [found.saved, *(found.gain_over.get(version, Sums()) for version in (6, 7, 8))]
+    sums = [found.saved, *(found.gain_over.get(version, DeviceSums()) for version in (6, 7, 8))]
     return [figure for each in sums for figure in (each.devices, each.total, each.squares)]
 
 
@@ -128,7 +128,7 @@ def test_keystrokes_of_parts_add_up_to_those_of_the_whole(one, other):
 def test_a_gain_is_the_mean_of_the_paired_differences_with_its_standard_error(measured):
     points = [100 * (each.saved - each.saved_announced) / each.letters for each in measured if each.announced == 7]
     points = list(np.clip(points, -MOST_POINTS, MOST_POINTS))
-    gain = keystrokes(measured).gain_over.get(7, Sums())
+    gain = keystrokes(measured).gain_over.get(7, DeviceSums())
     assert gain.devices == len(points)
     assert gain.mean == pytest.approx(np.mean(points) if points else 0.0, abs=1e-9)
     if len(points) > 1:

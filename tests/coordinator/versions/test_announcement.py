@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar.coordinator.learning.device_metrics import Sums, Tally
+from nightjar.coordinator.learning.device_metrics import DeviceSums, Tally
 from nightjar.coordinator.versions.announcement import (
     MARGIN_KEYSTROKES,
-    Outcome,
+    KeyboardOutcome,
     is_measured,
     saves_less,
     verdict,
@@ -14,21 +14,21 @@ from nightjar.coordinator.versions.announcement import (
 
 def measured(*points: float, over: int = 7) -> Tally:
     """What devices found of a version: so many points more keystrokes saved than with another one."""
-    return Tally(saved=Sums.of([30.0] * len(points)), gain_over={over: Sums.of(points)})
+    return Tally(saved=DeviceSums.of([30.0] * len(points)), gain_over={over: DeviceSums.of(points)})
 
 
 @pytest.mark.parametrize(
     ("points", "outcome"),
     [
-        ((), Outcome.UNMEASURED),
-        ((-9.0,), Outcome.UNMEASURED),
-        ((0.0, 0.0), Outcome.BETTER),
-        ((-1.0, 1.5), Outcome.BETTER),
-        ((-0.1, -0.1), Outcome.UNDECIDED),
-        ((-MARGIN_KEYSTROKES, -MARGIN_KEYSTROKES), Outcome.UNDECIDED),
-        ((-0.6, -0.6), Outcome.WORSE),
-        ((-0.1, -1.9), Outcome.UNDECIDED),  # 1 point, with a standard error of 0.9
-        ((-0.8, -1.2, -1.0, -1.0), Outcome.WORSE),
+        ((), KeyboardOutcome.UNMEASURED),
+        ((-9.0,), KeyboardOutcome.UNMEASURED),
+        ((0.0, 0.0), KeyboardOutcome.BETTER),
+        ((-1.0, 1.5), KeyboardOutcome.BETTER),
+        ((-0.1, -0.1), KeyboardOutcome.UNDECIDED),
+        ((-MARGIN_KEYSTROKES, -MARGIN_KEYSTROKES), KeyboardOutcome.UNDECIDED),
+        ((-0.6, -0.6), KeyboardOutcome.WORSE),
+        ((-0.1, -1.9), KeyboardOutcome.UNDECIDED),  # 1 point, with a standard error of 0.9
+        ((-0.8, -1.2, -1.0, -1.0), KeyboardOutcome.WORSE),
     ],
 )
 def test_a_loss_must_be_large_and_certain_and_a_gain_need_not(points, outcome):
@@ -44,39 +44,39 @@ def test_the_reason_has_both_figures_and_how_certain_they_are():
 
 
 def test_only_differences_from_the_announced_version_count():
-    assert verdict(measured(-9.0, -9.0, over=6), 8, 7, 2).outcome is Outcome.UNMEASURED
+    assert verdict(measured(-9.0, -9.0, over=6), 8, 7, 2).outcome is KeyboardOutcome.UNMEASURED
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 2])
 def test_a_single_device_never_decides(minimum):
-    assert verdict(measured(-9.0), 8, 7, minimum).outcome is Outcome.UNMEASURED
-    assert verdict(measured(-9.0, -9.0), 8, 7, minimum).outcome is Outcome.WORSE
+    assert verdict(measured(-9.0), 8, 7, minimum).outcome is KeyboardOutcome.UNMEASURED
+    assert verdict(measured(-9.0, -9.0), 8, 7, minimum).outcome is KeyboardOutcome.WORSE
     assert not is_measured(measured(-9.0), minimum)
     assert is_measured(measured(-9.0, -9.0), minimum)
 
 
 def test_as_many_devices_as_the_task_needs_must_have_measured():
-    assert verdict(measured(1.0, 1.0, 1.0), 8, 7, 4).outcome is Outcome.UNMEASURED
-    assert verdict(measured(1.0, 1.0, 1.0, 1.0), 8, 7, 4).outcome is Outcome.BETTER
+    assert verdict(measured(1.0, 1.0, 1.0), 8, 7, 4).outcome is KeyboardOutcome.UNMEASURED
+    assert verdict(measured(1.0, 1.0, 1.0, 1.0), 8, 7, 4).outcome is KeyboardOutcome.BETTER
 
 
 @given(st.lists(st.floats(-100, 100), max_size=30), st.integers(0, 10))
 def test_none_is_announced_that_was_measured_worse(points, minimum):
     found = verdict(measured(*points), 8, 7, minimum)
-    if found.outcome is Outcome.BETTER:
+    if found.outcome is KeyboardOutcome.BETTER:
         assert sum(points) >= -1e-9
-    if found.outcome is Outcome.WORSE:
+    if found.outcome is KeyboardOutcome.WORSE:
         assert sum(points) / len(points) < -MARGIN_KEYSTROKES + 1e-9
 
 
 def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announced_one():
     """A loss of 0.2 points a round: every one is small, and the third is rolled back."""
     outcomes = [verdict(measured(*[-0.2 * rounds] * 10), 8, 7, 10).outcome for rounds in (1, 2, 3)]
-    assert outcomes == [Outcome.UNDECIDED, Outcome.UNDECIDED, Outcome.WORSE]
+    assert outcomes == [KeyboardOutcome.UNDECIDED, KeyboardOutcome.UNDECIDED, KeyboardOutcome.WORSE]
 
 
 @given(st.lists(st.floats(0, 100), max_size=9), st.lists(st.floats(0, 100), max_size=9))
 def test_a_canary_never_fails_by_the_figure_of_one_device_nor_if_it_saves_as_much(ours, theirs):
-    found = saves_less(Tally(saved=Sums.of(ours)), Tally(saved=Sums.of(theirs)))
+    found = saves_less(Tally(saved=DeviceSums.of(ours)), Tally(saved=DeviceSums.of(theirs)))
     if min(len(ours), len(theirs)) < 2 or sum(ours) / len(ours) >= sum(theirs) / len(theirs):
         assert not found

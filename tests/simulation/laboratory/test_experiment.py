@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nightjar.coordinator.tasks.fleets import SETTINGS, Fleet
+from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.simulation.laboratory.experiment import Experiment, read_experiment
 from nightjar.wire.errors import ConfigError
 
@@ -14,7 +14,7 @@ DEFAULT, HOUSEHOLD = EXPERIMENTS / "default.toml", EXPERIMENTS / "household.toml
 PLACES = {"task.goal": "cohort.size", "task.minimum": "gate.minimum", "task.patience": "gate.patience"}
 
 
-@pytest.mark.parametrize(("file", "fleet"), [(DEFAULT, Fleet.HUNDREDS), (HOUSEHOLD, Fleet.HOUSEHOLD)])
+@pytest.mark.parametrize(("file", "fleet"), [(DEFAULT, FleetSize.HUNDREDS), (HOUSEHOLD, FleetSize.HOUSEHOLD)])
 def test_an_experiment_is_what_init_writes_for_a_fleet_of_its_size(file, fleet):
     experiment, shown = read_experiment(file), tomllib.loads(file.read_text())
     for name, value in SETTINGS[fleet].items():
