@@ -110,13 +110,18 @@ def _meant(
     return taken, left_out + (slips if itself is None or taken is not None else [])
 
 
+def _forms(lower: str) -> list[str]:
+    """A word as it stands, without quotation marks, and without the genitive; each once."""
+    bare = lower.strip("'")
+    return list(dict.fromkeys((lower, bare, bare.removesuffix("'s"))))
+
+
 def _is_listed(lower: str, sources: Sources) -> bool:
     """Whether the language has the word, as it stands, in quotation marks, as a genitive or after an elision."""
     if sources.language is None:
         return False
-    bare = lower.strip("'")
-    forms = [lower, bare, bare.removesuffix("'s")]
-    elided, _, rest = bare.partition("'")
+    forms = _forms(lower)
+    elided, _, rest = lower.strip("'").partition("'")
     if rest and sources.language.code in ELIDING and len(elided) <= _LONGEST_ELISION:
         forms.append(rest)
     return any(sources.language.words.lexicon.number_of(form) is not None for form in forms)
@@ -125,7 +130,7 @@ def _is_listed(lower: str, sources: Sources) -> bool:
 def _score_of(lower: str, sources: Sources, parts: Sequence[Part]) -> float | None:
     """The best score of the text itself among the words of the model and the person; None if it is none of them."""
     model, own = parts[0], parts[1]
-    forms = dict.fromkeys((lower, lower.strip("'"), lower.strip("'").removesuffix("'s")))
+    forms = _forms(lower)
     scores = [
         float(model.scores[number - FIRST_WORD])
         for form in forms

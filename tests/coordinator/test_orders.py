@@ -16,7 +16,7 @@ from nightjar.edge_agent.shell.signatures import holds
 from nightjar.edge_agent.shell.trust import KnownKey
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import ConfigError, RemoteProtocolError
-from tests.coordinator.engine.test_rollout_service import hold_round
+from tests.coordinator.engine.rounds_of_versions import hold_round
 from tests.coordinator.fakes import FakeTransport, World
 from tests.coordinator.model_folder import write_model
 
