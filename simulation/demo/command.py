@@ -25,7 +25,7 @@ from nightjar.simulation.demo.preparation import PreparedRun, prepare
 from nightjar.simulation.demo.processes import outcome, quiet_child, stopping
 from nightjar.simulation.demo.reading import State
 from nightjar.simulation.demo.replay import LongRun, best_run
-from nightjar.simulation.demo.summary import REFUSED, Result, result_of, summary_table
+from nightjar.simulation.demo.summary import Result, result_of, standing, summary_table
 from nightjar.simulation.demo.watching import watch
 from nightjar.wire.codec import NAMES
 from nightjar.wire.errors import UnavailableError
@@ -153,11 +153,11 @@ def _measured(
     state: State, prepared: PreparedRun, long_run: LongRun | None, started_s: float
 ) -> tuple[Result, KeyboardRecall]:
     """Measure the phones' recall and their keyboards', and draw the picture."""
-    newest = next(version for version in state["versions"] if version["version"] == state["task"]["version"])
+    kept = standing(state)
     with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
-        measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
+        measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, kept[-1]["manifest"])
         by_phone = outcome(measuring, "recall by phone")
-        released = {each["version"]: each["manifest"] for each in state["versions"] if each["stage"] != REFUSED}
+        released = {each["version"]: each["manifest"] for each in kept}
         chosen = {version: released[version] for version in spread(sorted(released))}
         replaying = child.submit(recall_by_version, prepared.folder, prepared.url, chosen)
         keyboards = outcome(replaying, "recall of keyboards")

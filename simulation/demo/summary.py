@@ -18,6 +18,7 @@ from nightjar.simulation.demo.watching import REFERENCE, percent
 Result = dict[str, Any]
 REFUSED = "refused"
 """Stage of a version that the quality gate refused."""
+_TAKEN_BACK = {REFUSED, "rolled_back"}
 
 
 def result_of(
@@ -36,7 +37,7 @@ def result_of(
     """
     counters, task = state["counters"], state["task"]
     versions = sorted(state["versions"], key=lambda v: int(v["version"]))
-    first, last = versions[0], next(v for v in versions if v["version"] == task["version"])
+    first, last = versions[0], standing(state)[-1]
     return {
         "rounds_committed": counters["rounds_committed"],
         "rounds_abandoned": counters["rounds_abandoned"],
@@ -52,7 +53,8 @@ def result_of(
         "dense_bytes": task["dense_bytes"],
         "bytes_up": counters["bytes_up"],
         "bytes_down": counters["bytes_down"],
-        "version": last["version"],
+        "version": task["version"],
+        "version_trained": last["version"],
         "top1_initial": first["top1"],
         "top1_final": last["top1"],
         "top3_initial": first["top3"],
@@ -80,6 +82,20 @@ def result_of(
         "seed": prepared.settings.seed,
         "folder": str(prepared.folder),
     }
+
+
+def standing(state: State) -> list[Any]:
+    """The versions that were not taken back, oldest first. Rounds go on from the last.
+
+    Keyboards may have an older one, until phones have measured the last.
+
+    >>> stages = ["superseded", "rolled_back", "current", "training", "refused"]
+    >>> state = {"versions": [{"version": number, "stage": stage} for number, stage in enumerate(stages)]}
+    >>> [version["version"] for version in standing(state)]
+    [0, 2, 3]
+    """
+    kept = [version for version in state["versions"] if version["stage"] not in _TAKEN_BACK]
+    return sorted(kept, key=lambda version: int(version["version"]))
 
 
 def summary_table(result: Result) -> Table:
@@ -157,4 +173,4 @@ def _versions(result: Result) -> str:
         if refused
         else "none refused by the quality gate"
     )
-    return f"{what}; phones have version {result['version']}"
+    return f"{what}; newest {result['version_trained']}, on keyboards {result['version']}"
