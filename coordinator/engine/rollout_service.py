@@ -86,7 +86,7 @@ class RolloutService:
         Keyboards decide whether a version in training is announced or rolled back. A current version that devices
         without such a measurement find worse is rolled back.
         """
-        if not found.devices and not found.saved.devices:
+        if not found.devices and not found.saved:
             return
         found = merged(unit.tx.federated(version), _without_strangers(found, version, unit))
         unit.tx.save_federated(version, found)

@@ -7,11 +7,12 @@ single device's metrics need to be stored, and quantiles over devices can still 
 
 A device with a keyboard also counts the keystrokes that its whole keyboard saves on these messages, with the version
 that it received and with the one that its keyboard has. The difference is paired: both are measured on the same words,
-so people who type differently add nothing to its variance. The tally keeps sums of the differences and of their squares
-for each version that was compared with, in points of percent of the keystrokes.
+so people who type differently add nothing to its variance. The tally keeps a histogram of the differences for each
+version that was compared with, in hundredths of a point of percent of the keystrokes.
 
-Each device counts once, in quantiles and in the mean. A device reports its own number of words, so weighting by words
-would let one device dominate the mean.
+Each device counts once: it reports its own number of words, so weighting by words would let one device dominate. And
+devices may lie about their own figures, so an :class:`Estimate` holds where a tenth of them do
+([security](../../docs/security.md)): its mean is trimmed, and it bounds the median that the others have.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.messages import DropoutCause
 
 THOUSANDTHS = 1000
+HUNDREDTHS = 100
+"""Keystrokes are kept in hundredths of a percent."""
 QUANTILES = (0.1, 0.5, 0.9)
 
 FAILURES = frozenset(
@@ -39,51 +42,70 @@ FAILURES = frozenset(
 LARGEST_LOSS = 69.1
 """Maximum loss per word in nats: -log(1e-30), the program's lower bound on probabilities. A larger loss is invented."""
 
-MOST_POINTS = 10.0
-"""Largest gain or loss of keystrokes that counts for a device, in points: one version changes less. A device that types
-little is off by several points, and one that lies would otherwise decide for a whole cohort."""
+LIARS = 0.1
+"""Share of a version's devices whose lies neither roll a good version back nor let a bad one out."""
 
 INVALID = "invalid"
 """Failure cause that is not a dropout: a report that was refused."""
 
 Histogram = Mapping[int, int]
-"""Recall in thousandths -> number of devices."""
+"""Recall in thousandths, or keystrokes in hundredths of a percent -> number of devices."""
 
 
-class DeviceSums(msgspec.Struct, frozen=True):
-    """A figure of each device, summed over devices: their number, the sum, and the sum of the squares.
+class Estimate(msgspec.Struct, frozen=True):
+    """What a figure of devices is if at most the share LIARS of them lied about theirs.
 
-    >>> figure = DeviceSums.of([1.0, 3.0])
-    >>> figure.mean, figure.error
-    (2.0, 1.0)
+    Attributes:
+        devices: their number.
+        mean: trimmed mean, without the share LIARS of the devices at each end.
+        error: its standard error, infinite for fewer than two devices.
+        least: lower bound of the median of the honest devices.
+        most: upper bound of it.
     """
 
-    devices: int = 0
-    total: float = 0.0
-    squares: float = 0.0
+    devices: int
+    mean: float
+    error: float
+    least: float
+    most: float
 
-    @classmethod
-    def of(cls, values: Iterable[float]) -> DeviceSums:
-        """The sums of one value for each device."""
-        given = list(values)
-        return cls(len(given), math.fsum(given), math.fsum(value * value for value in given))
 
-    def __add__(self, other: DeviceSums) -> DeviceSums:
-        """The sums over the devices of both."""
-        return DeviceSums(self.devices + other.devices, self.total + other.total, self.squares + other.squares)
+def estimate(histogram: Histogram, unit: float) -> Estimate:
+    """The estimate of a figure from its histogram over devices, in multiples of ``unit``.
 
-    @property
-    def mean(self) -> float:
-        """The mean over devices; 0 if there are none."""
-        return self.total / self.devices if self.devices else 0.0
+    >>> estimate({100: 9, 900: 1}, 1 / 1000)
+    Estimate(devices=10, mean=0.1, error=0.0, least=0.1, most=0.1)
+    >>> estimate({0: 1, 50: 1}, 0.01).mean, estimate({}, 0.01).error
+    (0.25, inf)
 
-    @property
-    def error(self) -> float:
-        """The standard error of the mean, which is infinite for fewer than two devices."""
-        if self.devices < 2:
-            return math.inf
-        deviations = max(self.squares - self.total * self.mean, 0.0)  # rounding may leave less than nothing
-        return math.sqrt(deviations / (self.devices - 1) / self.devices)
+    Source: the error is that of the winsorised values, of Tukey and McLaughlin 1963.
+    """
+    devices = sum(histogram.values())
+    if not devices:
+        return Estimate(0, 0.0, math.inf, 0.0, 0.0)
+    cut = math.floor(LIARS * devices)
+    low, high = _ranked(histogram, cut + 1), _ranked(histogram, devices - cut)
+    kept = devices - 2 * cut
+    winsorised = [(min(max(value, low), high), count) for value, count in histogram.items()]
+    # The devices of the two ends count as their neighbours for the error, and not at all for the mean.
+    mean = (sum(value * count for value, count in winsorised) - cut * (low + high)) / kept
+    centre = sum(value * count for value, count in winsorised) / devices
+    squares = sum(count * (value - centre) ** 2 for value, count in winsorised)
+    error = unit * math.sqrt(squares * devices / (devices - 1)) / kept if devices > 1 else math.inf
+    half = LIARS / 2
+    return Estimate(
+        devices, unit * mean, error, unit * _quantile(histogram, 0.5 - half), unit * _quantile(histogram, 0.5 + half)
+    )
+
+
+def loss(before: Estimate, now: Estimate) -> float:
+    """How much lower a figure surely is now: what remains if a tenth of the devices of both lied.
+
+    >>> honest, lied = estimate({200: 20}, 0.01), estimate({200: 18, 0: 2}, 0.01)
+    >>> loss(honest, lied), loss(honest, estimate({100: 20}, 0.01))
+    (0.0, 1.0)
+    """
+    return min(before.mean - now.mean, before.least - now.most)
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +119,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         top1_before_of: histogram of the recall of the best suggestion before training; the others likewise.
         tried: number of devices that ran the version or failed to fetch or run it.
         failures: cause -> number of devices that failed to fetch or run the version.
-        saved: keystrokes that the devices' keyboards save with the version, in percent of all.
-        gain_over: another version that keyboards had -> how many more they save with this one, in points of percent.
+        saved: histogram of the keystrokes that the devices' keyboards save with the version.
+        gain_over: another version that keyboards had -> histogram of how many more they save with this one.
     """
 
     devices: int = 0
@@ -111,17 +133,26 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     top3_after_of: Histogram = {}
     tried: int = 0
     failures: Mapping[str, int] = {}
-    saved: DeviceSums = DeviceSums()
-    gain_over: Mapping[int, DeviceSums] = {}
+    saved: Histogram = {}
+    gain_over: Mapping[int, Histogram] = {}
 
     @property
     def failed(self) -> int:
         """Number of devices that failed to fetch or run the version."""
         return sum(self.failures.values())
 
+    @property
+    def keystrokes(self) -> Estimate:
+        """Keystrokes that keyboards save with the version, percent."""
+        return estimate(self.saved, 1 / HUNDREDTHS)
+
+    def gain(self, version: int) -> Estimate:
+        """How many more keystrokes keyboards save with this version than with another, points of percent."""
+        return estimate(self.gain_over.get(version, {}), 1 / HUNDREDTHS)
+
 
 class Spread(msgspec.Struct, frozen=True):
-    """The distribution of a recall over devices: its mean and the 10th, 50th and 90th percentiles."""
+    """The distribution of a recall over devices: its trimmed mean and the 10th, 50th and 90th percentiles."""
 
     mean: float
     p10: float
@@ -130,7 +161,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """The mean over devices of a figure in points of percent, and its standard error; None with a single device."""
+    """The trimmed mean over devices of a figure in percent, and its standard error; None with a single device."""
 
     devices: int
     mean: float
@@ -193,18 +224,20 @@ def keystrokes(keyboards: Iterable[KeyboardEvaluation]) -> Tally:
     """Add up what the keyboards of devices save, one evaluation each.
 
     >>> found = keystrokes([KeyboardEvaluation(200, 62, 7, 60), KeyboardEvaluation(100, 32, 7, 30)])
-    >>> found.saved.mean, found.gain_over[7].mean
+    >>> found.keystrokes.mean, found.gain(7).mean
     (31.5, 1.5)
     """
-    measured = [each for each in keyboards if each.letters]
-    gains: dict[int, list[float]] = defaultdict(list)
-    for each in measured:
-        points = 100 * (each.saved - each.saved_announced) / each.letters
-        gains[each.announced].append(min(max(points, -MOST_POINTS), MOST_POINTS))
-    return Tally(
-        saved=DeviceSums.of(100 * each.saved / each.letters for each in measured),
-        gain_over={announced: DeviceSums.of(of_devices) for announced, of_devices in gains.items()},
-    )
+    saved: Counter[int] = Counter()
+    gains: dict[int, Counter[int]] = defaultdict(Counter)
+    for each in keyboards:
+        if each.letters:
+            saved[_share(each.saved, each.letters)] += 1
+            gains[each.announced][_share(each.saved - each.saved_announced, each.letters)] += 1
+    return Tally(saved=dict(saved), gain_over={announced: dict(found) for announced, found in gains.items()})
+
+
+def _share(part: int, whole: int) -> int:
+    return round(100 * HUNDREDTHS * part / whole)
 
 
 def tried_in(state: Round) -> Tally:
@@ -236,7 +269,11 @@ def merged(one: Tally, other: Tally) -> Tally:
 
 
 def _joined(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {**one, **other, **{key: one[key] + other[key] for key in one.keys() & other.keys()}}
+    both = {**one, **other}
+    for key in one.keys() & other.keys():
+        a, b = one[key], other[key]
+        both[key] = _joined(a, b) if isinstance(a, Mapping) else a + b
+    return both
 
 
 def figures(found: Tally) -> FederatedMetrics:
@@ -250,24 +287,10 @@ def figures(found: Tally) -> FederatedMetrics:
         loss_after=found.loss_after / trained if trained else None,
         tried=found.tried,
         failures=found.failures,
-        saved=_mean(found.saved),
-        gain_over={version: mean for version, sums in found.gain_over.items() if (mean := _mean(sums)) is not None},
+        saved=_mean(found.keystrokes),
+        gain_over={version: mean for version in found.gain_over if (mean := _mean(found.gain(version))) is not None},
         **spreads,
     )
-
-
-def mean_and_error(histogram: Histogram) -> tuple[float, float]:
-    """Mean recall over devices and its standard error, which is infinite for a single device.
-
-    >>> mean_and_error({0: 1, 500: 1})
-    (0.25, 0.25)
-    """
-    devices = sum(histogram.values())
-    mean = sum(recall * count for recall, count in histogram.items()) / devices / THOUSANDTHS
-    if devices < 2:
-        return mean, math.inf
-    squares = sum(count * (recall / THOUSANDTHS - mean) ** 2 for recall, count in histogram.items())
-    return mean, math.sqrt(squares / (devices - 1) / devices)
 
 
 def quantile(histogram: Histogram, share: float) -> float:
@@ -276,23 +299,33 @@ def quantile(histogram: Histogram, share: float) -> float:
     >>> quantile({100: 1, 200: 8, 300: 1}, 0.1), quantile({100: 1, 200: 8, 300: 1}, 0.5)
     (0.1, 0.2)
     """
-    wanted, passed = share * sum(histogram.values()), 0
-    for recall in sorted(histogram):
-        passed += histogram[recall]
-        if passed >= wanted - 1e-9:
-            return recall / THOUSANDTHS
-    return 0.0
+    return _quantile(histogram, share) / THOUSANDTHS
+
+
+def _quantile(histogram: Histogram, share: float) -> int:
+    devices = sum(histogram.values())
+    return _ranked(histogram, max(math.ceil(share * devices - 1e-9), 1)) if devices else 0
+
+
+def _ranked(histogram: Histogram, rank: int) -> int:
+    """The value of the device of a rank, from 1."""
+    passed = 0
+    for value in sorted(histogram):
+        passed += histogram[value]
+        if passed >= rank:
+            return value
+    raise AssertionError
 
 
 def _spread(found: Tally, name: str) -> Spread | None:
     histogram = getattr(found, f"{name}_of")
     if not histogram:
         return None
-    mean, _ = mean_and_error(histogram)
+    mean = estimate(histogram, 1 / THOUSANDTHS).mean
     return Spread(mean, *(quantile(histogram, share) for share in QUANTILES))
 
 
-def _mean(sums: DeviceSums) -> Mean | None:
-    if not sums.devices:
+def _mean(found: Estimate) -> Mean | None:
+    if not found.devices:
         return None
-    return Mean(sums.devices, sums.mean, sums.error if math.isfinite(sums.error) else None)
+    return Mean(found.devices, found.mean, found.error if math.isfinite(found.error) else None)

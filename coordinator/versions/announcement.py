@@ -24,7 +24,7 @@ import math
 
 import msgspec
 
-from nightjar.coordinator.learning.device_metrics import DeviceSums, Tally
+from nightjar.coordinator.learning.device_metrics import Tally, loss
 
 MARGIN_KEYSTROKES = 0.5
 """Allowed loss in points of percent of the keystrokes: rounds may make good a smaller one."""
@@ -59,24 +59,24 @@ def verdict(tally: Tally, version: int, announced: int, minimum: int) -> Keyboar
         announced: number of the announced version.
         minimum: devices that must have measured both; at least LEAST_DEVICES are needed.
 
-    >>> found = Tally(saved=DeviceSums.of([30.0, 32.0]), gain_over={7: DeviceSums.of([0.5, 1.5])})
+    >>> found = Tally(saved={3000: 1, 3200: 1}, gain_over={7: {50: 1, 150: 1}})
     >>> verdict(found, 8, 7, 2).outcome
     <KeyboardOutcome.BETTER: 'better'>
     >>> verdict(found, 8, 7, 2).reason
     '2 devices save 31.0 % of their keystrokes with version 8, 1.0 points more than with version 7 (standard error 0.5)'
     """
-    gain, needed = tally.gain_over.get(announced, DeviceSums()), max(minimum, LEAST_DEVICES)
+    gain, needed = tally.gain(announced), max(minimum, LEAST_DEVICES)
     if gain.devices < needed:
         reason = f"{gain.devices} of {needed} devices compared version {version} with version {announced}"
         return KeyboardVerdict(KeyboardOutcome.UNMEASURED, reason)
     points = f"{abs(gain.mean):.1f} points {'more' if gain.mean >= 0 else 'fewer'}"
     reason = (
-        f"{gain.devices} devices save {tally.saved.mean:.1f} % of their keystrokes with version {version}, {points} "
-        f"than with version {announced} (standard error {gain.error:.1f})"
+        f"{gain.devices} devices save {tally.keystrokes.mean:.1f} % of their keystrokes with version {version}, "
+        f"{points} than with version {announced} (standard error {gain.error:.1f})"
     )
     if gain.mean >= 0:
         return KeyboardVerdict(KeyboardOutcome.BETTER, reason)
-    lost = -gain.mean > max(MARGIN_KEYSTROKES, CERTAIN * gain.error)
+    lost = -max(gain.mean, gain.most) > max(MARGIN_KEYSTROKES, CERTAIN * gain.error)
     return KeyboardVerdict(KeyboardOutcome.WORSE if lost else KeyboardOutcome.UNDECIDED, reason)
 
 
@@ -85,15 +85,15 @@ def saves_less(tried: Tally, current: Tally) -> str:
 
     A keyboard of a trial has the version that it tries, so nothing is paired.
 
-    >>> tried, current = Tally(saved=DeviceSums.of([20.0, 20.2])), Tally(saved=DeviceSums.of([30.0, 30.2]))
+    >>> tried, current = Tally(saved={2000: 1, 2020: 1}), Tally(saved={3000: 1, 3020: 1})
     >>> saves_less(tried, current)[:76]
     '2 devices that tried it save 20.1 % of their keystrokes, and 2 with the curr'
     """
-    ours, theirs = tried.saved, current.saved
+    ours, theirs = tried.keystrokes, current.keystrokes
     if min(ours.devices, theirs.devices) < LEAST_DEVICES:
         return ""
     error = math.hypot(ours.error, theirs.error)
-    if theirs.mean - ours.mean <= max(MARGIN_KEYSTROKES, CERTAIN * error):
+    if loss(theirs, ours) <= max(MARGIN_KEYSTROKES, CERTAIN * error):
         return ""
     return (
         f"{ours.devices} devices that tried it save {ours.mean:.1f} % of their keystrokes, and {theirs.devices} with "
@@ -104,7 +104,7 @@ def saves_less(tried: Tally, current: Tally) -> str:
 def is_measured(tally: Tally, minimum: int) -> bool:
     """Whether so many devices measured a version with their keyboards that they will measure the next one, too.
 
-    >>> is_measured(Tally(saved=DeviceSums.of([30.0])), minimum=1)
+    >>> is_measured(Tally(saved={3000: 1}), minimum=1)
     False
     """
-    return tally.saved.devices >= max(minimum, LEAST_DEVICES)
+    return tally.keystrokes.devices >= max(minimum, LEAST_DEVICES)

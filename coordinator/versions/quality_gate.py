@@ -12,8 +12,9 @@ where          difference                                                       
 ============== =================================================================== =============== =================
 held-out text  paired by word (McNemar), before any device gets the version        MARGIN or       always
                                                                                    COLLAPSE
-devices        of the mean over devices, each on its own words, in a canary's      MARGIN          if enough devices
-               trial or at the end of the first round on the version                               measured it
+devices        between devices, each on its own words, that remains if a tenth     MARGIN          if enough devices
+               of them lied, in a canary's trial or at the end of the first round                  measured it
+               on the version
 ============== =================================================================== =============== =================
 
 On-device metrics have priority: if enough devices measure, or if the text is the public one that came with the model,
@@ -27,7 +28,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from nightjar.coordinator.learning.device_metrics import Tally, mean_and_error
+from nightjar.coordinator.learning.device_metrics import THOUSANDTHS, Tally, estimate, loss
 
 Names = tuple[str, str]
 """What the task type of a model calls its two shares, such as top-1 recall and top-3 recall."""
@@ -39,7 +40,7 @@ COLLAPSE = 0.05
 """Allowed drop in a share on a text that no user of the fleet typed."""
 CERTAIN = 3.0
 """Required difference in standard errors: of a hundred good versions, each compared with five others, about one is
-refused. One device of twenty cannot cause such a difference alone: it raises the error as well as the mean."""
+refused."""
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -123,14 +124,13 @@ def worse_on_devices(
         for at, old in enumerate(latest):
             if min(found.devices, old.devices) < max(enough, 1):
                 continue
-            mean, error = mean_and_error(getattr(found, f"{name}_before_of"))
-            before, error_before = mean_and_error(getattr(old, f"{name}_before_of"))
-            if _is_worse(before - mean, math.hypot(error, error_before), MARGIN):
+            now, before = (estimate(getattr(each, f"{name}_before_of"), 1 / THOUSANDTHS) for each in (found, old))
+            if _is_worse(loss(before, now), math.hypot(now.error, before.error), MARGIN):
                 reason = (
-                    f"{shown} on {found.devices} devices that tried it is {100 * mean:.1f} %, "
-                    f"with a version before it {100 * before:.1f} % on {old.devices}"
+                    f"{shown} on {found.devices} devices that tried it is {100 * now.mean:.1f} %, "
+                    f"with a version before it {100 * before.mean:.1f} % on {old.devices}"
                 )
-                worse.append((before, at, reason))
+                worse.append((before.mean, at, reason))
         if worse:
             _, at, reason = max(worse)
             return at, reason

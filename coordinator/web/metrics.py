@@ -185,7 +185,7 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
             yield share
         meaning = "Share of the keystrokes that whole keyboards save with it, as devices measured."
         kept = GaugeMetricFamily("nightjar_keystrokes_saved_share", meaning)
-        saved = view.federated(version.version).saved
+        saved = view.federated(version.version).keystrokes
         if saved.devices:
             kept.add_metric([], saved.mean / 100)
         yield kept

@@ -1,8 +1,12 @@
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar.coordinator.learning.device_metrics import DeviceSums, Tally
+from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.versions.announcement import (
     MARGIN_KEYSTROKES,
     KeyboardOutcome,
@@ -14,7 +18,12 @@ from nightjar.coordinator.versions.announcement import (
 
 def measured(*points: float, over: int = 7) -> Tally:
     """What devices found of a version: so many points more keystrokes saved than with another one."""
-    return Tally(saved=DeviceSums.of([30.0] * len(points)), gain_over={over: DeviceSums.of(points)})
+    return Tally(saved={3000: len(points)}, gain_over={over: histogram(points)}) if points else Tally()
+
+
+def histogram(figures: Iterable[float]) -> dict[int, int]:
+    """Of percents, in hundredths."""
+    return dict(Counter(round(100 * each) for each in figures))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +69,46 @@ def test_as_many_devices_as_the_task_needs_must_have_measured():
     assert verdict(measured(1.0, 1.0, 1.0, 1.0), 8, 7, 4).outcome is KeyboardOutcome.BETTER
 
 
-@given(st.lists(st.floats(-100, 100), max_size=30), st.integers(0, 10))
+@given(st.lists(st.integers(-100, 100), max_size=30), st.integers(0, 10))
 def test_none_is_announced_that_was_measured_worse(points, minimum):
     found = verdict(measured(*points), 8, 7, minimum)
+    cut = len(points) // 10
+    kept = sorted(points)[cut : len(points) - cut]
     if found.outcome is KeyboardOutcome.BETTER:
-        assert sum(points) >= -1e-9
+        assert sum(kept) >= 0
     if found.outcome is KeyboardOutcome.WORSE:
-        assert sum(points) / len(points) < -MARGIN_KEYSTROKES + 1e-9
+        assert sum(kept) / len(kept) < -MARGIN_KEYSTROKES
+
+
+@pytest.mark.parametrize("devices", [20, 50, 100, 1000])
+@pytest.mark.parametrize("lie", [-100.0, -10.0, -3.0])
+def test_a_tenth_of_liars_neither_holds_a_good_version_back_nor_lets_a_bad_one_out(devices, lie):
+    generator = np.random.default_rng(devices)
+    for _ in range(50):
+        honest = generator.normal(2.0, 1.5, devices - devices // 10)
+        good = verdict(measured(*honest, *[lie] * (devices // 10)), 8, 7, 10)
+        assert good.outcome is KeyboardOutcome.BETTER, good.reason
+        bad = verdict(measured(*-honest, *[-lie] * (devices // 10)), 8, 7, 10)
+        assert bad.outcome is not KeyboardOutcome.BETTER, bad.reason
+
+
+@pytest.mark.parametrize("devices", [20, 100, 1000])
+def test_a_tenth_of_liars_takes_back_hardly_more_versions_that_change_nothing_than_chance_does(devices):
+    generator = np.random.default_rng(devices)
+    taken_back = 0
+    for _ in range(100):
+        points = [*generator.normal(0.0, 1.5, devices - devices // 10), *[-50.0] * (devices // 10)]
+        taken_back += verdict(measured(*points), 8, 7, 10).outcome is KeyboardOutcome.WORSE
+    assert taken_back < 10
+
+
+def test_gains_that_liars_hide_add_up_until_they_are_seen():
+    """Each version is compared with the announced one, so what a tenth can hide is a bounded number of points."""
+    generator = np.random.default_rng(1)
+    noise = generator.normal(0.0, 1.5, 90)
+    outcomes = [verdict(measured(*(noise + 0.1 * rounds), *[-50.0] * 10), 8, 7, 10).outcome for rounds in range(10)]
+    assert outcomes[0] is KeyboardOutcome.UNDECIDED
+    assert outcomes[-1] is KeyboardOutcome.BETTER
 
 
 def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announced_one():
@@ -75,8 +117,8 @@ def test_a_slow_decline_adds_up_because_each_version_is_compared_with_the_announ
     assert outcomes == [KeyboardOutcome.UNDECIDED, KeyboardOutcome.UNDECIDED, KeyboardOutcome.WORSE]
 
 
-@given(st.lists(st.floats(0, 100), max_size=9), st.lists(st.floats(0, 100), max_size=9))
+@given(st.lists(st.integers(0, 100), max_size=9), st.lists(st.integers(0, 100), max_size=9))
 def test_a_canary_never_fails_by_the_figure_of_one_device_nor_if_it_saves_as_much(ours, theirs):
-    found = saves_less(Tally(saved=DeviceSums.of(ours)), Tally(saved=DeviceSums.of(theirs)))
+    found = saves_less(Tally(saved=histogram(ours)), Tally(saved=histogram(theirs)))
     if min(len(ours), len(theirs)) < 2 or sum(ours) / len(ours) >= sum(theirs) / len(theirs):
         assert not found

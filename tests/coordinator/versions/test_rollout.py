@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from nightjar.coordinator.learning.device_metrics import DeviceSums, Tally, merged
+from nightjar.coordinator.learning.device_metrics import Tally, merged
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import (
     TABLE,
@@ -158,7 +158,9 @@ def test_with_nothing_to_compare_with_only_failures_count():
     [((0.5, 1.5), TrialPassed), ((-0.2, 0.1), TrialUndecided), ((-2.0, -2.2), TrialFailed), ((-9.0,), TrialPassed)],
 )
 def test_the_keyboards_of_a_trial_decide_where_two_have_measured_and_else_the_recalls(points, event):
-    keyboards = Tally(saved=DeviceSums.of([30.0] * len(points)), gain_over={4: DeviceSums.of(points)})
+    keyboards = Tally(
+        saved={3000: len(points)}, gain_over={4: {round(100 * each): points.count(each) for each in points}}
+    )
     tried = merged(found((190, 200, 205, 190)), keyboards)
     assert type(judge(POLICY, tried, [FORMER], 1000.0, 1060.0, announced=4)) is event
 
@@ -166,9 +168,9 @@ def test_the_keyboards_of_a_trial_decide_where_two_have_measured_and_else_the_re
 @pytest.mark.parametrize(("saved", "event"), [((20.0, 21.0), TrialFailed), ((29.0, 30.0), TrialPassed)])
 def test_a_canary_whose_keyboards_save_clearly_less_than_those_with_the_current_version_fails(saved, event):
     """Each keyboard of a trial has the canary itself, and compares it with nothing else."""
-    compared = Tally(saved=DeviceSums.of(saved), gain_over={5: DeviceSums.of([0.0] * len(saved))})
+    compared = Tally(saved={round(100 * each): saved.count(each) for each in saved}, gain_over={5: {0: len(saved)}})
     tried = merged(found((190, 200, 205, 190)), compared)
-    current = merged(FORMER, Tally(saved=DeviceSums.of([30.0, 31.0, 29.0])))
+    current = merged(FORMER, Tally(saved={3000: 1, 3100: 1, 2900: 1}))
     assert type(judge(POLICY, tried, [current], 1000.0, 1060.0, version=5, announced=4)) is event
 
 

@@ -2,7 +2,7 @@ import re
 
 from msgspec.structs import replace
 
-from nightjar.coordinator.learning.device_metrics import DeviceSums, Mean, Tally
+from nightjar.coordinator.learning.device_metrics import Mean, Tally
 from nightjar.coordinator.rounds.round import Phase, open_round
 from nightjar.coordinator.rounds.seats import Seat, SeatState
 from nightjar.coordinator.storage.fleet import Sample
@@ -60,5 +60,5 @@ def test_the_announced_version_is_drawn_however_many_others_there_are():
 
 
 def test_a_gain_is_over_the_version_that_most_devices_compared_with_and_never_over_itself():
-    tally = Tally(gain_over={2: DeviceSums.of([1.0]), 4: DeviceSums.of([0.5, 1.5]), 7: DeviceSums.of([0.0] * 9)})
+    tally = Tally(gain_over={2: {100: 1}, 4: {50: 1, 150: 1}, 7: {0: 9}})
     assert gains({7: tally, 8: Tally()}) == {7: (4, Mean(2, 1.0, 0.5))}
