@@ -21,7 +21,7 @@ from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
 from nightjar.coordinator.storage.fleet import Sample
 from nightjar.coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
 from nightjar.coordinator.tasks.operations import AuditEntry
-from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth
+from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth, is_offered_to
 from nightjar.wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
@@ -66,30 +66,25 @@ class Reading(abc.ABC):
         """Write all buffered changes."""
 
     def release_health(self, release: Release, now_s: float) -> ReleaseHealth:
-        """The devices that tried a release, and the others that were heard of since it was started."""
+        """The devices that tried a release that is offered to them, and the others heard of since it was started."""
         self.flush()
-        c, since_s = devices.c, release.rollout.since_s
+        c = devices.c
         back = c.taken_back.startswith(f"{release.version}:", autoescape=True)
-        runs = sa.and_(c.agent_version == release.version, sa.not_(back))
+        tried = sa.or_(c.agent_version == release.version, back)
         silent = c.last_seen_s < now_s - SILENT_S
-        others = sa.not_(sa.or_(runs, back))
-        which: dict[str, Any] = {
-            "devices": sa.or_(runs, back),
-            "taken_back": back,
-            "silent": sa.and_(runs, silent),
-            "trained": sa.and_(runs, c.last_round > c.agent_round),
-            "other_devices": others,
-            "other_silent": sa.and_(others, silent),
-            "other_trained": sa.and_(others, c.last_round > release.since_round),
-        }
-        counts = [sa.func.coalesce(sa.func.sum(sa.case((where, 1), else_=0)), 0) for where in which.values()]
-        heard = c.last_seen_s >= since_s - SILENT_S
-        tried, taken_back, quiet, trained, *rest = map(
-            int, self._connection.execute(sa.select(*counts).where(heard)).one()
-        )
+        heard = c.last_seen_s >= release.rollout.since_s - SILENT_S
+        told = sa.select(c.device, back, silent, c.last_round > c.agent_round).where(heard, tried)
+        rows = [row for row in self._connection.execute(told) if is_offered_to(release, row[0])]
+        counts = (sa.func.count(), _sum_of(silent), _sum_of(c.last_round > release.since_round))
+        count, quiet, trained = self._connection.execute(sa.select(*counts).where(heard, sa.not_(tried))).one()
         return ReleaseHealth(
-            tried=DeviceGroup(devices=tried, taken_back=taken_back, silent=quiet, trained=trained),
-            others=DeviceGroup(devices=rest[0], silent=rest[1], trained=rest[2]),
+            tried=DeviceGroup(
+                devices=len(rows),
+                taken_back=sum(bool(went_back) for _, went_back, _, _ in rows),
+                silent=sum(not went_back and is_silent for _, went_back, is_silent, _ in rows),
+                trained=sum(not went_back and has_trained for _, went_back, _, has_trained in rows),
+            ),
+            others=DeviceGroup(devices=count, silent=quiet, trained=trained),
         )
 
     def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
@@ -262,6 +257,10 @@ class Reading(abc.ABC):
         open_now = sa.select(rounds.c.number, rounds.c.phase).where(rounds.c.phase.not_in(over))
         changed = self._connection.scalar(sa.select(sa.func.max(audit.c.number)))
         return self.counters(), self._connection.execute(open_now).all(), changed
+
+
+def _sum_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0)
 
 
 def _has(labels: sa.ColumnElement[str], label: str) -> sa.ColumnElement[bool]:

@@ -98,7 +98,10 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices that tried a release, and those that kept another."""
+    """The devices that tried a release, and those that kept another.
+
+    A device tells itself what it runs: one that a release is not offered to has no say in it, whatever it tells.
+    """
 
     tried: DeviceGroup = DeviceGroup()
     others: DeviceGroup = DeviceGroup()
@@ -120,6 +123,17 @@ def find(releases: Releases, version: str) -> Release | None:
 def canary_of(releases: Releases) -> Release | None:
     """The release on trial, if there is one."""
     return next((each for each in releases if each.rollout.stage is Stage.CANARY), None)
+
+
+def is_offered_to(release: Release, device: DeviceId) -> bool:
+    """Whether a device is among those that take a release now.
+
+    >>> is_offered_to(Release(version="0.2.0", share=0.05, rollout=Rollout(stage=Stage.CANARY)), DeviceId("phone-1"))
+    False
+    """
+    if release.rollout.stage is Stage.CURRENT:
+        return True
+    return device in release.chosen if release.labels else share_of(release.version, device) < release.share
 
 
 def order_of(releases: Releases) -> ReleaseOrder:

@@ -9,7 +9,7 @@ from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import IN_MEMORY
 from nightjar.coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
-from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find
+from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, find, is_offered_to
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import Status
@@ -129,3 +129,28 @@ def test_a_device_has_trained_with_a_release_only_after_it_was_heard_of_with_it(
     with world.repository.transaction() as tx:
         held = tx.lease(DeviceId("a"))
     assert (held.agent_version, held.agent_round) == ("0.2.0", 4)
+
+
+def test_devices_that_are_not_in_the_trial_have_no_say_in_it(world):
+    """They tell themselves what they run, and whether they went back from it."""
+    change(world, ReleaseAction.START, share=0.05)
+    names = [f"pi-{number:03}" for number in range(500)]
+    outside = [name for name in names if not is_offered_to(release(world), DeviceId(name))]
+    for name in outside[:100]:
+        lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
+    for name in outside[100:200]:
+        lease(world, name, agent_version="0.2.0", last_round=5, agent_round=3)
+    tick(world)
+    assert release(world).rollout.stage is Stage.CANARY
+
+
+def test_two_of_five_hundred_stop_no_release(world):
+    change(world, ReleaseAction.START, share=0.05)
+    names = [DeviceId(f"pi-{number:03}") for number in range(500)]
+    inside = [name for name in names if is_offered_to(release(world), name)]
+    for name in inside[2:]:
+        lease(world, name, agent_version="0.2.0", last_round=5, agent_round=3)
+    for name in inside[:2]:
+        lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
+    tick(world)
+    assert release(world).rollout.stage is Stage.CURRENT

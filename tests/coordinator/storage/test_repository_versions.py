@@ -138,7 +138,7 @@ def test_another_held_out_text_is_noted_with_the_newest_version_that_was_not_mea
 
 def test_the_devices_of_a_release_are_counted_by_what_became_of_them(database):
     on_trial = Rollout(stage=Stage.CANARY, since_s=1000.0)
-    release = Release(version="0.2.0", rollout=on_trial, since_round=3)
+    release = Release(version="0.2.0", rollout=on_trial, since_round=3, share=1.0)
     with database.transaction() as tx:
         tx.save_releases((release,))
         for name, fields in {

@@ -87,7 +87,7 @@ def test_a_state_that_a_device_made_up_costs_no_time_series(site):
 def test_stages_of_releases_and_what_became_of_their_devices_are_told(site):
     canary, bad = Rollout(stage=Stage.CANARY), Rollout(stage=Stage.ROLLED_BACK)
     with site.repository.transaction() as tx:
-        tx.save_releases((Release(version="0.2.0", rollout=bad), Release(version="0.3.0", rollout=canary)))
+        tx.save_releases((Release(version="0.2.0", rollout=bad), Release(version="0.3.0", share=1.0, rollout=canary)))
         for name, fields in {"well": {"agent_version": "0.3.0"}, "back": {"taken_back": "0.3.0: not up"}}.items():
             tx.save_lease(Lease(device=DeviceId(name), last_seen_s=site.clock.now_s(), **fields))
     found = families(site)
