@@ -35,15 +35,16 @@ _HEADER = re.compile(rb"nightjar-lexicon 1 ([a-z]{2,3}) ([1-9][0-9]{0,5})\n")
 
 
 def fold(word: str) -> str:
-    """The word without case, accents and apostrophes, which people often leave out.
+    """The word without case, accents and apostrophes, which people often leave out; or many words, one a line.
 
     >>> fold("Don't"), fold("Café"), fold("Ёлка")
     ('dont', 'cafe', 'елка')
     """
     word = word.lower()
     if not word.isascii():
-        word = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))
-        word = word.replace("\u2019", "")
+        word = unicodedata.normalize("NFD", word).replace("\u2019", "")
+        for mark in [c for c in set(word) if unicodedata.category(c).startswith("M")]:
+            word = word.replace(mark, "")
     return word.replace("'", "")
 
 

@@ -7,9 +7,9 @@ words, the offsets of their ends, and the hashes of the folded words.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from zlib import crc32
 
 import numpy as np
@@ -35,6 +35,11 @@ class PackedWords(Sequence[str]):
         self._text = text
         self._ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")).astype(np.int32)
 
+    @property
+    def lines(self) -> str:
+        """The words, each ended by a line feed."""
+        return self._text.decode()
+
     def __len__(self) -> int:
         return len(self._ends)
 
@@ -52,13 +57,15 @@ class Lexicon:
     def __init__(self, words: Sequence[str], *, in_order: bool = False) -> None:
         self.words = words
         self._numbers = np.arange(len(words), dtype=np.int32)
+        lines = words.lines if isinstance(words, PackedWords) else "".join(f"{word}\n" for word in words)
+        folded = fold(lines)  # all at once: in a fifth of the time
         if not in_order:
-            folded = [fold(word) for word in words]
-            self._numbers = np.array(sorted(range(len(words)), key=folded.__getitem__), np.int32)
-        hashes = np.fromiter((crc32(fold(word).encode()) for word in words), np.uint32, len(words))
+            keys = folded.split("\n")
+            self._numbers = np.array(sorted(range(len(words)), key=keys.__getitem__), np.int32)
+        hashes = np.fromiter((crc32(line[:-1]) for line in BytesIO(folded.encode())), np.uint32, len(words))
         self._by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
         self._hashes = hashes[self._by_hash]
-        letters = sorted(set(itertools.chain.from_iterable(map(fold, words))))
+        letters = sorted(set(folded) - {"\n"})
         self._letters = letters if len(letters) <= _MOST_LETTERS else []
 
     def beginning_with(self, typed: str) -> Numbers:

@@ -30,9 +30,9 @@ class Spelling:
     """
 
     def __init__(self, text: bytes) -> None:
-        letters, codes = np.unique(
-            np.frombuffer(fold(text.decode()).encode("utf-32-le"), np.uint32), return_inverse=True
-        )
+        points = np.frombuffer(fold(text.decode()).encode("utf-32-le"), np.uint32)
+        letters = np.flatnonzero(np.bincount(points))
+        codes = np.searchsorted(letters, points)
         self._codes = {chr(letter): code for code, letter in enumerate(letters.tolist())}
         count = len(letters)
         self._costs: Floats | None = None
