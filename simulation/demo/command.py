@@ -50,7 +50,7 @@ from nightjar.wire.errors import UnavailableError
     help="personas, pydoc, or a TSV file (user, text); of a classification a folder (docs/your-own-model.md).",
 )
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
-@click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
+@click.option("--codec", default="sampled-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
 @click.option(
     "--density", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True), help="Share sent."
 )

@@ -49,8 +49,9 @@ class DemoSettings:
 class Defaults:
     """Settings of one model configuration.
 
-    The first version is that of ``models export``, and phones train as the product's default task says
-    (docs/adr/0006-demo-settings.md), but for the density, 5 % instead of 1 %. Everything is small and quick.
+    The first version is that of ``models export``, phones train as the product's default task says
+    (docs/adr/0006-demo-settings.md), and their updates are sampled at 5 %, as for each size of a fleet
+    (docs/adr/0057-settings-by-size.md). Everything is small and quick.
     """
 
     messages: int  # maximum number of messages per phone, held-out ones included
