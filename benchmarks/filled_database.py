@@ -7,7 +7,8 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.records.rounds import StoredReport
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
 from nightjar.coordinator.rounds.rules import rules_for

@@ -1,162 +1,29 @@
-"""Ports: the protocols through which the driver reaches the outside world, and the records that it stores.
+"""Ports: the protocols through which the driver reaches the outside world.
 
-The adapters are in ``storage``, ``mqtt`` and ``engine``; tests and simulations use their own. An adapter translates and
-makes no decisions.
+``records`` has the values that go through them. The adapters are in ``storage``, ``mqtt`` and ``engine``; tests and
+simulations use their own. An adapter translates and makes no decisions.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-import msgspec
-
-from nightjar.coordinator.engine.effects import PendingEffect
-from nightjar.coordinator.engine.jobs import Job
 from nightjar.coordinator.learning.device_metrics import Tally
-from nightjar.coordinator.learning.strategies import StrategyChoice
+from nightjar.coordinator.records.effects import PendingEffect
+from nightjar.coordinator.records.jobs import Job
+from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm
-from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
-from nightjar.coordinator.rounds.seats import SeatState
-from nightjar.coordinator.rounds.secure_sum import SumSession, Unmask
+from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.releases import Release, ReleaseHealth, Releases
-from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.wire.identifiers import DeviceId
-from nightjar.wire.messages import CodecChoice, Succession
-from nightjar.wire.secure_sum.order import SumOrder
-
-
-class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted report. (round, device, attempt) is unique."""
-
-    round: int
-    device: DeviceId
-    attempt: int
-    sha256: str  # hash of the frame, which is deleted when the round ends
-    size_bytes: int
-    num_examples: int  # the report's weight before capping
-    steps: int
-    loss: float  # mean training loss per target, nats
-    seconds: float  # of training
-    norm: float  # L2 norm of the decoded update
-    received_s: float  # wall-clock time of arrival
-
-
-class StoredSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The secure sum of an open round."""
-
-    order: SumOrder  # what the devices are asked to give
-    session: SumSession
-    devices: Mapping[bytes, DeviceId]  # enrolled key -> device
-    until_s: float  # deadline of the session's phase; infinite if the round's deadline decides
-    asked_again: bool = False  # whether those that have not answered in this phase were asked again
-    plan: Unmask | None = None  # which masks to remove, once it is known
-
-    def key_of(self, device: DeviceId) -> bytes:
-        """The enrolled key of a device; empty if it does not take part."""
-        return next((key for key, each in self.devices.items() if each == device), b"")
-
-
-class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored chunk of an incomplete report."""
-
-    round: int
-    device: DeviceId
-    attempt: int
-    number: int
-    count: int
-    total_bytes: int
-
-
-class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a version was made of."""
-
-    parent: int | None = None  # the version that its reports were trained from; None for an imported version
-    reports: int = 0  # number of reports in the mean
-    reports_sha256: str = ""  # SHA-256 over the hex hashes of the reports' frames, in ascending order of device id
-    seed: int = 0  # of the coordinator
-    code_version: str = ""  # of this program
-    strategy: StrategyChoice | None = None  # how the mean update changed the model
-    codec: CodecChoice | None = None
-
-
-class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of the model."""
-
-    version: int  # counted over all tasks; 0 is the first imported one
-    task: str = ""
-    manifest: str  # hash of the manifest, an artifact
-    round: int | None = None  # the round that made it; None for an imported version
-    optimizer_state: str | None = None  # hash of the server optimizer's state after its round
-    clip_norm: float | None = None  # L2 norm that updates to it are clipped to; None if no round made it
-    created_s: float = 0.0  # wall-clock time
-    metrics: VersionMetrics | None = None  # on the held-out text; None until measured, or if there is no such text
-    rollout: Rollout = Rollout(stage=Stage.CURRENT)
-    lineage: Lineage | None = None  # what it was made of; None for an imported version
-
-
-def ancestors(version: VersionRecord, known: Callable[[int], VersionRecord | None]) -> Iterator[VersionRecord]:
-    """The versions that a version was trained from, newest first, as far back as they are known."""
-    while version.lineage is not None and version.lineage.parent is not None:
-        parent = known(version.lineage.parent)
-        if parent is None:
-            return
-        yield parent
-        version = parent
-
-
-class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A round as shown in lists; once it has ended, lists read this instead of its seats and reports."""
-
-    number: int
-    task: str = ""
-    base_version: int  # the version that its devices trained or evaluated
-    phase: Phase
-    opened_at_s: float
-    started_at_s: float | None  # when devices were selected; None if none were
-    closed_at_s: float | None  # None while it is open
-    cause: AbandonCause | None  # why it was abandoned, as a category for metrics
-    reason: str  # what it is waiting for, or why it was abandoned, in words
-    version: int | None  # the version that it made; None if it made none
-    goal: int
-    selected: int  # number of devices that got a seat
-    accepted: int
-    dropped: Mapping[str, int]  # cause -> number of dropouts, including earlier attempts
-    mean_training_loss: float | None  # mean loss of the accepted reports, weighted by their examples
-    report_bytes: int  # total size of all accepted reports
-    report_bytes_median: int | None  # median size of an accepted report
-
-    @classmethod
-    def of(cls, state: Round, figures: Sequence[tuple[float, int, int]]) -> RoundSummary:
-        """The summary of a round, from (loss, num_examples, size_bytes) of each accepted report."""
-        examples = sum(num_examples for _, num_examples, _ in figures)
-        sizes = [size_bytes for _, _, size_bytes in figures]
-        return cls(
-            number=state.number,
-            task=state.task,
-            base_version=state.base_version,
-            phase=state.phase,
-            opened_at_s=state.opened_at_s,
-            started_at_s=state.started_at_s,
-            closed_at_s=state.closed_at_s,
-            cause=state.cause,
-            reason=state.explain(),
-            version=state.version,
-            goal=state.rules.goal,
-            selected=len(state.seats),
-            accepted=len(state.devices(SeatState.REPORTED)),
-            dropped=dict(sorted((cause.value, count) for cause, count in dropouts(state).items())),
-            mean_training_loss=sum(loss * count for loss, count, _ in figures) / examples if examples else None,
-            report_bytes=sum(sizes),
-            report_bytes_median=int(statistics.median(sizes)) if sizes else None,
-        )
+from nightjar.wire.messages import Succession
 
 
 class TaskStore(Protocol):

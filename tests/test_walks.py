@@ -9,11 +9,11 @@ from types import FrameType, SimpleNamespace
 import numpy as np
 
 from nightjar.coordinator.config import BrokerConfig
-from nightjar.coordinator.engine.inbox import MessageArrived
-from nightjar.coordinator.engine.jobs import ReportFile
 from nightjar.coordinator.learning.fedavg import ClientUpdate, Contribution
 from nightjar.coordinator.mqtt.client import MqttTransport
-from nightjar.coordinator.ports import StoredReport
+from nightjar.coordinator.records.inbox import MessageArrived
+from nightjar.coordinator.records.jobs import ReportFile
+from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.rounds.events import ReportReceived
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.wire import frame, topics

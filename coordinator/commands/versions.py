@@ -22,9 +22,9 @@ from nightjar.coordinator.commands.options import answer_options, limit_option
 from nightjar.coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.engine.jobs import EvaluationJob, JobFailed
 from nightjar.coordinator.engine.worker import Stores, do_once
-from nightjar.coordinator.ports import VersionRecord, ancestors
+from nightjar.coordinator.records.jobs import EvaluationJob, JobFailed
+from nightjar.coordinator.records.versions import VersionRecord, ancestors
 from nightjar.coordinator.storage.artifacts import ARTIFACTS
 from nightjar.coordinator.storage.baselines import KeptBaselines, compared
 from nightjar.coordinator.storage.engine import database_url

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import AnnounceModel
 from nightjar.coordinator.engine.label_service import LabelService
 from nightjar.coordinator.engine.release_service import ReleaseService
 from nightjar.coordinator.engine.rollout_service import RolloutService
 from nightjar.coordinator.engine.task_creation import TaskCreator
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.records.effects import AnnounceModel
 from nightjar.coordinator.rounds import lease as leases
 from nightjar.coordinator.rounds.events import DeviceLost
 from nightjar.coordinator.rounds.labelling import labels_of

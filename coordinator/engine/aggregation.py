@@ -15,18 +15,6 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from nightjar.coordinator.engine.jobs import (
-    AggregationDone,
-    AggregationJob,
-    EvaluationDone,
-    EvaluationJob,
-    FiguresDone,
-    FiguresJob,
-    Job,
-    ReportFile,
-    Result,
-    TooFewReadable,
-)
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged, tally
 from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from nightjar.coordinator.learning.fedavg import (
@@ -51,6 +39,18 @@ from nightjar.coordinator.learning.strategies import (
 )
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
 from nightjar.coordinator.ports import BlobStore, PrivateStore
+from nightjar.coordinator.records.jobs import (
+    AggregationDone,
+    AggregationJob,
+    EvaluationDone,
+    EvaluationJob,
+    FiguresDone,
+    FiguresJob,
+    Job,
+    ReportFile,
+    Result,
+    TooFewReadable,
+)
 from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.primitives import LibraryPrimitives

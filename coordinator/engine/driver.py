@@ -44,7 +44,17 @@ import structlog
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.administration import operate
 from nightjar.coordinator.engine.effect_runner import EffectRunner
-from nightjar.coordinator.engine.effects import (
+from nightjar.coordinator.engine.job_results import JobResults
+from nightjar.coordinator.engine.label_service import LabelService
+from nightjar.coordinator.engine.message_handler import MessageHandler
+from nightjar.coordinator.engine.release_service import ReleaseService
+from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
+from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.ports import BlobStore, Clock, Repository, Signer, Transaction, Transport, Worker
+from nightjar.coordinator.records.effects import (
     AnnounceModel,
     ClearRetained,
     EvaluateVersion,
@@ -52,7 +62,7 @@ from nightjar.coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.records.inbox import (
     ArtifactServed,
     BrokerConnected,
     BrokerDisconnected,
@@ -65,24 +75,6 @@ from nightjar.coordinator.engine.inbox import (
     SessionLost,
     ShutdownRequested,
     Ticked,
-)
-from nightjar.coordinator.engine.job_results import JobResults
-from nightjar.coordinator.engine.label_service import LabelService
-from nightjar.coordinator.engine.message_handler import MessageHandler
-from nightjar.coordinator.engine.release_service import ReleaseService
-from nightjar.coordinator.engine.rollout_service import RolloutService
-from nightjar.coordinator.engine.round_context import RoundContexts
-from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
-from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
-from nightjar.coordinator.engine.unit_of_work import UnitOfWork
-from nightjar.coordinator.ports import (
-    BlobStore,
-    Clock,
-    Repository,
-    Signer,
-    Transaction,
-    Transport,
-    Worker,
 )
 from nightjar.coordinator.rounds.events import RejectCheckIn, SendReceipt, StartAggregation
 from nightjar.host.primitives import LibraryPrimitives

@@ -10,7 +10,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.effects import (
+from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.unit_of_work import Snapshot
+from nightjar.coordinator.learning.downlink import VERSIONS_BACK
+from nightjar.coordinator.ports import Clock, Repository, Signer, Transport, Worker
+from nightjar.coordinator.records.effects import (
     AnnounceModel,
     ClearRetained,
     EvaluateVersion,
@@ -18,7 +22,7 @@ from nightjar.coordinator.engine.effects import (
     SendMissing,
     SendSumQuestion,
 )
-from nightjar.coordinator.engine.jobs import (
+from nightjar.coordinator.records.jobs import (
     AggregationJob,
     AnnouncedVersion,
     EvaluationJob,
@@ -26,10 +30,7 @@ from nightjar.coordinator.engine.jobs import (
     ReportFile,
     SummedReports,
 )
-from nightjar.coordinator.engine.round_context import RoundContexts
-from nightjar.coordinator.engine.unit_of_work import Snapshot
-from nightjar.coordinator.learning.downlink import VERSIONS_BACK
-from nightjar.coordinator.ports import Clock, Repository, Signer, Transport, VersionRecord, Worker
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds import buffer
 from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from nightjar.coordinator.rounds.machines import awaits_report

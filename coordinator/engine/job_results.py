@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import EvaluateVersion, PendingEffect
-from nightjar.coordinator.engine.jobs import (
+from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.records.effects import EvaluateVersion, PendingEffect
+from nightjar.coordinator.records.jobs import (
     AggregationDone,
     EvaluationDone,
     FiguresDone,
@@ -13,9 +16,7 @@ from nightjar.coordinator.engine.jobs import (
     Result,
     TooFewReadable,
 )
-from nightjar.coordinator.engine.rollout_service import RolloutService
-from nightjar.coordinator.engine.unit_of_work import UnitOfWork
-from nightjar.coordinator.ports import BlobStore, VersionRecord
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from nightjar.coordinator.engine.driver import Driver
-from nightjar.coordinator.engine.inbox import Inbox, ShutdownRequested
+from nightjar.coordinator.records.inbox import Inbox, ShutdownRequested
 from nightjar.host.signals import AWAKE_S, noticed_signals
 
 NOT_RUNNING = "the driver is not running"

@@ -15,13 +15,13 @@ import hashlib
 import structlog
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import ClearRetained, SendMissing
-from nightjar.coordinator.engine.inbox import MessageArrived
 from nightjar.coordinator.engine.label_service import relabelled
 from nightjar.coordinator.engine.round_context import RoundContext, RoundContexts
 from nightjar.coordinator.engine.secure_sums import SecureSums
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
-from nightjar.coordinator.ports import StoredChunk, StoredReport
+from nightjar.coordinator.records.effects import ClearRetained, SendMissing
+from nightjar.coordinator.records.inbox import MessageArrived
+from nightjar.coordinator.records.rounds import StoredChunk, StoredReport
 from nightjar.coordinator.rounds import lease as leases
 from nightjar.coordinator.rounds.admission import Candidate, Declined, choose, gathered
 from nightjar.coordinator.rounds.events import (

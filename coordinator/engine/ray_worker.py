@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.jobs import FiguresJob, Job
 from nightjar.coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from nightjar.coordinator.engine.worker import Stores
 from nightjar.coordinator.engine.worker_child import JOBS, answers_at, done_patiently
+from nightjar.coordinator.records.jobs import FiguresJob, Job
 from nightjar.wire.errors import NightjarError, UnavailableError
 
 _PACKAGES = ("wire", "host", "models", "coordinator")

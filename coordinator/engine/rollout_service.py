@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from nightjar.coordinator import __version__
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.effects import AnnounceModel
-from nightjar.coordinator.engine.jobs import AggregationDone
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
-from nightjar.coordinator.ports import BlobStore, Lineage, VersionRecord, ancestors
+from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.records.effects import AnnounceModel
+from nightjar.coordinator.records.jobs import AggregationDone
+from nightjar.coordinator.records.versions import Lineage, VersionRecord, ancestors
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.versions.announcement import LEAST_DEVICES, KeyboardVerdict, is_measured, verdict

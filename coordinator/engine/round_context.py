@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nightjar.coordinator.ports import BlobStore, VersionRecord
+from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.admission import Requirements, Trial
 from nightjar.coordinator.rounds.report_checks import max_report_bytes
 from nightjar.coordinator.rounds.round import Round

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 import structlog
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import SendSumQuestion
 from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.summed import sum_order
-from nightjar.coordinator.ports import StoredSum
+from nightjar.coordinator.records.effects import SendSumQuestion
+from nightjar.coordinator.records.rounds import StoredSum
 from nightjar.coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
 from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
 from nightjar.coordinator.rounds.round import Phase, Round

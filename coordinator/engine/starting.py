@@ -9,8 +9,8 @@ import structlog
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.engine.effects import EvaluateVersion
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.effects import EvaluateVersion
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.model_folder import import_model

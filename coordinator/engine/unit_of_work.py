@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 import structlog
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import PendingEffect
 from nightjar.coordinator.engine.hand_over import HOURS_OVER, carry_seats, give_up_waiting, hand_on, why_closing
-from nightjar.coordinator.ports import StoredReport, StoredSum, Transaction, VersionRecord
+from nightjar.coordinator.ports import Transaction
+from nightjar.coordinator.records.effects import PendingEffect
+from nightjar.coordinator.records.rounds import StoredReport, StoredSum
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds import buffer
 from nightjar.coordinator.rounds import lease as leases
 from nightjar.coordinator.rounds.events import (

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from nightjar.coordinator.engine.inbox import Inbox, JobEnded
-from nightjar.coordinator.engine.jobs import Job, Result, failed
+from nightjar.coordinator.records.inbox import Inbox, JobEnded
+from nightjar.coordinator.records.jobs import Job, Result, failed
 from nightjar.host.children import TRIES, LineChild, python_command
 from nightjar.models.child_environment import child_environment
 from nightjar.wire.errors import UnavailableError

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.jobs import Job, failed
 from nightjar.coordinator.engine.worker import STORES, Stores
 from nightjar.coordinator.ports import PrivateStore
+from nightjar.coordinator.records.jobs import Job, failed
 from nightjar.coordinator.storage.artifacts import open_artifacts
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database

@@ -26,7 +26,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from nightjar.coordinator.config import BrokerConfig
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerDropped,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from nightjar.coordinator.ports import RoundSummary, StoredReport
+from nightjar.coordinator.records.rounds import RoundSummary, StoredReport
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
 from nightjar.coordinator.storage.fleet import Sample

@@ -50,11 +50,11 @@ versions = Table(
     Column("top3", Float),
     Column("loss", Float),
     Column("hits", LargeBinary),  # which held-out words were predicted
-    Column("examples", LargeBinary),  # JSON of tuple[coordinator.engine.jobs.Example, ...]
+    Column("examples", LargeBinary),  # JSON of tuple[coordinator.records.jobs.Example, ...]
     Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.versions.rollout.Stage
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),
-    Column("lineage", LargeBinary),  # JSON of coordinator.ports.Lineage
+    Column("lineage", LargeBinary),  # JSON of coordinator.records.versions.Lineage
     Index("versions_by_stage", "task", "stage", "version"),
 )
 
@@ -81,14 +81,16 @@ round_summaries = Table(
     "round_summaries",
     METADATA,
     Column("number", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
-    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary; written when the round ends
+    Column(
+        "body", LargeBinary, nullable=False
+    ),  # JSON of coordinator.records.rounds.RoundSummary; written when the round ends
 )
 
 secure_sums = Table(
     "secure_sums",  # deleted with the end of their round
     METADATA,
     Column("round", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
-    Column("state", LargeBinary, nullable=False),  # msgpack of coordinator.ports.StoredSum
+    Column("state", LargeBinary, nullable=False),  # msgpack of coordinator.records.rounds.StoredSum
 )
 
 reports = Table(
@@ -175,7 +177,7 @@ effects = Table(
     METADATA,
     # SQLite auto-increments only a plain INTEGER column.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.engine.effects.PendingEffect
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.records.effects.PendingEffect
     Column("begun", Integer, nullable=False, server_default="0"),  # how many processes started it without finishing
     sqlite_autoincrement=True,  # numbers are never reused
 )

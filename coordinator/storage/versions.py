@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from nightjar.coordinator.learning.device_metrics import Tally
-from nightjar.coordinator.ports import Lineage, RoundSummary, VersionRecord
+from nightjar.coordinator.records.rounds import RoundSummary
+from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.storage.tables import federated, upsert, versions
 from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout, Stage

@@ -17,8 +17,8 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from nightjar.coordinator.engine.effects import EFFECTS, PendingEffect
-from nightjar.coordinator.ports import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.effects import EFFECTS, PendingEffect
+from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm

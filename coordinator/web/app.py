@@ -17,7 +17,7 @@ from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
-from nightjar.coordinator.engine.inbox import ArtifactServed
+from nightjar.coordinator.records.inbox import ArtifactServed
 from nightjar.coordinator.storage.census import FRESH_S, CensusTaker
 from nightjar.coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
 from nightjar.coordinator.versions.releases import order_of

@@ -6,7 +6,7 @@ import queue
 
 from flask import abort, g
 
-from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.tasks.operations import Operation, OperationRefused
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S
 from nightjar.coordinator.web import documents as docs

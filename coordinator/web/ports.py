@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.inbox import Inbox
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.records.inbox import Inbox
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.census import CensusTaker
 from nightjar.coordinator.storage.database import Database

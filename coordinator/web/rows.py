@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from nightjar.coordinator.learning.device_metrics import FederatedMetrics, Mean, Tally, figures
-from nightjar.coordinator.ports import Lineage, RoundSummary, VersionRecord
+from nightjar.coordinator.records.rounds import RoundSummary
+from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round, seat_round, seat_version
 from nightjar.coordinator.rounds.waiting import doing, sentence

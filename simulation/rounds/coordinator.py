@@ -17,7 +17,7 @@ import numpy as np
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.driver import MOST_EVENTS, Driver
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.records.inbox import (
     ArtifactServed,
     BrokerConnected,
     BrokerDisconnected,
@@ -26,8 +26,8 @@ from nightjar.coordinator.engine.inbox import (
     MessageArrived,
     Ticked,
 )
-from nightjar.coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, failed
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.jobs import AggregationDone, AggregationJob, Job, Result, failed
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.retrying import STORE_AGAIN

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nightjar.coordinator.config import TaskConfig
-from nightjar.coordinator.engine.jobs import AggregationDone, AggregationJob
 from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.ports import BlobStore, Transaction
+from nightjar.coordinator.records.jobs import AggregationDone, AggregationJob
 from nightjar.coordinator.rounds.round import Phase, Round, seat_round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.settings import Mode

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.effects import PendingEffect
 from nightjar.coordinator.learning.device_metrics import Tally
-from nightjar.coordinator.ports import StoredChunk, StoredReport, StoredSum, VersionRecord
+from nightjar.coordinator.records.effects import PendingEffect
+from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.engine.inbox import Operated
 from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.rounds.admission import Variant
 from nightjar.coordinator.tasks.operations import CreateTask, RollBack
 from nightjar.coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings

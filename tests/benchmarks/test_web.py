@@ -7,7 +7,7 @@ import pytest
 
 from nightjar.benchmarks.filled_database import Size, fill
 from nightjar.coordinator.mqtt.broker import find_mosquitto
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import counted_rounds
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database

@@ -13,10 +13,11 @@ import sqlalchemy as sa
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.engine.aggregation import do_job, with_bases
 from nightjar.coordinator.engine.driver import LISTEN_S, Driver
-from nightjar.coordinator.engine.effects import EFFECTS
-from nightjar.coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
-from nightjar.coordinator.engine.jobs import ReportFile
-from nightjar.coordinator.ports import Signer, VersionRecord
+from nightjar.coordinator.ports import Signer
+from nightjar.coordinator.records.effects import EFFECTS
+from nightjar.coordinator.records.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
+from nightjar.coordinator.records.jobs import ReportFile
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.pace_steering import Rhythm
 from nightjar.coordinator.rounds.round import Phase

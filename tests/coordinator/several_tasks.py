@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.models.manifest import Manifest

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from nightjar.coordinator.engine import driver as driver_module
-from nightjar.coordinator.engine.inbox import ArtifactServed, MessageArrived, ShutdownRequested
+from nightjar.coordinator.records.inbox import ArtifactServed, MessageArrived, ShutdownRequested
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.host.retrying import keep_trying
 from nightjar.wire import messages, topics

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightjar.coordinator.engine.inbox import JobEnded, Operated
-from nightjar.coordinator.engine.jobs import JobFailed
 from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.records.inbox import JobEnded, Operated
+from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.fencing import LeadLostError

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightjar.coordinator.engine.inbox import BrokerDisconnected, JobEnded, Operated
-from nightjar.coordinator.engine.jobs import AggregationJob, JobFailed
+from nightjar.coordinator.records.inbox import BrokerDisconnected, JobEnded, Operated
+from nightjar.coordinator.records.jobs import AggregationJob, JobFailed
 from nightjar.coordinator.rounds.admission import holds
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
 from nightjar.coordinator.tasks.operations import CreateTask

@@ -7,7 +7,7 @@ import pytest
 
 from nightjar.coordinator.engine.driver import ANNOUNCED_AGAIN_S
 from nightjar.coordinator.engine.effect_runner import CLOCKS_APART_S
-from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.schema import copy_sqlite
 from nightjar.coordinator.storage.signing_key import KEY_FILE, change_key, load_signer, make_recovery_key, read_key

@@ -3,7 +3,7 @@
 import msgspec
 
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.inbox import JobEnded
+from nightjar.coordinator.records.inbox import JobEnded
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.tasks.schedule import Schedule
 from nightjar.coordinator.tasks.task import TaskStatus

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nightjar.coordinator.engine.inbox import JobEnded, Operated
-from nightjar.coordinator.engine.jobs import JobFailed
 from nightjar.coordinator.learning.strategies import Aggregation
+from nightjar.coordinator.records.inbox import JobEnded, Operated
+from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.admission import Eligibility, Variant
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask

@@ -46,7 +46,7 @@ def service(tmp_path_factory):
 
 
 def _blocked(device):
-    from nightjar.coordinator.engine.inbox import Operated
+    from nightjar.coordinator.records.inbox import Operated
     from nightjar.coordinator.tasks.operations import BlockDevice
 
     return Operated(BlockDevice(device, "test"), "test", lambda _done: None)

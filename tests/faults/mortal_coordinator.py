@@ -16,8 +16,8 @@ from pathlib import Path
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.driver import Driver
 from nightjar.coordinator.engine.effect_runner import EffectRunner
-from nightjar.coordinator.engine.effects import AnnounceModel
 from nightjar.coordinator.engine.message_handler import MessageHandler
+from nightjar.coordinator.records.effects import AnnounceModel
 from nightjar.coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.service import serve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.storage.baselines import compared
 from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
 from nightjar.coordinator.versions.quality_gate import Example

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.engine.inbox import Inbox
-from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.records.inbox import Inbox
+from nightjar.coordinator.records.rounds import StoredReport
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import Phase, open_round
 from nightjar.coordinator.rounds.rules import RoundRules

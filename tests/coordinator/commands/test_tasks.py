@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from nightjar.coordinator.engine.inbox import Operated
 from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.record import TaskRecord

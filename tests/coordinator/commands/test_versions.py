@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from safetensors.numpy import load_file
 
 from nightjar.coordinator.learning.device_metrics import keystrokes, merged, tally
-from nightjar.coordinator.ports import Lineage
+from nightjar.coordinator.records.versions import Lineage
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.model_folder import check_model

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
 from nightjar.wire import frame as frames
 from nightjar.wire.codec.codecs import to_name

@@ -1,6 +1,6 @@
 from nightjar.coordinator.engine import label_service
 from nightjar.coordinator.engine.driver import LISTEN_S
-from nightjar.coordinator.engine.inbox import Operated
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.rounds.labelling import LabelRule
 from nightjar.coordinator.rounds.lease import MOST_LABELS
 from nightjar.coordinator.rounds.round import AbandonCause, Phase

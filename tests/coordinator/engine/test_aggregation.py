@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
 from nightjar.coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
+from nightjar.coordinator.records.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.model_folder import import_model
 from nightjar.wire import frame

@@ -5,10 +5,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from nightjar.coordinator.engine.inbox import JobEnded
-from nightjar.coordinator.engine.jobs import EvaluationDone
 from nightjar.coordinator.learning.downlink import VERSIONS_BACK
 from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.records.inbox import JobEnded
+from nightjar.coordinator.records.jobs import EvaluationDone
 from nightjar.coordinator.tasks.operations import PromoteVersion, ResumeTask, RollBack, StopTask
 from nightjar.coordinator.tasks.settings import PlanConfig, StrategyConfig
 from nightjar.coordinator.tasks.task import TaskStatus

@@ -5,8 +5,9 @@ import pytest
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.driver import LISTEN_S
 from nightjar.coordinator.engine.effect_runner import ANNOUNCED_FOR_S
-from nightjar.coordinator.engine.effects import EvaluateVersion, StartAggregation
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.records.effects import EvaluateVersion, StartAggregation
+from nightjar.coordinator.records.inbox import (
     ArtifactServed,
     BrokerDisconnected,
     BrokerDropped,
@@ -14,8 +15,7 @@ from nightjar.coordinator.engine.inbox import (
     JobEnded,
     SessionLost,
 )
-from nightjar.coordinator.engine.jobs import AggregationDone, EvaluationJob, JobFailed
-from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.records.jobs import AggregationDone, EvaluationJob, JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.settings import StrategyConfig

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from nightjar.coordinator.engine.effects import EvaluateVersion
+from nightjar.coordinator.records.effects import EvaluateVersion
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.wire.crash_loop import CRASHES_ALLOWED

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from nightjar.coordinator.engine.inbox import MessageArrived
+from nightjar.coordinator.records.inbox import MessageArrived
 from nightjar.wire import frame, messages
 from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.errors import UnavailableError

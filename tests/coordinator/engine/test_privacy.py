@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.inbox import JobEnded, Operated
-from nightjar.coordinator.engine.jobs import JobFailed
 from nightjar.coordinator.engine.task_creation import take_stock
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.tree_noise import noise_step
+from nightjar.coordinator.records.inbox import JobEnded, Operated
+from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.dp import DpConfig

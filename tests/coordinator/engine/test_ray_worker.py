@@ -10,10 +10,10 @@ import pytest
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig, disagreements
 from nightjar.coordinator.engine import ray_worker
-from nightjar.coordinator.engine.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
 from nightjar.coordinator.engine.ray_cluster import connected
 from nightjar.coordinator.engine.ray_worker import RayWorker
 from nightjar.coordinator.engine.worker import Stores, WorkerProcess
+from nightjar.coordinator.records.jobs import AggregationDone, EvaluationDone, EvaluationJob, JobFailed, Result
 from nightjar.coordinator.storage.artifacts import open_artifacts
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.model_folder import import_model

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.inbox import Operated, Ticked
 from nightjar.coordinator.engine.release_service import JUDGED_EVERY_S
+from nightjar.coordinator.records.inbox import Operated, Ticked
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import IN_MEMORY

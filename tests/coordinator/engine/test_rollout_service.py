@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.inbox import JobEnded
-from nightjar.coordinator.engine.jobs import EvaluationDone
 from nightjar.coordinator.learning.strategies import StrategyName
+from nightjar.coordinator.records.inbox import JobEnded
+from nightjar.coordinator.records.jobs import EvaluationDone
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
 from nightjar.coordinator.tasks.settings import StrategyConfig

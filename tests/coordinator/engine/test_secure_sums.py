@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.engine.inbox import JobEnded
-from nightjar.coordinator.engine.jobs import AggregationJob, JobFailed
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import state_from_bytes
+from nightjar.coordinator.records.inbox import JobEnded
+from nightjar.coordinator.records.jobs import AggregationJob, JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.dp import DpConfig

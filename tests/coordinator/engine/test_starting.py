@@ -3,8 +3,8 @@
 import pytest
 
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.effects import EvaluateVersion
 from nightjar.coordinator.engine.starting import import_once
+from nightjar.coordinator.records.effects import EvaluateVersion
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.record import TaskRecord

@@ -13,8 +13,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from nightjar.coordinator.engine.inbox import JobEnded
-from nightjar.coordinator.engine.jobs import (
+from nightjar.coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
+from nightjar.coordinator.engine.worker_child import answers
+from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName
+from nightjar.coordinator.records.inbox import JobEnded
+from nightjar.coordinator.records.jobs import (
     AggregationDone,
     AggregationJob,
     EvaluationDone,
@@ -23,9 +26,6 @@ from nightjar.coordinator.engine.jobs import (
     ReportFile,
     Result,
 )
-from nightjar.coordinator.engine.worker import JOB_TIMEOUT_S, STORES, Stores, WorkerProcess, do_once
-from nightjar.coordinator.engine.worker_child import answers
-from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.model_folder import import_model
 from nightjar.coordinator.versions.quality_gate import Example

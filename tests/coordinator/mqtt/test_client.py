@@ -8,7 +8,10 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from nightjar.coordinator.config import BrokerConfig, BrokerKind
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.mqtt import client as mqtt
+from nightjar.coordinator.mqtt.broker import find_mosquitto
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerDropped,
@@ -16,9 +19,6 @@ from nightjar.coordinator.engine.inbox import (
     MessageArrived,
     SessionLost,
 )
-from nightjar.coordinator.mqtt import client as mqtt
-from nightjar.coordinator.mqtt.broker import find_mosquitto
-from nightjar.coordinator.mqtt.client import MqttTransport
 from nightjar.wire import topics
 from nightjar.wire.identifiers import DeviceId, Population
 from tests.brokers import hang_up

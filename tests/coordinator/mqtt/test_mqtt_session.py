@@ -8,16 +8,16 @@ import pytest
 
 from nightjar.benchmarks.mqtt_client import publish, take_packets
 from nightjar.coordinator.config import BrokerConfig, BrokerKind
-from nightjar.coordinator.engine.inbox import (
+from nightjar.coordinator.mqtt import client as mqtt
+from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerRefused,
     MessageArrived,
     SessionLost,
 )
-from nightjar.coordinator.mqtt import client as mqtt
-from nightjar.coordinator.mqtt.client import MqttTransport
-from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.wire.frame import MAX_PACKET_BYTES
 from nightjar.wire.identifiers import Population
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from nightjar.coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from nightjar.coordinator.records.rounds import StoredChunk, StoredReport
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.round import open_round
 from nightjar.coordinator.rounds.rules import RoundRules
 from nightjar.coordinator.storage.private import PrivateTables

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.storage import census as module
 from nightjar.coordinator.storage.census import KEEP_S, CensusTaker, Recorder

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from nightjar.coordinator.engine.effects import AnnounceModel
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.effects import AnnounceModel
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.tables import METADATA
 from nightjar.wire.errors import ConfigError, UnavailableError

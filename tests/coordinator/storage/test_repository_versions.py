@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally, merged
-from nightjar.coordinator.ports import Lineage, VersionRecord
+from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.round import Phase, open_round
 from nightjar.coordinator.storage.database import Database

@@ -6,7 +6,6 @@ import pytest
 from msgspec import structs
 
 from nightjar.coordinator.config import CoordinatorConfig, TransportSecurity
-from nightjar.coordinator.engine.inbox import Operated
 from nightjar.coordinator.enrolment.authority import Authority
 from nightjar.coordinator.enrolment.authority_process import AuthorityClient
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
@@ -14,6 +13,7 @@ from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
 from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage import tokens as token_table
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
-from nightjar.coordinator.engine.inbox import ArtifactServed
-from nightjar.coordinator.ports import StoredReport, VersionRecord
+from nightjar.coordinator.records.inbox import ArtifactServed
+from nightjar.coordinator.records.rounds import StoredReport
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
 from nightjar.coordinator.rounds.rules import RoundRules

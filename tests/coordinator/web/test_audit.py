@@ -5,7 +5,7 @@ Enrolment needs certificates; its routes are tried in ``tests/enrolment``.
 
 import pytest
 
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.versions.releases import Release
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.coordinator.web.access import Role

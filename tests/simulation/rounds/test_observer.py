@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 import nightjar.simulation.rounds.coordinator as host
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.jobs import AggregationJob
 from nightjar.coordinator.learning import fedavg
+from nightjar.coordinator.records.jobs import AggregationJob
 from nightjar.coordinator.rounds.admission import Variant
 from nightjar.coordinator.rounds.seats import Seat
 from nightjar.simulation.rounds.model import LAYOUT

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nightjar.coordinator.engine.effects import AnnounceModel
-from nightjar.coordinator.ports import VersionRecord
+from nightjar.coordinator.records.effects import AnnounceModel
+from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.simulation.rounds.faults import Fuse, PowerCut
 from nightjar.simulation.rounds.storage import MemoryBlobs, MemoryRepository

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nightjar.coordinator.engine.jobs import Result
+from nightjar.coordinator.records.jobs import Result
 from nightjar.coordinator.tasks.operations import Operation, OperationRefused
 
 
