@@ -82,16 +82,6 @@ def _typed(suggest: Suggest, text: str, word: str, *, counted: bool) -> Replayed
     return Replayed(int(counted), top1, top3, len(word) + 1, keystrokes)
 
 
-def replayed(suggest: Suggest, messages: Iterable[str], should_stop: Callable[[], bool]) -> list[Replayed]:
-    """Type messages again, one after the other, until ``should_stop``; each is counted by itself."""
-    counts = []
-    for message in messages:
-        if should_stop():
-            break
-        counts.append(replay(suggest, message))
-    return counts
-
-
 def newest(messages: Iterable[str], most_words: int) -> list[str]:
     """The newest messages, oldest first, that have at most so many words together.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from nightjar.edge_agent.core.keystrokes import Replayed, newest, replayed
+from nightjar.edge_agent.core.keystrokes import Replayed, newest, replay
 from nightjar.edge_agent.core.mixture import Mixture
 from nightjar.edge_agent.keyboard.floor import floor, shares_in, speaks
 from nightjar.edge_agent.keyboard.reader import Reader
@@ -26,21 +26,25 @@ from nightjar.models.compact_ngram import CompactNgram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import WordList
 from nightjar.models.manifest import KEYBOARD
-from nightjar.models.vocabulary import Vocabulary
+from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.wire.frame import KeyboardEvaluation
 
 MOST_WORDS = 500
 """Newest held-back words that are typed again, with each version: seconds on a phone. The difference of two versions on
 the same words varies little, so more words of one device say less than those of another device."""
-MOST_S = 20.0
-"""Longest time of the replay with the first version. What a slower device has counted by then must be enough, because
-the report has a deadline."""
+FEWEST_WORDS = 50
+"""A device that was stopped before says nothing: it would count as much as one that typed all words again."""
+MOST_S = 40.0
+"""Longest time of the replay. What a slower device has counted by then must be enough, because the report has a
+deadline."""
 
 
 def evaluate_keyboard(
     task: SessionTask, should_stop: Callable[[], bool], now_s: Callable[[], float]
 ) -> KeyboardEvaluation | None:
     """Implements :data:`nightjar.edge_agent.session.EvaluateKeyboard`.
+
+    Each message is typed again with both versions before the next one, so what was counted before a stop is paired.
 
     Raises:
         RemoteProtocolError: the files of a version cannot be used.
@@ -53,26 +57,19 @@ def evaluate_keyboard(
         return None  # the keyboard has a model of another task
     typed, held = held_out(task.source.texts, task.assignment.plan.evaluation_share)
     messages, until_s = newest(held, MOST_WORDS)[::-1], now_s() + MOST_S
-    reader = Reader(load_keyboard_model(base))
-    beside = beside_model(base, reader.vocabulary)
-    keyboard = keyboard_around(beside.mixed(reader, typed), beside, typed)
-    ours = replayed(keyboard.suggest, messages, lambda: should_stop() or now_s() > until_s)
-    theirs = ours
-    if announced.sha256 != base.sha256 and not should_stop():
-        other = Reader(load_keyboard_model(announced))
-        if (announced.ngram, announced.lexicons) == (base.ngram, base.lexicons):
-            # The index of a lexicon takes longer than the replay with a small model.
-            keyboard.replace_predictor(beside.mixed(other, typed), typed)
-        else:
-            beside = beside_model(announced, reader.vocabulary)
-            keyboard = keyboard_around(beside.mixed(other, typed), beside, typed)
-        theirs = replayed(keyboard.suggest, messages[: len(ours)], should_stop)
-    if should_stop() or len(theirs) < len(ours):
+    versions = [base] if announced.sha256 == base.sha256 else [base, announced]
+    keyboards = [keyboard_of(version, typed) for version in versions if not should_stop()]
+    ours = theirs = Replayed()
+    typed_again = 0
+    for message in messages:
+        if should_stop() or now_s() > until_s:
+            break
+        counts = [replay(keyboard.suggest, message) for keyboard in keyboards]
+        ours, theirs = ours + counts[0], theirs + counts[-1]
+        typed_again += len(words(message))
+    if typed_again < min(FEWEST_WORDS, sum(len(words(message)) for message in messages)) or not typed_again:
         return None
-    total, compared = sum(ours, Replayed()), sum(theirs, Replayed())
-    if not total.letters:
-        return None
-    return KeyboardEvaluation(total.letters, total.saved, announced.manifest.version, compared.saved)
+    return KeyboardEvaluation(ours.letters, ours.saved, announced.manifest.version, theirs.saved)
 
 
 class BesideModel(NamedTuple):
@@ -100,6 +97,13 @@ def beside_model(model: Model, vocabulary: Vocabulary) -> BesideModel:
     lexicons = {language: listed for language, listed in read.items() if listed is not None}
     spoken = (language for language, listed in lexicons.items() if speaks(shares_in(vocabulary, listed)))
     return BesideModel(read_ngram_of(model), lexicons, floor(vocabulary, lexicons.values()), next(spoken, ""))
+
+
+def keyboard_of(model: Model, typed: Sequence[str]) -> WholeKeyboard:
+    """The keyboard with a version and what it learned from messages, oldest first."""
+    reader = Reader(load_keyboard_model(model))
+    beside = beside_model(model, reader.vocabulary)
+    return keyboard_around(beside.mixed(reader, typed), beside, typed)
 
 
 def keyboard_around(predictor: Predictor, beside: BesideModel, typed: Sequence[str]) -> WholeKeyboard:

@@ -16,7 +16,7 @@ from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import write_lexicon
 from nightjar.models.source import Source
-from nightjar.models.vocabulary import Vocabulary
+from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import Sha256
 from nightjar.wire.messages import TrainingPlan
@@ -112,8 +112,8 @@ def test_the_whole_keyboard_has_the_ngram_model_and_the_lexicon_of_its_version(t
 @pytest.mark.parametrize("shared", [True, False])
 def test_each_version_has_what_came_with_it(tmp_path, versions, shared):
     ngrams = [tmp_path / "ngram-0", tmp_path / "ngram-0" if shared else tmp_path / "ngram-1"]
-    for path, words in zip(ngrams, (("cat", "mat"), ("mat", "on")), strict=True):
-        path.write_bytes(compile_ngram([VOCABULARY.encode(words)] * 50, VOCABULARY.size))
+    for path, pair in zip(ngrams, (("cat", "mat"), ("mat", "on")), strict=True):
+        path.write_bytes(compile_ngram([VOCABULARY.encode(pair)] * 50, VOCABULARY.size))
     lexicons = {"en": tmp_path / "en"}
     lexicons["en"].write_bytes(write_lexicon("en", {**dict.fromkeys(WORDS, 0.1), "zorblax": 0.2}))
     base, announced = (
@@ -135,19 +135,30 @@ def test_without_a_keyboard_or_with_one_of_another_vocabulary_nothing_is_said(tm
     assert evaluate_keyboard(task(rows, rows), never, still) is None
 
 
-def test_it_stops_before_any_message_and_then_says_nothing(versions):
-    messages = len(held_out(TEXTS, 0.3)[1])
-    for polls in range(2 * messages + 1):
+def test_what_was_typed_again_before_a_stop_is_kept_if_it_is_enough(versions):
+    base, announced = versions
+    newest_first = held_out(TEXTS, 0.3)[1][::-1]
+    ours, theirs = by_hand(base)[::-1], by_hand(announced)[::-1]
+    said = []
+    for polls in range(len(newest_first) + 3):
         asked = iter([False] * polls)
-        assert evaluate_keyboard(task(*versions), lambda asked=asked: next(asked, True), still) is None
+        found = evaluate_keyboard(task(base, announced), lambda asked=asked: next(asked, True), still)
+        typed = max(0, min(polls - len(versions), len(newest_first)))  # it asks before it reads each version, too
+        enough = sum(len(words(message)) for message in newest_first[:typed]) >= keyboard_evaluation.FEWEST_WORDS
+        assert (found is not None) == enough
+        if found is not None:
+            said.append(found)
+            assert found.saved == sum(one.saved for one in ours[:typed])
+            assert found.saved_announced == sum(one.saved for one in theirs[:typed])
+    assert 1 < len(said) < len(newest_first)
 
 
 def test_a_slow_device_compares_the_versions_on_what_it_managed(versions):
     base, announced = versions
     held = held_out(TEXTS, 0.3)[1]
-    clock = iter(range(0, 1000, 7))
+    clock = iter(range(0, 1000, 3))
     found = evaluate_keyboard(task(base, announced), never, lambda: float(next(clock)))
-    managed = int(MOST_S // 7)
+    managed = int(MOST_S // 3)
     assert managed < len(held)
     assert found.letters == sum(one.letters for one in by_hand(base)[-managed:])
     assert found.saved_announced == sum(one.saved for one in by_hand(announced)[-managed:])
