@@ -26,7 +26,7 @@ NEAR = 2.0
 RUNS = {
     FleetSize.HOUSEHOLD: ("Chat, household: four people, 100 rounds",),
     FleetSize.HUNDREDS: (
-        "Chat, the default task but sampled 5 %, FedAvgM 1 with cosine and client rate 3, 600 rounds",
+        "Chat, the default task, test part: 600 rounds",
     ),
     FleetSize.THOUSANDS: ("Chat, thousands: 100 a round",),
 }
