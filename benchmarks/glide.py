@@ -17,7 +17,7 @@ from typing import Any
 import click
 import numpy as np
 
-import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's process
+import nightjar.host.one_thread  # noqa: F401 - as in the agent's process
 from nightjar.benchmarks.measuring import quantile, show
 from nightjar.edge_agent.keyboard.common_words import Unigram
 from nightjar.edge_agent.keyboard.correction import key_centres

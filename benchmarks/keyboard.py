@@ -37,7 +37,8 @@ from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Predictor
-from nightjar.edge_agent.session import Produced, in_this_process, personal_weights
+from nightjar.edge_agent.session.session import in_this_process
+from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.keyboard_model import common_words_of, load_keyboard_model
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import load_program
@@ -249,7 +250,7 @@ def _ngram_of(files: Model) -> CompactNgram:
 
 def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | None:
     """File of the phone's personal weights; None if its session discards them."""
-    path = personal_weights(model)
+    path = model.personal_weights
     path.unlink(missing_ok=True)
     task = session_task(model, PLAN, phone.typed, seed, path)
     done = in_this_process(load_program, time.monotonic)(task, lambda: False)

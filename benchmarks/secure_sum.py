@@ -20,8 +20,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.benchmarks.measuring import show
-from nightjar.edge_agent.shell.system_integers import SystemIntegers
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
+from nightjar.host.system_integers import SystemIntegers
 from nightjar.simulation.secure_sum import Member, Silent, run
 from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.discrete_gaussian import discrete_gaussian

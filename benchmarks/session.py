@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import SessionTask
+from nightjar.edge_agent.session.task import SessionTask
 from nightjar.models.source import Source
 from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
 

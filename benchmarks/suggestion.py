@@ -18,13 +18,13 @@ from typing import Any
 
 import click
 
-import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's process
+import nightjar.host.one_thread  # noqa: F401 - as in the agent's process
 from nightjar.benchmarks.keyboard import mixed
 from nightjar.benchmarks.measuring import quantile, show, time_ms
 from nightjar.benchmarks.session import session_task
 from nightjar.benchmarks.setting import LANGUAGE, SEED, Setting, setting
 from nightjar.edge_agent.core.own_history import Blended
-from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.edge_agent.shell.keyboard_model import read_lexicon_of
 from nightjar.edge_agent.shell.trainer import TrainerProcess

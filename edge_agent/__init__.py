@@ -1,7 +1,8 @@
 """The agent that runs on a device. It trains on local text and sends a small update.
 
 ``core`` holds the pure logic, ``ports`` the interfaces and ``shell`` the adapters; ``driver`` connects them in one
-thread, with one ``inbox``. The package imports ``wire`` and the pure modules of ``models``, never TensorFlow.
+thread, with one ``inbox``. It uses ``link``, ``session`` and ``upkeep``, which import no adapter either. The package
+imports ``wire`` and the pure modules of ``models``, never TensorFlow.
 """
 
 __version__ = "0.1.0"

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec
 import click
 import msgspec
 
-import nightjar.edge_agent.one_thread  # noqa: F401 - before anything imports numpy
+import nightjar.host.one_thread  # noqa: F401 - before anything imports numpy
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands import EXIT_NO
 from nightjar.edge_agent.config import AgentConfig, load
@@ -88,7 +88,7 @@ def run(path: Path, log_level: str) -> None:
 @reports_errors
 def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
     """Run many emulated phones, which share one trainer, in this process until it is asked to stop."""
-    from nightjar.edge_agent.emulated_fleet import run_fleet
+    from nightjar.edge_agent.emulator.fleet import run_fleet
 
     configure_logs(log_level)
     run_fleet([_load(path) for path in paths], artifacts)

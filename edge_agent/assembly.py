@@ -22,20 +22,22 @@ import numpy as np
 import structlog
 
 from nightjar.edge_agent.config import AgentConfig, EmulatorSettings
-from nightjar.edge_agent.connection import FACT as CONNECTION
 from nightjar.edge_agent.core import lifecycle
-from nightjar.edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.emulator.phone import read_messages
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
+from nightjar.edge_agent.link.connection import FACT as CONNECTION
+from nightjar.edge_agent.link.trust import Holds, KnownKey
+from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import Desk, Trainer
+from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.session.task import Trainer
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.device import DeviceProfile, assembled_device, typing_activity
 from nightjar.edge_agent.shell.examples import DeviceExamples
 from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from nightjar.edge_agent.shell.http import Downloader
@@ -46,12 +48,10 @@ from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from nightjar.edge_agent.shell.signatures import holds_in_a_process
-from nightjar.edge_agent.shell.summing import SumProcess
+from nightjar.edge_agent.shell.sum_process import SumProcess
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.edge_agent.shell.trainer import TrainerProcess
-from nightjar.edge_agent.shell.trust import Holds, KnownKey
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
-from nightjar.edge_agent.uplink import AgentIdentity
 from nightjar.host.systemd import ServiceManager
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import UnavailableError
@@ -194,8 +194,15 @@ def trust_of(
     """The agent's trust store, with the keys from its configuration and its enrolment."""
     identity = held_identity(config.data_dir)
     recovery = "" if identity is None else identity.recovery_key
-    now_s = clock.synchronised_s
-    return KnownKey(config.population, config.device, database, config.coordinator_key, recovery, holds, now_s)
+    return KnownKey(
+        config.population,
+        config.device,
+        database,
+        config.coordinator_key,
+        recovery,
+        holds=holds,
+        now_s=clock.synchronised_s,
+    )
 
 
 def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:

@@ -31,8 +31,6 @@ KEYBOARD_HOST = "127.0.0.1"
 """Loopback only: anybody who reaches the page can type as this device's user."""
 
 _DEMO = Population("demo")
-TRAINING_MEMORY_BYTES = 400_000_000
-"""Default of ``conditions.training_memory_bytes``."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 AnyPort = Annotated[int, Meta(ge=0, le=65535)]
@@ -105,7 +103,7 @@ class ConditionSettings:
     quiet_hours: tuple[str, ...] = ()  # other conditions protect the user
     minimum_free_disk_bytes: Count = 200_000_000  # ten times what two versions take
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
-    training_memory_bytes: Count = TRAINING_MEMORY_BYTES  # twice what the keyboard takes; more for many images
+    training_memory_bytes: Count = 400_000_000  # twice what the keyboard takes; more for many images
     ask_logind: bool = True  # off for desktops without idle hints
     watch_input_devices: bool = True  # never notes which key
     source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android

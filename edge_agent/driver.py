@@ -7,7 +7,7 @@ message, or the new state, and the next process sends what was pending. Every ef
 
 An event that cannot be stored (a full disk, a locked database) counts as not having happened. Events that no other
 party would repeat (a restart, the outcome of our own job) are retried until they are stored
-(:mod:`nightjar.edge_agent.durable_retry`).
+(:mod:`nightjar.edge_agent.upkeep.durable_retry`).
 
 The driver decides nothing that a state machine could decide. It translates, and it writes the log.
 """
@@ -24,12 +24,12 @@ from typing import TypeGuard
 import structlog
 
 from nightjar.edge_agent import __version__
-from nightjar.edge_agent.connection import Connection
 from nightjar.edge_agent.core import events, lifecycle, outbox
 from nightjar.edge_agent.core.eligibility import (
     Answer,
     Condition,
     EligibilityRun,
+    examples_reading,
     judge,
     settle,
 )
@@ -45,12 +45,9 @@ from nightjar.edge_agent.core.events import (
 )
 from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged
+from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.core.stored import Change, NewReport, SumState
-from nightjar.edge_agent.core.summing import ABORTED
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.delivery import Delivery
-from nightjar.edge_agent.driver_ports import Pace, Ports
-from nightjar.edge_agent.durable_retry import DurableRetry
+from nightjar.edge_agent.core.sum_steps import ABORTED
 from nightjar.edge_agent.inbox import (
     Arrived,
     Item,
@@ -64,14 +61,17 @@ from nightjar.edge_agent.inbox import (
     WorkDone,
     failure,
 )
-from nightjar.edge_agent.keyboard_upkeep import KeyboardUpkeep, offered
+from nightjar.edge_agent.link.connection import Connection
+from nightjar.edge_agent.link.delivery import Delivery
+from nightjar.edge_agent.link.uplink import AgentIdentity, Uplink
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.release_watch import FIRST, ReleaseWatch
-from nightjar.edge_agent.session import Produced
-from nightjar.edge_agent.session_jobs import SessionJobs, cause_of
-from nightjar.edge_agent.shell.examples import examples_reading
-from nightjar.edge_agent.summing import Enlisted, SumPart
-from nightjar.edge_agent.uplink import AgentIdentity, Uplink
+from nightjar.edge_agent.ports import Pace, Ports
+from nightjar.edge_agent.session.jobs import SessionJobs, cause_of
+from nightjar.edge_agent.session.summing import Enlisted, SumPart
+from nightjar.edge_agent.session.task import Produced
+from nightjar.edge_agent.upkeep.durable_retry import DurableRetry
+from nightjar.edge_agent.upkeep.keyboard import KeyboardUpkeep, offered
+from nightjar.edge_agent.upkeep.releases import FIRST, ReleaseWatch
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import NightjarError
 from nightjar.wire.messages import (
@@ -176,7 +176,8 @@ class Driver:
         with self._retry.contained():
             self._retry.catch_up()
         with self._retry.contained():
-            has_examples = examples_reading(self._ports.examples)
+            examples = self._ports.examples
+            has_examples = examples_reading(examples.count(), examples.task_types())
             readings = {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: has_examples}
             working = isinstance(self._state, Working)
             verdict = judge(readings, self._pace.policy)

@@ -30,3 +30,11 @@ class Model:
     bases: Path | None = None
     lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
     ngram: Path | None = None
+
+    @property
+    def personal_weights(self) -> Path:
+        """Path of the personal weights, if there are any: beside the version's files, and removed with them.
+
+        The file holds their difference from the version's (:func:`nightjar.edge_agent.shell.weights.own_weights`).
+        """
+        return self.vocabulary.with_name(f"{self.sha256}.personal")

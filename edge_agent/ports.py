@@ -1,27 +1,32 @@
-"""The agent's ports: the interfaces between its decisions and the outside world, one Protocol for each.
+"""The agent's ports: the interfaces between its decisions and the outside world, and what the driver is made with.
 
 Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. The values that pass through them are in
-``core``, ``model`` and ``inbox``. Errors come from :mod:`nightjar.wire.errors`.
+``core``, ``model``, ``inbox`` and ``session.task``. Errors come from :mod:`nightjar.wire.errors`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.edge_agent.core.eligibility import Readings
+from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Policy, Readings
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.results import Evaluation, TrainStep
 from nightjar.edge_agent.core.stored import Change, PendingDropout, Remembered
-from nightjar.edge_agent.core.summing import SumRequest, SumStep
+from nightjar.edge_agent.core.sum_steps import SumRequest, SumStep
 from nightjar.edge_agent.inbox import Job, Looked
 from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.session.task import Trainer
 from nightjar.models.source import Source
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.wire.identifiers import Sha256
+from nightjar.wire.limits import NONE as NO_LIMITS
+from nightjar.wire.limits import Limits
 from nightjar.wire.parameters import Vector
 
 Ids = npt.NDArray[Any]
@@ -267,3 +272,71 @@ class Releases(Protocol):
         Raises:
             UnavailableError: it failed, or was stopped.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every session of this agent works with.
+
+    Attributes:
+        personalise: keep a personal model if it is better.
+        memory_bytes: most private memory of a training.
+        announced: returns the version that the keyboard has; None without a keyboard.
+    """
+
+    examples: ExampleStore
+    train: Trainer
+    personalise: bool = False
+    memory_bytes: int = sys.maxsize
+    announced: Callable[[], Model | None] = lambda: None
+
+
+SESSION_LIMIT_S = 585.0
+"""Longest session, unless the report is due earlier: phones' job schedulers end a job after ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Intervals, limits and policy of the driver.
+
+    Attributes:
+        poll_s: interval between readings of the conditions.
+        hysteresis_s: how long the conditions must hold before the device is eligible.
+    """
+
+    poll_s: float
+    hysteresis_s: float
+    session_limit_s: float = SESSION_LIMIT_S
+    policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The adapters to everything outside the driver.
+
+    Attributes:
+        jitter: returns random numbers in [0, 1).
+        random_for: makes the random generators of sessions.
+        show_model: receives each new model for the keyboard; None if there is no keyboard.
+        releases: looks for releases of the agent; None where nothing could install one.
+        remember_connection: stores the state of the connection, for ``status``.
+        turned: called at each iteration of the driver's loop, to feed a watchdog.
+    """
+
+    clock: Clock
+    jitter: Callable[[], float]
+    random_for: RandomFor
+    conditions: Conditions
+    transport: Transport
+    artifacts: Artifacts
+    examples: ExampleStore
+    journal: Journal
+    worker: Worker
+    desk: Desk
+    trust: Trust
+    sums: SumMachine
+    limits: Limits = NO_LIMITS
+    show_model: Callable[[Model], None] | None = None
+    releases: Releases | None = None
+    remember_connection: Callable[[str], None] = lambda _state: None
+    turned: Callable[[], None] = lambda: None

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.models.task_types import NO_EXAMPLES, FolderTask
+from nightjar.models.source import NO_EXAMPLES
+from nightjar.models.task_types import FolderTask
 from nightjar.wire.errors import ExamplesError
 
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp"})

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+NO_EXAMPLES = "no-examples"
+"""The problem of a folder without files of the task type."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

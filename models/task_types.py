@@ -28,8 +28,6 @@ from nightjar.wire.errors import ConfigError, ExamplesError, RemoteProtocolError
 from nightjar.wire.plugins import Plugin, found
 
 GROUP = "nightjar.task_types"
-NO_EXAMPLES = "no-examples"
-"""The problem of a folder without files of the task type."""
 _OURS = {
     KEYBOARD: "nightjar.models.keyboard:KeyboardTask",
     "classification": "nightjar.models.classification:Classification",

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from nightjar.edge_agent.core.training import TrainingStopped, train
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.core.training import train
 from nightjar.models import corpora
 from nightjar.models.configurations import configuration
 from nightjar.models.corpora import Corpus

@@ -25,22 +25,21 @@ import numpy.typing as npt
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.results import Evaluation, TrainStep
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.enrolment.identity import held_identity, tls_context
 from nightjar.edge_agent.inbox import Item
+from nightjar.edge_agent.link.trust import KnownKey
+from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Conditions
-from nightjar.edge_agent.session import Desk, in_this_process
+from nightjar.edge_agent.ports import Conditions, Desk, Pace, Ports
+from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.shell import mqtt
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Caps, Database
 from nightjar.edge_agent.shell.http import Downloader, Patience
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.signatures import holds
-from nightjar.edge_agent.shell.summing import SumInProcess
-from nightjar.edge_agent.shell.trust import KnownKey
+from nightjar.edge_agent.shell.sum_process import SumInProcess
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
-from nightjar.edge_agent.uplink import AgentIdentity
 from nightjar.host.logs import configure_logs
 from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population

@@ -3,7 +3,7 @@
 The exceptions are listed by name in tests/skips.py, and counted at the end of each run.
 """
 
-import nightjar.edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
+import nightjar.host.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
 
 import gc
 import os

@@ -7,4 +7,4 @@
 - ``measure_leaks``, ``measure_harm``: run them through the product's own training, codec and averaging.
 """
 
-import nightjar.edge_agent.one_thread  # noqa: F401 - before numpy, as in an agent: threads that spin cost four times the work
+import nightjar.host.one_thread  # noqa: F401 - before numpy, as in an agent: threads that spin cost four times the work

@@ -20,13 +20,14 @@ from nightjar.edge_agent.core.eligibility import (
     EligibilityRun,
     EligibilityVerdict,
     Readings,
+    examples_reading,
     fresh,
     judge,
     settle,
 )
-from nightjar.edge_agent.device import assembled_device, typing_activity
 from nightjar.edge_agent.shell.clock import SystemClock
-from nightjar.edge_agent.shell.examples import DeviceExamples, examples_reading
+from nightjar.edge_agent.shell.device import assembled_device, typing_activity
+from nightjar.edge_agent.shell.examples import DeviceExamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
         examples = DeviceExamples(database, config.store.examples)
         eligible_since_s: float | None = None
         while True:
-            read = {**device.conditions.read(), Condition.HAS_EXAMPLES: examples_reading(examples)}
+            read = {
+                **device.conditions.read(),
+                Condition.HAS_EXAMPLES: examples_reading(examples.count(), examples.task_types()),
+            }
             readings = {condition: fresh(read.get(condition)) for condition in Condition}
             verdict = judge(readings, config.conditions.policy)
             eligible_since_s, standing = settle(

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields, replace
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig
-from nightjar.edge_agent.connection import FACT as CONNECTION
-from nightjar.edge_agent.connection import decoded
 from nightjar.edge_agent.core import lifecycle
 from nightjar.edge_agent.core.privacy_ledger import spent
 from nightjar.edge_agent.keyboard.key import address
+from nightjar.edge_agent.link.connection import FACT as CONNECTION
+from nightjar.edge_agent.link.connection import decoded
+from nightjar.edge_agent.link.trust import REFUSED, WHY, trusted
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.folder import running_agent
-from nightjar.edge_agent.shell.trust import REFUSED, WHY, trusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,10 @@ from nightjar.edge_agent.assembly import trainer_for
 from nightjar.edge_agent.commands.conditions import looks
 from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import AgentConfig
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.driver_ports import SESSION_LIMIT_S
-from nightjar.edge_agent.session import Desk, Produced, run_session
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.ports import SESSION_LIMIT_S, Desk
+from nightjar.edge_agent.session.session import run_session
+from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.examples import DeviceExamples
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan

@@ -17,6 +17,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nightjar.models.source import NO_EXAMPLES
 from nightjar.wire.messages import DropoutCause
 
 
@@ -74,6 +75,16 @@ Readings = Mapping[Condition, ConditionReading]
 def holds(readings: Readings, condition: Condition) -> bool:
     """Whether a condition is known to hold."""
     return condition in readings and readings[condition].value is Answer.YES
+
+
+def examples_reading(count: int, task_types: Sequence[str]) -> ConditionReading:
+    """Whether there is something to learn from.
+
+    Examples that cannot be used count: a device with nothing else checks in, so that the coordinator counts why.
+    ``task_types`` are those of :meth:`nightjar.edge_agent.ports.ExampleStore.task_types`.
+    """
+    problems = {each.partition(":")[2] for each in task_types} - {"", NO_EXAMPLES}
+    return yes_or_no(count > 0 or bool(problems), "example store", "has examples", "no examples yet")
 
 
 @dataclass(frozen=True, slots=True)

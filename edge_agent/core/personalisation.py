@@ -14,10 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from nightjar.edge_agent.core.results import Evaluation
+from nightjar.wire.parameters import Vector
 
 ENOUGH_WORDS = 50
 """Fewest held-out words for a decision or a report: with 50 words, a single word makes two percentage points."""
+HALF = np.dtype("<f2")
+"""How personal weights are kept: a card wears out, and their difference from the version is small enough for it."""
 SHARES = (0.5, 1.0)
 """Shares of the local update that are tried for the personal model: half does less harm and is often better."""
 
@@ -45,3 +50,18 @@ def best_share(try_share: Callable[[float], Evaluation], theirs: Evaluation) -> 
         if better(ours, theirs) and ours.loss_sum < best.loss_sum:
             best, chosen = ours, share
     return chosen
+
+
+def as_kept(change: Vector) -> Vector:
+    """A difference of weights (n,) as a file of personal weights keeps it; infinite beyond 65504.
+
+    >>> as_kept(np.array([0.1, 1e6], np.float32)).tolist()
+    [0.0999755859375, inf]
+    """
+    with np.errstate(over="ignore"):
+        return change.astype(HALF).astype(np.float32)
+
+
+def change_to_bytes(change: Vector) -> bytes:
+    """The content of a file of personal weights, whose difference from the version is one of :func:`as_kept`."""
+    return change.astype(HALF).tobytes()

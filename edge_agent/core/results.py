@@ -1,8 +1,10 @@
-"""What a model's program returns: the result of a training step, and of evaluating a batch."""
+"""The results of a training step, of evaluating a batch, and of a training that was abandoned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from nightjar.wire.messages import DropoutCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,18 @@ class Evaluation:
     counted: float
     top1: float
     top3: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStopped:
+    """A training that was abandoned.
+
+    Attributes:
+        cause: dropout cause reported to the coordinator.
+        detail: text for people; it never contains typed text, tokens or parameters.
+        advice: text for the device's owner, which is not sent.
+    """
+
+    cause: DropoutCause
+    detail: str
+    advice: str = ""

@@ -27,7 +27,7 @@ class SumState(msgspec.Struct, frozen=True):
 
     Attributes:
         round: its round; with the number, what a device joins only once.
-        phase: name of the machine's state (:mod:`nightjar.edge_agent.core.summing`).
+        phase: name of the machine's state (:mod:`nightjar.edge_agent.core.sum_steps`).
         state: the machine's state; empty if the device answers no more.
     """
 

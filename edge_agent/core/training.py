@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.core.results import Evaluation, TrainingStopped, TrainStep
 from nightjar.edge_agent.ports import FurtherProgram, Program
 from nightjar.models.batches import Batches, Ids
 from nightjar.wire.messages import DropoutCause, TrainingPlan
@@ -49,21 +49,6 @@ class TrainedUpdate:
     loss: float
     seconds: float
     whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingStopped:
-    """A training that was abandoned.
-
-    Attributes:
-        cause: dropout cause reported to the coordinator.
-        detail: text for people; it never contains typed text, tokens or parameters.
-        advice: text for the device's owner, which is not sent.
-    """
-
-    cause: DropoutCause
-    detail: str
-    advice: str = ""
 
 
 def train(

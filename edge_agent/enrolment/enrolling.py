@@ -105,7 +105,7 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     """Connect with our certificate, and store the coordinator's answer: authorities to trust, and when to renew.
 
     The keys that sign orders stay those from the enrolment: only their owner can name a new one
-    (:mod:`nightjar.edge_agent.shell.trust`).
+    (:mod:`nightjar.edge_agent.link.trust`).
 
     Raises:
         EnrolmentRefused: the certificate was revoked.

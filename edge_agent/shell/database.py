@@ -27,7 +27,7 @@ from nightjar.edge_agent.core.stored import AgentTally, Change, PendingDropout, 
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.recall import RecallCount
 from nightjar.edge_agent.ports import Clock
-from nightjar.edge_agent.summing import over
+from nightjar.edge_agent.session.summing import over
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source

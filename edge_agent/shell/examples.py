@@ -8,11 +8,9 @@ from typing import Protocol
 
 import structlog
 
-from nightjar.edge_agent.core.eligibility import ConditionReading, yes_or_no
-from nightjar.edge_agent.ports import ExampleStore
 from nightjar.models.manifest import KEYBOARD
-from nightjar.models.source import Source
-from nightjar.models.task_types import NO_EXAMPLES, usable
+from nightjar.models.source import NO_EXAMPLES, Source
+from nightjar.models.task_types import usable
 from nightjar.wire.errors import ExamplesError
 
 log = structlog.get_logger()
@@ -78,16 +76,6 @@ class DeviceExamples:
                 problems[name] = "plug-in-failed"
                 log.warning("examples_cannot_be_used", task_type=name, why=f"{type(error).__name__}: {error}"[:300])
         self._seen, self._counts, self._problems = seen, counts, problems
-
-
-def examples_reading(examples: ExampleStore) -> ConditionReading:
-    """Whether there is something to learn from.
-
-    Examples that cannot be used count: a device with nothing else checks in, so that the coordinator counts why.
-    """
-    problems = {each.partition(":")[2] for each in examples.task_types()} - {"", NO_EXAMPLES}
-    some = examples.count() > 0 or bool(problems)
-    return yes_or_no(some, "example store", "has examples", "no examples yet")
 
 
 def _fingerprint(folder: Path | None) -> object:

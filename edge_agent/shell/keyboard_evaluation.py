@@ -20,7 +20,7 @@ from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.whole import WholeKeyboard
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Predictor
-from nightjar.edge_agent.session import SessionTask
+from nightjar.edge_agent.session.task import SessionTask
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model, read_lexicon_of, read_ngram_of
 from nightjar.models.compact_ngram import CompactNgram
 from nightjar.models.keyboard import held_out
@@ -42,7 +42,7 @@ deadline."""
 def evaluate_keyboard(
     task: SessionTask, should_stop: Callable[[], bool], now_s: Callable[[], float]
 ) -> KeyboardEvaluation | None:
-    """Implements :data:`nightjar.edge_agent.session.EvaluateKeyboard`.
+    """Implements :data:`nightjar.edge_agent.session.task.EvaluateKeyboard`.
 
     Each message is typed again with both versions before the next one, so what was counted before a stop is paired.
 

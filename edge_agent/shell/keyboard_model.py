@@ -19,7 +19,6 @@ from nightjar.edge_agent.keyboard.floor import floor
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Floats, Predictor
-from nightjar.edge_agent.session import personal_weights
 from nightjar.edge_agent.shell.weights import mapped_weights, own_weights
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
@@ -63,7 +62,7 @@ def load_best_model(model: Model) -> KeyboardModel:
         RemoteProtocolError: the version's files cannot be used.
         UnavailableError: they are gone.
     """
-    personal = personal_weights(model)
+    personal = model.personal_weights
     if personal.exists():
         try:
             return load_keyboard_model(model, personal)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Produced, SessionTask
-from nightjar.edge_agent.shell.trainer_messages import decode_outcome, encode, error_of
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.session.task import Produced, SessionTask
+from nightjar.edge_agent.session.trainer_messages import decode_outcome, encode, error_of
 from nightjar.edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
 from nightjar.host.children import python_command
 from nightjar.wire.errors import UnavailableError
@@ -41,7 +41,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class TrainerProcess:
-    """Implements :data:`nightjar.edge_agent.session.Trainer`; one session at a time.
+    """Implements :data:`nightjar.edge_agent.session.task.Trainer`; one session at a time.
 
     Attributes:
         memory_bytes: limit of the process's private memory; a session that needs more fails.

@@ -1,7 +1,7 @@
 """The process that trains and exits: ``python -m nightjar.edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY``.
 
 Started only by :mod:`nightjar.edge_agent.shell.trainer`, with a task on standard input; see
-:mod:`nightjar.edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the
+:mod:`nightjar.edge_agent.session.trainer_messages`. After each batch it checks for SIGTERM and for the death of the
 agent, so it exits within one batch of either.
 
 Before it loads anything large it lowers its own priority: last in line for the processor, first to be killed when
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightjar.edge_agent.session import SessionTask
+    from nightjar.edge_agent.session.task import SessionTask
     from nightjar.wire.frame import KeyboardEvaluation
 
 LENGTH = struct.Struct("<Q")
@@ -45,9 +45,10 @@ def main() -> None:
     _be_modest(memory_bytes, priority)
     data = _receive()
 
-    from nightjar.edge_agent.session import Produced, train_and_encode
+    from nightjar.edge_agent.session.session import train_and_encode
+    from nightjar.edge_agent.session.task import Produced
+    from nightjar.edge_agent.session.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
     from nightjar.edge_agent.shell.tflite import load_program
-    from nightjar.edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
 
     fault: TrainerFault | None = None
     done = None

@@ -2,9 +2,6 @@
 
 The mapped pages belong to the page cache: all processes that map the file share them, and the system reclaims them when
 memory is short. The file may be unlinked while it is in use; it is never changed in place.
-
-Personal weights are written after each session, and a card wears out: their difference from the version is small, so
-half precision is enough, in half the bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nightjar.edge_agent.core.personalisation import HALF
 from nightjar.edge_agent.model import Model
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.parameters import Vector
-
-HALF = np.dtype("<f2")
 
 
 def mapped_weights(model: Model) -> Vector:
@@ -33,21 +29,6 @@ def mapped_weights(model: Model) -> Vector:
 def own_weights(model: Model, personal: Path) -> Vector:
     """The personal weights in a file beside a version: (n,) float32. Raises as :func:`mapped_weights`."""
     return _checked(mapped_weights(model) + _mapped(model, personal, HALF))
-
-
-def as_kept(change: Vector) -> Vector:
-    """A difference of weights (n,) as a file of personal weights keeps it; infinite beyond 65504.
-
-    >>> as_kept(np.array([0.1, 1e6], np.float32)).tolist()
-    [0.0999755859375, inf]
-    """
-    with np.errstate(over="ignore"):
-        return change.astype(HALF).astype(np.float32)
-
-
-def change_to_bytes(change: Vector) -> bytes:
-    """The content of a file of personal weights, whose difference from the version is one of :func:`as_kept`."""
-    return change.astype(HALF).tobytes()
 
 
 def _mapped(model: Model, path: Path, kind: np.dtype[np.floating]) -> Vector:

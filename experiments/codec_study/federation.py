@@ -13,7 +13,8 @@ import statistics
 
 from nightjar.coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from nightjar.coordinator.learning.strategies.server_optimizer import fed_avg_m
-from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, train
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.core.training import TrainedUpdate, train
 from nightjar.experiments.codec_study.coarse import coarse_codec
 from nightjar.experiments.codec_study.feedback import FeedbackCodec
 from nightjar.experiments.codec_study.masks import MASKED, choose_mask, masked_codec

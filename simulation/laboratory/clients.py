@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, train
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.core.training import TrainedUpdate, train
 from nightjar.edge_agent.ports import Program
 from nightjar.models.batches import Batches
 from nightjar.simulation.laboratory.experiment import PRIVATE, PersonalSettings

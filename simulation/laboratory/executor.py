@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-import nightjar.edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+import nightjar.host.one_thread  # noqa: F401 - as in the agent's own process
 from nightjar.edge_agent.shell.tflite import TfliteProgram
 from nightjar.models.batches import Batches
 from nightjar.simulation.laboratory.clients import Device, Reported, keep, kept, train_client

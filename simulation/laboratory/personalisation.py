@@ -33,8 +33,8 @@ import msgspec
 import numpy as np
 
 from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, best_share
-from nightjar.edge_agent.core.results import Evaluation
-from nightjar.edge_agent.core.training import TrainingStopped, evaluate, train
+from nightjar.edge_agent.core.results import Evaluation, TrainingStopped
+from nightjar.edge_agent.core.training import evaluate, train
 from nightjar.edge_agent.ports import Program
 from nightjar.models.batches import Batches
 from nightjar.models.configurations import configuration

@@ -22,15 +22,16 @@ import numpy as np
 from nightjar.edge_agent.core import lifecycle
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.lifecycle import Ineligible, Training
-from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.driver_ports import Pace, Ports
 from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
-from nightjar.edge_agent.keyboard_upkeep import offered
+from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import Desk, Produced, SessionTask, in_this_process
+from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.session.session import in_this_process
+from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.edge_agent.shell.http import Patience
-from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.edge_agent.upkeep.keyboard import offered
 from nightjar.simulation.rounds.availability import Availability
 from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.coordinator import EPOCH_S, CoordinatorHost

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.edge_agent.core.eligibility import Readings
 from nightjar.edge_agent.core.secure_sum import Tools
-from nightjar.edge_agent.core.summing import SumRequest, SumStep, advance
+from nightjar.edge_agent.core.sum_steps import SumRequest, SumStep, advance
 from nightjar.edge_agent.inbox import Job
 from nightjar.edge_agent.model import Model
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives

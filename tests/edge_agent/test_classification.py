@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import structlog
 
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, prepare, run_session
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.session.session import in_this_process, prepare, run_session
+from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.examples import DeviceExamples
 from nightjar.edge_agent.shell.model_files import exported_model
@@ -66,9 +68,9 @@ def test_rows_become_a_report_with_the_accuracy_before_and_after_in_both_trainer
 
 def test_a_device_keeps_weights_of_its_own_where_they_classify_its_held_out_rows_better(model, tmp_path):
     write_rows(tmp_path)
-    personal_weights(model).unlink(missing_ok=True)
+    model.personal_weights.unlink(missing_ok=True)
     assert run(model, tmp_path, in_process, personalise=True).personal_share > 0
-    assert personal_weights(model).stat().st_size == 2 * model.manifest.layout.size
+    assert model.personal_weights.stat().st_size == 2 * model.manifest.layout.size
 
 
 def test_a_class_that_the_model_does_not_know_is_a_counted_dropout_whose_words_stay_on_the_device(model, tmp_path):

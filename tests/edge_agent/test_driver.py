@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.eligibility import Condition
-from nightjar.edge_agent.core.training import TrainingStopped
+from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.inbox import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
 from nightjar.models.batches import pack
 from nightjar.models.vocabulary import words

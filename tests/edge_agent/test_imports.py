@@ -49,6 +49,7 @@ def test_the_running_agent_pays_for_no_cryptography_library():
 
 def test_the_training_process_loads_no_logging_library_whose_memory_would_come_on_top():
     loaded = loaded_by(
-        "from nightjar.edge_agent import session; from nightjar.edge_agent.shell import tflite, trainer_messages"
+        "import nightjar.edge_agent.session.session, nightjar.edge_agent.session.trainer_messages, "
+        "nightjar.edge_agent.shell.tflite"
     )
     assert not {name for name in loaded if name.split(".")[0] in ("structlog", "rich", "asyncio")}

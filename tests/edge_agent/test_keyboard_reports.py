@@ -4,7 +4,8 @@ import pytest
 import structlog
 
 from nightjar.edge_agent.core.results import Evaluation
-from nightjar.edge_agent.session import Desk, in_this_process, run_session
+from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.session.session import in_this_process, run_session
 from nightjar.models.source import Source
 from nightjar.wire import frame
 from nightjar.wire.errors import UnavailableError

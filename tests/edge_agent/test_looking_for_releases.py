@@ -6,8 +6,8 @@ import pytest
 
 from nightjar.edge_agent.core.eligibility import Condition
 from nightjar.edge_agent.inbox import Looked
-from nightjar.edge_agent.release_watch import FIRST, MOST_STOPS
 from nightjar.edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseProcess
+from nightjar.edge_agent.upkeep.releases import FIRST, MOST_STOPS
 from nightjar.wire.errors import UnavailableError
 from tests.edge_agent.fakes import Phone
 

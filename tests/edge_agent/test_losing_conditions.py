@@ -7,11 +7,11 @@ import pytest
 
 from nightjar.edge_agent.commands.conditions import look_once
 from nightjar.edge_agent.config import AgentConfig, ConditionSettings
-from nightjar.edge_agent.device import assembled_device, typing_activity
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.driver_ports import Pace, Ports
-from nightjar.edge_agent.session import Desk, in_this_process
-from nightjar.edge_agent.uplink import AgentIdentity
+from nightjar.edge_agent.link.uplink import AgentIdentity
+from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.session.session import in_this_process
+from nightjar.edge_agent.shell.device import assembled_device, typing_activity
 from nightjar.simulation.rounds.ports import SimulatedSums
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import TrainingPlan

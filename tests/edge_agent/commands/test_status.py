@@ -5,10 +5,10 @@ import structlog
 
 from nightjar.edge_agent.assembly import caps
 from nightjar.edge_agent.config import load
-from nightjar.edge_agent.connection import FACT, Connection
 from nightjar.edge_agent.core.lifecycle import STARTING
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.stored import Change
+from nightjar.edge_agent.link.connection import FACT, Connection
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.folder import DATABASE, own_folder

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from nightjar.edge_agent.core.results import Evaluation
-from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train
+from nightjar.edge_agent.core.results import Evaluation, TrainingStopped
+from nightjar.edge_agent.core.training import TrainedUpdate, evaluate, train
 from nightjar.models.batches import pack
 from nightjar.wire.messages import DropoutCause, TrainingPlan
 from tests.edge_agent.fakes import FakeProgram

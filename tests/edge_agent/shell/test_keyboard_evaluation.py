@@ -8,7 +8,7 @@ import pytest
 
 from nightjar.edge_agent.core.keystrokes import newest, replay
 from nightjar.edge_agent.keyboard.reader import Reader
-from nightjar.edge_agent.session import SessionTask
+from nightjar.edge_agent.session.task import SessionTask
 from nightjar.edge_agent.shell import keyboard_evaluation
 from nightjar.edge_agent.shell.keyboard_evaluation import MOST_S, beside_model, evaluate_keyboard, keyboard_around
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.keyboard.comparison import Comparison
-from nightjar.edge_agent.session import personal_weights
 from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.models.compact_ngram import compile_ngram
@@ -340,13 +339,13 @@ def test_a_version_that_was_trained_from_is_written_without_another_download_onc
     keyboard = a_keyboard_with(remote, tmp_path, announced)
     manifest, whole = offer(remote, announced)
     base = keyboard.fetch(manifest.sha256, never)
-    personal_weights(base).write_bytes(b"of the version that is announced next")
+    base.personal_weights.write_bytes(b"of the version that is announced next")
     keyboard._downloader.asked.clear()
     adopted = keyboard.adopt(keyboard.fetch(manifest.sha256, never))
     assert keyboard._downloader.asked == []
     assert (tmp_path / "artifacts" / manifest.weights.sha256).read_bytes() == whole
     assert adopted == keyboard.announced() == keyboard.current()
-    assert personal_weights(adopted).exists()
+    assert adopted.personal_weights.exists()
 
 
 def test_a_device_that_trains_each_round_goes_on_from_what_it_has_in_memory(remote, tmp_path):

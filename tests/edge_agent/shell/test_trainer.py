@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Produced, SessionTask, in_this_process
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.session.session import in_this_process
+from nightjar.edge_agent.session.task import Produced, SessionTask
+from nightjar.edge_agent.session.trainer_messages import decode_task, encode, error_of, fault_of
 from nightjar.edge_agent.shell.memory_file import MemoryFile
 from nightjar.edge_agent.shell.tflite import load_program
 from nightjar.edge_agent.shell.trainer import TrainerProcess
-from nightjar.edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
 from nightjar.models.source import Source
 from nightjar.wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from nightjar.wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from nightjar.edge_agent.core.lifecycle import Preparing, Working
 from nightjar.edge_agent.core.stored import SumState
-from nightjar.edge_agent.driver_ports import Ports
 from nightjar.edge_agent.inbox import StartJob
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import Produced, prepare, run_session
-from nightjar.edge_agent.summing import enlist
+from nightjar.edge_agent.ports import Ports
+from nightjar.edge_agent.session.session import prepare, run_session
+from nightjar.edge_agent.session.summing import enlist
+from nightjar.edge_agent.session.task import Produced
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.identifiers import Population
 from nightjar.wire.messages import Assignment, DropoutCause, Work

@@ -4,7 +4,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from nightjar.edge_agent.connection import Connection, decoded
+from nightjar.edge_agent.link.connection import Connection, decoded
 
 
 @pytest.fixture

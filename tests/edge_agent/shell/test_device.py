@@ -6,7 +6,7 @@ import pytest
 
 from nightjar.edge_agent.config import AgentConfig, ConditionSettings, EmulatorSettings
 from nightjar.edge_agent.core.eligibility import Answer, Condition, judge
-from nightjar.edge_agent.device import assembled_device, typing_activity
+from nightjar.edge_agent.shell.device import assembled_device, typing_activity
 from nightjar.wire.messages import DropoutCause
 from tests.edge_agent.fakes import FakeClock
 from tests.edge_agent.losses import LOSSES, lose, whole_device

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from nightjar.edge_agent.durable_retry import DurableRetry
+from nightjar.edge_agent.upkeep.durable_retry import DurableRetry
 from nightjar.host.retrying import STORE_AGAIN
 from nightjar.wire.errors import LocalProtocolError, UnavailableError
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.personalisation import SHARES
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Desk, Produced, in_this_process, personal_weights, run_session
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.session.session import in_this_process, run_session
+from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.tflite import load_program
@@ -158,7 +160,7 @@ def moved(exported, tmp_path):
 
 def test_a_better_personal_model_is_kept_beside_the_model_and_never_sent(desk, moved):
     desk = dataclasses.replace(desk, personalise=True)
-    path = personal_weights(moved.model)
+    path = moved.model.personal_weights
     made = run(desk, moved, plan=looking(epochs=20))
     assert made.personal_share in SHARES
     assert path.stat().st_size == 2 * moved.model.manifest.layout.size, "half of what a version takes"
@@ -169,14 +171,14 @@ def test_a_better_personal_model_is_kept_beside_the_model_and_never_sent(desk, m
 
 def test_a_personal_model_that_is_no_better_any_more_goes(desk, moved):
     desk = dataclasses.replace(desk, personalise=True)
-    path = personal_weights(moved.model)
+    path = moved.model.personal_weights
     path.write_bytes(b"of an earlier session")
     made = run(desk, moved, plan=looking(epochs=1, rate=1e-6))
     assert (made.personal_share, path.exists()) == (0.0, False)
 
 
 def test_a_session_that_was_stopped_leaves_no_personal_model_behind(desk, moved):
-    path = personal_weights(moved.model)
+    path = moved.model.personal_weights
 
     def train(task, should_stop):
         task.personal.write_bytes(b"made while everything was being deleted")

@@ -14,9 +14,9 @@ from nightjar.coordinator.rounds.secure_sum import Given, Send, SumPhase, TimeUp
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.eligibility import Condition
 from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
-from nightjar.edge_agent.core.summing import HearQuestion, JoinSum
+from nightjar.edge_agent.core.sum_steps import HearQuestion, JoinSum
 from nightjar.edge_agent.inbox import Arrived, LinkUp
-from nightjar.edge_agent.shell.summing import SumInProcess, SumProcess
+from nightjar.edge_agent.shell.sum_process import SumInProcess, SumProcess
 from nightjar.simulation.rounds.ports import enrolled_key
 from nightjar.wire import frame, topics
 from nightjar.wire.identifiers import DeviceId, Population

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from nightjar.edge_agent.core.secure_sum import Tools
-from nightjar.edge_agent.core.summing import SumRequest, SumStep, advance
+from nightjar.edge_agent.core.sum_steps import SumRequest, SumStep, advance
 from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER
 from nightjar.host.children import python_command
 from nightjar.wire.errors import UnavailableError
@@ -61,7 +61,7 @@ class SumProcess:
 
     def __call__(self, request: SumRequest) -> SumStep:
         """Make a step; a process that fails or takes too long is an UnavailableError."""
-        command = python_command("-m", "nightjar.edge_agent.shell.summing", str(self.data_dir))
+        command = python_command("-m", "nightjar.edge_agent.shell.sum_process", str(self.data_dir))
         asked = msgspec.msgpack.encode(request)
         try:
             done = subprocess.run(command, input=asked, capture_output=True, timeout=TIMEOUT_S, check=True)  # noqa: S603 - our own module

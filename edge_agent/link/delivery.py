@@ -8,8 +8,8 @@ import structlog
 
 from nightjar.edge_agent.core import outbox
 from nightjar.edge_agent.core.events import Moment
+from nightjar.edge_agent.link.uplink import Uplink
 from nightjar.edge_agent.ports import Transport
-from nightjar.edge_agent.uplink import Uplink
 from nightjar.wire.messages import Receipt
 
 SAID_AT = (3, 10, 30)

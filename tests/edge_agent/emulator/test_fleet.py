@@ -12,7 +12,7 @@ import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
-from nightjar.edge_agent.emulated_fleet import run_fleet
+from nightjar.edge_agent.emulator.fleet import run_fleet
 from nightjar.edge_agent.inbox import Job
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
 from nightjar.wire import frame

@@ -17,7 +17,6 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from nightjar.edge_agent.shell.signatures import holds_in_a_process
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.identifiers import DeviceId, Population
@@ -84,7 +83,8 @@ class KnownKey:
         facts: Facts,
         given: str = "",
         recovery: str = "",
-        holds: Holds = holds_in_a_process,
+        *,
+        holds: Holds,
         now_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._population = population

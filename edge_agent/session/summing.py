@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.stored import Change, NewReport, SumState
-from nightjar.edge_agent.core.summing import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
+from nightjar.edge_agent.core.sum_steps import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
+from nightjar.edge_agent.link.uplink import Uplink
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Journal, SumMachine
-from nightjar.edge_agent.session import Produced
-from nightjar.edge_agent.uplink import Uplink
+from nightjar.edge_agent.session.task import Produced
 from nightjar.wire import frame as frames
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.identifiers import Population

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from nightjar.edge_agent.core.training import TrainingStopped
-from nightjar.edge_agent.session import Produced, SessionTask
+from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.wire import errors
 from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
 

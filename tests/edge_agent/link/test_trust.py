@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from nightjar.edge_agent.link.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
 from nightjar.edge_agent.shell.signatures import holds, holds_in_a_process
-from nightjar.edge_agent.shell.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Succession, TrainingPlan
@@ -79,7 +79,7 @@ class Device:
 
     def start(self):
         keys = (self.given, self.recovery)
-        self.trust = KnownKey("demo", "pi", self.facts, *keys, self.check, lambda: self.now_s)
+        self.trust = KnownKey("demo", "pi", self.facts, *keys, holds=self.check, now_s=lambda: self.now_s)
 
     def obey(self, message, key=OURS, **changes):
         self.trust.check(*sealed(key, message, **changes))
@@ -272,10 +272,11 @@ def test_an_agent_that_checks_orders_does_not_load_the_library_for_it():
     kind, payload = sealed(OURS, assignment())
     probe = (
         "import sys, nightjar.edge_agent.assembly\n"
-        "from nightjar.edge_agent.shell.trust import KnownKey\n"
+        "from nightjar.edge_agent.link.trust import KnownKey\n"
+        "from nightjar.edge_agent.shell.signatures import holds_in_a_process\n"
         "class Facts(dict):\n"
         "    fact, remember = dict.get, dict.__setitem__\n"
-        f"KnownKey('demo', 'pi', Facts(), '{public(OURS)}').check('{kind}', {payload!r})\n"
+        f"KnownKey('demo', 'pi', Facts(), '{public(OURS)}', holds=holds_in_a_process).check('{kind}', {payload!r})\n"
         "assert not [name for name in sys.modules if name.startswith('cryptography')]"
     )
     subprocess.run([sys.executable, "-c", probe], check=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nightjar.edge_agent.shell.system_integers import SystemIntegers
+from nightjar.host.system_integers import SystemIntegers
 from nightjar.wire.secure_sum.discrete_gaussian import discrete_gaussian
 
 

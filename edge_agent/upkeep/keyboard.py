@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import structlog
 
 from nightjar.edge_agent.core.eligibility import Condition, Readings, holds
-from nightjar.edge_agent.driver_ports import Ports
 from nightjar.edge_agent.inbox import StartJob, failure
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Artifacts, Trust
+from nightjar.edge_agent.ports import Artifacts, Ports, Trust
 from nightjar.wire.backoff import BackOff
 from nightjar.wire.errors import NightjarError
 from nightjar.wire.identifiers import DeviceId, Sha256

@@ -8,28 +8,25 @@ same bytes. A session reads the examples and changes nothing: the driver stores 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from nightjar.edge_agent.config import TRAINING_MEMORY_BYTES
 from nightjar.edge_agent.core.outbox import Parcel
-from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, best_share
+from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS, as_kept, best_share, change_to_bytes
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, faults, noise_faults
-from nightjar.edge_agent.core.results import Evaluation
+from nightjar.edge_agent.core.results import Evaluation, TrainingStopped
 from nightjar.edge_agent.core.stored import NewReport
-from nightjar.edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train, try_out
+from nightjar.edge_agent.core.training import TrainedUpdate, evaluate, train, try_out
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Program, Trust
-from nightjar.edge_agent.shell.system_integers import SystemIntegers
-from nightjar.edge_agent.shell.weights import as_kept, change_to_bytes
+from nightjar.edge_agent.ports import Artifacts, Desk, LoadProgram, Program, Trust
+from nightjar.edge_agent.session.task import EvaluateKeyboard, Produced, SessionTask, Trainer
 from nightjar.host.files import replace_file
+from nightjar.host.system_integers import SystemIntegers
 from nightjar.models.batches import Batches
-from nightjar.models.source import Source
 from nightjar.models.task_types import task_type
 from nightjar.wire.codec import codec_for
 from nightjar.wire.codec.sparsify import count_for
@@ -49,77 +46,8 @@ from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.low_rank import Bases, from_bytes
 from nightjar.wire.secure_sum.order import SumOrder, contribution, values_of
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Produced:
-    """The result of a session: a report that is ready to be stored.
-
-    Attributes:
-        num_examples: number of targets trained on, counted over one pass.
-        loss: mean loss per target over the last epoch, nats.
-        evaluation: result on held-out messages, if the plan asks for it and there are enough.
-        personal_share: share of the update in the personal model that was kept; 0 if none was kept.
-        words: (values,) uint32, the contribution to a secure sum, to be masked and put into the report; None without.
-        keyboard: what the keyboard saves on held-out messages, if the plan asks for it and there is one.
-        keyboard_fault: why it could not be counted.
-    """
-
-    report: NewReport
-    num_examples: int
-    steps: int
-    loss: float
-    seconds: float
-    evaluation: LocalEvaluation | None = None
-    personal_share: float = 0.0
-    words: npt.NDArray[np.uint32] | None = None
-    keyboard: KeyboardEvaluation | None = None
-    keyboard_fault: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionTask:
-    """The inputs of a session.
-
-    Attributes:
-        seed: seed of the generator for shuffling, and for rounding in the codec.
-        personal: file for the personal model if it is better; None keeps none.
-        announced: the version that the keyboard has, if it is to be compared; else None.
-    """
-
-    assignment: Assignment
-    model: Model
-    source: Source
-    seed: int
-    personal: Path | None = None
-    announced: Model | None = None
-
-
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
-
-EvaluateKeyboard = Callable[[SessionTask, Callable[[], bool], Callable[[], float]], KeyboardEvaluation | None]
-"""Counts what the keyboard saves on held-out messages, given ``should_stop``, polled between messages, and a clock.
-None if it was stopped, or there is nothing to compare. Raises NightjarError if a version's files cannot be used."""
-
-Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
-"""Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What every session of this agent works with.
-
-    Attributes:
-        personalise: keep a personal model if it is better.
-        memory_bytes: most private memory of a training.
-        announced: returns the version that the keyboard has; None without a keyboard.
-    """
-
-    examples: ExampleStore
-    train: Trainer
-    personalise: bool = False
-    memory_bytes: int = TRAINING_MEMORY_BYTES
-    announced: Callable[[], Model | None] = lambda: None
 
 
 def prepare(
@@ -130,7 +58,7 @@ def prepare(
     payload: bytes,
     should_stop: Callable[[], bool],
     ledger: Callable[[], Sequence[LedgerEntry]] = tuple,
-    memory_bytes: int = TRAINING_MEMORY_BYTES,
+    memory_bytes: int = sys.maxsize,
 ) -> Model:
     """Download the model of an assignment, if the assignment is to be obeyed.
 
@@ -191,7 +119,7 @@ def run_session(
         UnavailableError: the training process could not be started, or died.
     """
     seed = int(generator.integers(2**63))
-    personal = personal_weights(model) if desk.personalise else None
+    personal = model.personal_weights if desk.personalise else None
     announced = desk.announced() if _asks_for_keyboard(assignment) else None
     task = SessionTask(assignment, model, desk.examples.source(), seed, personal, announced)
     done = desk.train(task, should_stop)
@@ -204,14 +132,6 @@ def run_session(
         # makes them again.
         personal.unlink(missing_ok=True)
     return done
-
-
-def personal_weights(model: Model) -> Path:
-    """Path of a version's personal weights, if there are any: on the disk beside its files, and removed with them.
-
-    The file holds their difference from the version's (:func:`nightjar.edge_agent.shell.weights.own_weights`).
-    """
-    return model.vocabulary.with_name(f"{model.sha256}.personal")
 
 
 def _asks_for_keyboard(assignment: Assignment) -> bool:

@@ -25,16 +25,17 @@ import structlog
 
 from nightjar.edge_agent import assembly
 from nightjar.edge_agent.config import AgentConfig
-from nightjar.edge_agent.connection import FACT as CONNECTION
-from nightjar.edge_agent.device import typing_activity
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.driver_ports import Ports
 from nightjar.edge_agent.enrolment.identity import enrolled_tls
 from nightjar.edge_agent.inbox import Item, StopAsked
+from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.session import Desk, Trainer, in_this_process
+from nightjar.edge_agent.ports import Desk, Ports
+from nightjar.edge_agent.session.session import in_this_process
+from nightjar.edge_agent.session.task import Trainer
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.device import typing_activity
 from nightjar.edge_agent.shell.examples import DeviceExamples
 from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from nightjar.edge_agent.shell.http import Downloader
@@ -42,7 +43,7 @@ from nightjar.edge_agent.shell.memory import return_free_memory
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import MqttTransport
 from nightjar.edge_agent.shell.signatures import holds
-from nightjar.edge_agent.shell.summing import SumInProcess
+from nightjar.edge_agent.shell.sum_process import SumInProcess
 from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from nightjar.edge_agent.shell.weights import mapped_weights
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker

@@ -1,0 +1,1 @@
+"""What the driver keeps up besides sessions: stored events, the keyboard's model, and the agent's release."""
