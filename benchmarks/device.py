@@ -132,7 +132,7 @@ def _tape_step() -> Any:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     import tensorflow as tf
 
-    from nightjar.models.reference import ReferenceModel
+    from nightjar.benchmarks.reference_model import ReferenceModel
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

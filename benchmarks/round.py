@@ -2,7 +2,7 @@
 
 A real coordinator with the default transport and real agents (many per process) run on this machine, with certificates,
 TLS, databases on disk and the default codec. Only training is replaced: it takes no time and returns noise of the size
-of a real update (:class:`nightjar.simulation.phones.LikeTraining`). Versions are not evaluated. A round needs the
+of a real update (:class:`nightjar.benchmarks.phones.LikeTraining`). Versions are not evaluated. A round needs the
 reports of all phones, so the slowest one determines its length.
 
 ``wall_s`` is the time from the announcement of a version to the commit of the next: check-in, selection, assignments,
@@ -28,13 +28,13 @@ from rich.console import Console
 
 from nightjar.benchmarks import service
 from nightjar.benchmarks.measuring import cpu_time_s, quantile, show
+from nightjar.benchmarks.phones import PhoneSetting
 from nightjar.benchmarks.setting import BUILD
 from nightjar.coordinator.commands.actions import ask_service
 from nightjar.host.children import python_command
 from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.simulation.demo.processes import Service, stopping
 from nightjar.simulation.demo.trust import enrol_phones
-from nightjar.simulation.phones import PhoneSetting
 from nightjar.wire.errors import UnavailableError
 
 TITLE = "a round without its training, medians"
@@ -120,7 +120,7 @@ def _agents(folder: Path, part: int, names: list[str]) -> Service:
     path = folder / f"phones-{part}.json"
     path.write_bytes(msgspec.json.encode(setting))
     return Service(
-        f"phones-{part}", python_command("-m", "nightjar.simulation.phones", str(path)), folder / f"phones-{part}.log"
+        f"phones-{part}", python_command("-m", "nightjar.benchmarks.phones", str(path)), folder / f"phones-{part}.log"
     )
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.benchmarks.measuring import show
+from nightjar.benchmarks.sum_in_process import Member, Silent, run
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
 from nightjar.host.system_integers import SystemIntegers
-from nightjar.simulation.secure_sum import Member, Silent, run
 from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.discrete_gaussian import discrete_gaussian
 from nightjar.wire.secure_sum.grid import Grid, mean_of, to_words

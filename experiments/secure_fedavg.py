@@ -24,14 +24,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from phe import generate_paillier_keypair
 
+from nightjar.benchmarks import sum_in_process
+from nightjar.benchmarks.sum_in_process import Member
 from nightjar.experiments.data_sets import Examples, digits, in_turn
 from nightjar.experiments.engine import Plan, descend
 from nightjar.experiments.frame import Request, Row, page_command, row
 from nightjar.experiments.networks import dense
 from nightjar.experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
-from nightjar.simulation import secure_sum
-from nightjar.simulation.secure_sum import Member
 from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.grid import Grid, mean_of, to_words
 from nightjar.wire.secure_sum.masks import Words, packed_bytes
@@ -112,7 +112,7 @@ def masked_sum(words: Sequence[Words], bits: int, rng: np.random.Generator) -> C
         session=rng.bytes(32), threshold=2, minimum=max(3, devices * 7 // 10), values=words[0].size, bits=bits
     )
     members = [_member(own, rng) for own in words]
-    result = secure_sum.run(terms, members, LibraryPrimitives())
+    result = sum_in_process.run(terms, members, LibraryPrimitives())
     if result.total is None:
         msg = "the sum was abandoned"
         raise RuntimeError(msg)

@@ -6,8 +6,8 @@ import hashlib
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from nightjar.benchmarks.sum_in_process import Member, Silent
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
-from nightjar.simulation.secure_sum import Member, Silent
 from nightjar.wire.secure_sum.terms import Terms
 
 PRIMITIVES = LibraryPrimitives()

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from nightjar.benchmarks.phones import PhoneSetting
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.models.manifest import Manifest
-from nightjar.simulation.phones import PhoneSetting
 from nightjar.wire.parameters import weights_from_bytes
 from nightjar.wire.secure_sum.grid import FIRST_SPREAD, REACH
 from tests.coordinator.model_folder import INITIAL, LAYOUT

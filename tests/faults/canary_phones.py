@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from nightjar.benchmarks.phones import AllHold, Learned, PhoneSetting, live, make_phone
 from nightjar.edge_agent.core.results import Evaluation
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.http import Patience
 from nightjar.edge_agent.shell.mqtt import MqttTransport
-from nightjar.simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone
 from tests.coordinator.model_folder import WORDS
 
 TEXTS = tuple(f"{a} {b} {c} {d} {a} {c}" for a in WORDS for b in WORDS for c in WORDS[:3] for d in WORDS[:2])

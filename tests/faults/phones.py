@@ -11,12 +11,12 @@ import time
 import zlib
 from pathlib import Path
 
+from nightjar.benchmarks.phones import AllHold, Learned, PhoneSetting, live, make_phone
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.results import TrainStep
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.shell.http import Patience
 from nightjar.edge_agent.shell.mqtt import MqttTransport
-from nightjar.simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone
 
 
 def step_of(device: str) -> float:

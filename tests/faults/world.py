@@ -26,6 +26,7 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from nightjar.benchmarks.phones import PhoneSetting
 from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, seat_round, seat_version
@@ -33,7 +34,6 @@ from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.demo.reading import state_from
-from nightjar.simulation.phones import PhoneSetting
 from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import Status

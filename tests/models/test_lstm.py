@@ -17,7 +17,7 @@ from nightjar.wire.parameters import ParameterLayout, Vector
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
 
 pytestmark = NEEDS_TENSORFLOW
-tf, lstm, reference = Lazy("tensorflow"), Lazy("nightjar.models.lstm"), Lazy("nightjar.models.reference")
+tf, lstm, reference = Lazy("tensorflow"), Lazy("nightjar.models.lstm"), Lazy("nightjar.benchmarks.reference_model")
 
 SMALL = ModelConfiguration("small", max_vocabulary=30, embedding=6, hidden=9, batch_rows=3, sequence_length=8)
 V = 30

@@ -77,8 +77,8 @@ def test_another_cell_lowers_and_trains_like_the_first(
 ) -> None:
     import tensorflow as tf
 
+    from nightjar.benchmarks.reference_model import ReferenceModel
     from nightjar.models.export import export_program
-    from nightjar.models.reference import ReferenceModel
 
     shape = replace(configuration(name), batch_rows=4, sequence_length=6)  # converts faster
     program = export_program(shape, VOCABULARY_SIZE, export_cache)
@@ -131,7 +131,7 @@ def test_training_equals_tensorflow_step_by_step(
 ) -> None:
     import tensorflow as tf
 
-    from nightjar.models.reference import ReferenceModel
+    from nightjar.benchmarks.reference_model import ReferenceModel
 
     reference = ReferenceModel(shape, vocabulary_size, weights)
     signatures["restore"](weights=weights)
@@ -227,7 +227,7 @@ def test_momentum_and_the_proximal_term_equal_their_formula(
 ) -> None:
     import tensorflow as tf
 
-    from nightjar.models.reference import ReferenceModel
+    from nightjar.benchmarks.reference_model import ReferenceModel
 
     momentum, proximal = np.float32(0.9), np.float32(0.05)
     reference = ReferenceModel(shape, vocabulary_size, weights)

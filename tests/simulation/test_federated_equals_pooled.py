@@ -38,8 +38,8 @@ def batch_of(phone):
 @pytest.mark.tensorflow
 @pytest.mark.tflite
 def test_one_federated_round_equals_one_pooled_step(tmp_path):
+    from nightjar.benchmarks.reference_model import ReferenceModel
     from nightjar.edge_agent.shell.tflite import TfliteProgram
-    from nightjar.models.reference import ReferenceModel
 
     layout = SHAPE.layout(VOCABULARY_SIZE)
     base = initial_weights(SHAPE, VOCABULARY_SIZE, seed=3)

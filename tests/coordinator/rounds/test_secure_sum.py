@@ -6,6 +6,7 @@ import itertools
 import msgspec
 import pytest
 
+from nightjar.benchmarks.sum_in_process import Silent, run
 from nightjar.coordinator.rounds.secure_sum import (
     TABLE,
     Given,
@@ -20,7 +21,6 @@ from nightjar.coordinator.rounds.secure_sum import (
     open_session,
     step,
 )
-from nightjar.simulation.secure_sum import Silent, run
 from nightjar.wire.errors import IllegalEvent, LocalProtocolError
 from nightjar.wire.secure_sum import messages
 from nightjar.wire.secure_sum.messages import Confirmation, Disclosure, MaskedUpdate, MemberKeys, Shares

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from nightjar.benchmarks.sum_in_process import Silent, run
 from nightjar.edge_agent.core import secure_sum
 from nightjar.edge_agent.core.secure_sum import (
     TABLE,
@@ -23,7 +24,6 @@ from nightjar.edge_agent.core.secure_sum import (
     join,
     step,
 )
-from nightjar.simulation.secure_sum import Silent, run
 from nightjar.wire.errors import IllegalEvent, LocalProtocolError
 from nightjar.wire.secure_sum import messages
 from nightjar.wire.secure_sum.graph import in_order

@@ -23,7 +23,7 @@ from tests.lazily import Lazy
 from tests.simulation.laboratory.test_training import CORPUS, EXPERIMENT, StoppedError, trained
 from tests.skips import NO_GPU
 
-tf, jax, reference = Lazy("tensorflow"), Lazy("jax"), Lazy("nightjar.models.reference")
+tf, jax, reference = Lazy("tensorflow"), Lazy("jax"), Lazy("nightjar.benchmarks.reference_model")
 jax_steps, jax_executor = (
     Lazy("nightjar.simulation.laboratory.jax_steps"),
     Lazy("nightjar.simulation.laboratory.jax_executor"),

@@ -1,4 +1,4 @@
-"""Runs many real agents without training in one process: ``python -m nightjar.simulation.phones SETTING.json``.
+"""Runs many real agents without training in one process: ``python -m nightjar.benchmarks.phones SETTING.json``.
 
 Everything but the training is real: driver, database, broker connection, downloads, codec, outbox. This serves to
 measure the cost of a round without training. Each agent has its own threads, as on a device. An enrolled phone uses TLS

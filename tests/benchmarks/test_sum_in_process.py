@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightjar.benchmarks.sum_in_process import Silent, run
 from nightjar.coordinator.rounds.secure_sum import SumPhase
 from nightjar.edge_agent.core.secure_sum import (
     Aborted,
@@ -25,7 +26,6 @@ from nightjar.edge_agent.core.secure_sum import (
     join,
     step,
 )
-from nightjar.simulation.secure_sum import Silent, run
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.secure_sum import masks, messages, shamir
 from nightjar.wire.secure_sum.graph import in_order, neighbours

@@ -1,6 +1,7 @@
 """A secure sum in one process: the real machines of both sides, without a network between them.
 
-For the tests and ``benchmarks.secure_sum``. Devices drop out where the caller says; everything that is sent is kept.
+``benchmarks.secure_sum`` measures it, experiments and tests use it. Devices drop out where the caller says; everything
+that is sent is kept.
 """
 
 from __future__ import annotations

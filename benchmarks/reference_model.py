@@ -1,7 +1,6 @@
-"""The same model in idiomatic TensorFlow: variables, a loop over time, ``tf.GradientTape``.
+"""The keyboard model in idiomatic TensorFlow: variables, a loop over time, ``tf.GradientTape``.
 
-Tests check the hand-written gradient of ``models.lstm`` against it, and benchmarks compare its speed; nothing else uses
-it.
+``benchmarks.device`` compares its speed; tests check the hand-written gradient of ``models.lstm`` against it.
 """
 
 from __future__ import annotations
