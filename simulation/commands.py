@@ -7,13 +7,12 @@ from importlib import import_module
 
 import click
 
-from nightjar.wire.errors import NightjarError
+from nightjar.wire.errors import ConfigError, NightjarError
 
 MODULES = {
     "demo": "nightjar.simulation.demo.command",
     "learn": "nightjar.simulation.laboratory.command",
     "rounds": "nightjar.simulation.rounds.command",
-    "silos": "nightjar.simulation.silos.command",
 }
 """Module of each command, imported on use: the imports of the demo would double the memory of a simulation."""
 
@@ -27,10 +26,20 @@ class Commands(click.Group):
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         """The command with this name; None if there is none."""
+        if name == moved.name:
+            return moved
         if name not in MODULES:
             return None
         found: click.Command = getattr(import_module(MODULES[name]), name)
         return found
+
+
+@click.command("silos", context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1)
+def moved(arguments: tuple[str, ...]) -> None:
+    """Names the command that this one has become."""
+    msg = f"this is a study: python -m nightjar.experiments.silos {' '.join(arguments)}".rstrip()
+    raise ConfigError(msg)
 
 
 @click.group(cls=Commands)

@@ -16,7 +16,7 @@ NO_GPU = "sees no GPU on this machine"
 _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
 _USE = "tests/firmware_scripts/shell/test_file_use.py::"
-_SILOS = "tests/simulation/silos/test_federation.py::"
+_SILOS = "tests/experiments/silos/test_federation.py::"
 MAY_BE_SKIPPED = {
     _SILOS + "test_each_of_three_hosts_is_killed_and_every_round_counts_once": NOT_ALLOWED,
     _HOSTS + "test_a_host_that_does_not_lead_shows_the_pages_and_leaves_changes_to_the_leader": NOT_ALLOWED,

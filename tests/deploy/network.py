@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from nightjar.simulation.silos.hosts import ip
+from nightjar.experiments.silos.hosts import ip
 from nightjar.wire.errors import UnavailableError
 from tests.skips import NOT_ALLOWED
 

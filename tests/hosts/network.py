@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nightjar.simulation.silos.hosts import Namespace as Host
-from nightjar.simulation.silos.hosts import namespaces
+from nightjar.experiments.silos.hosts import Namespace as Host
+from nightjar.experiments.silos.hosts import namespaces
 from nightjar.wire.errors import UnavailableError
 from tests.skips import NOT_ALLOWED
 

@@ -10,7 +10,7 @@ from nightjar.experiments.frame import Row
 from nightjar.experiments.linear import results as linear
 from nightjar.experiments.linear.screening import Screened, screened
 from nightjar.experiments.record import CHAT, results
-from nightjar.experiments.silos import PAGE as SILOS
+from nightjar.experiments.silos.record import PAGE as SILOS
 from nightjar.simulation.laboratory.outcome import Outcome
 from tests.pages import thesis
 
@@ -142,8 +142,14 @@ def _alike(rows: Sequence[Row]) -> list[list[Row]]:
 
 def _title(name: str) -> str:
     """The first line of a page's docstring; read, because not every machine that makes this page has TensorFlow."""
-    source = (ROOT / "experiments" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or name).splitlines()[0].replace("``", "`").rstrip(".")
+    module = ROOT / "experiments" / name.replace(".", "/")
+    source = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+    return (
+        (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or name)
+        .splitlines()[0]
+        .replace("``", "`")
+        .rstrip(".")
+    )
 
 
 def _made(rows: Sequence[Row]) -> str:

@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
+from nightjar.experiments.silos.federation import FederatedPlan, Federation
+from nightjar.experiments.silos.hosts import Loopback
 from nightjar.simulation.demo.classification import export
 from nightjar.simulation.demo.processes import outcome, quiet_child, stopping
 from nightjar.simulation.demo.reading import state_from
-from nightjar.simulation.silos.federation import FederatedPlan, Federation
-from nightjar.simulation.silos.hosts import Loopback
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
 

@@ -1,7 +1,6 @@
-"""Two silos that train one model on MNIST: alone, pooled, and federated (``python -m nightjar.simulation silos``).
+"""``python -m nightjar.experiments.silos.record FOLDER``: records the runs of ``--folder FOLDER``.
 
-``python -m nightjar.experiments.silos FOLDER`` records the runs of ``--folder FOLDER``: a row for each model and
-split, measured is the federated accuracy on the test images.
+A row for each model and split; measured is the federated accuracy on the test images.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import msgspec
 
 from nightjar.experiments.frame import Form, Row
 from nightjar.experiments.record import keep
-from nightjar.simulation.silos.command import OUTCOME
-from nightjar.simulation.silos.study import StudyRun
+from nightjar.experiments.silos.command import OUTCOME
+from nightjar.experiments.silos.study import StudyRun
 from nightjar.wire.errors import ConfigError
 
 PAGE = "silos"
@@ -34,7 +33,7 @@ def main(folder: Path, command: str, commit: str) -> None:
         msg = f"{folder} has a run that cannot be read: {error}"
         raise ConfigError(msg) from error
     if not runs:
-        msg = f"{folder} has no run that ended: expected the --folder of python -m nightjar.simulation silos"
+        msg = f"{folder} has no run that ended: expected the --folder of python -m nightjar.experiments.silos"
         raise ConfigError(msg)
     kinds = dict.fromkeys((run.model, run.split) for run in runs)
     keep([_row([run for run in runs if (run.model, run.split) == kind], command, commit) for kind in kinds])

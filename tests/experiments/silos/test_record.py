@@ -2,9 +2,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from nightjar.experiments import record, silos
-from nightjar.simulation.silos.command import OUTCOME
-from nightjar.simulation.silos.study import HALVES, LABELS, StudyRun
+from nightjar.experiments import record
+from nightjar.experiments.silos import record as silos
+from nightjar.experiments.silos.command import OUTCOME
+from nightjar.experiments.silos.study import HALVES, LABELS, StudyRun
 from nightjar.wire.errors import ConfigError
 
 

@@ -19,8 +19,9 @@ from nightjar.coordinator.tasks.settings import StrategyConfig
 from nightjar.edge_agent.core.training import TrainedUpdate, train
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.tflite import load_program
+from nightjar.experiments.silos.federation import FederatedPlan
+from nightjar.experiments.silos.progress import RunPart
 from nightjar.models.batches import Batches
-from nightjar.simulation.silos.federation import FederatedPlan
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
@@ -29,7 +30,7 @@ from nightjar.wire.parameters import Vector
 
 
 def train_here(
-    model: Model, silos: dict[str, Batches], plan: FederatedPlan, seed: int, say: Callable[[str], None]
+    model: Model, silos: dict[str, Batches], plan: FederatedPlan, seed: int, show: Callable[[RunPart], object]
 ) -> Vector:
     """The weights after all rounds, (n,) float32.
 
@@ -58,5 +59,5 @@ def train_here(
         optimizer = optimizer_for(choice, number)
         averaged = federated_average(weights, state, updates, codec, layout, optimizer, clip_norm)
         weights, state, clip_norm = averaged.weights, averaged.state, averaged.clip_norm
-        say(f"federated: {number + 1} of {plan.rounds} rounds")
+        show(RunPart("federated", number + 1, plan.rounds, "rounds"))
     return weights

@@ -20,12 +20,12 @@ import urllib3
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.enrolment.service_client import http_pool
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.experiments.silos.hosts import SiloHost
 from nightjar.host.children import python_command
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.demo.configuration import write_toml
 from nightjar.simulation.demo.processes import Service, wait_until
 from nightjar.simulation.demo.reading import State, fetched, state_from
-from nightjar.simulation.silos.hosts import SiloHost
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.parameters import Vector, weights_from_bytes
 
