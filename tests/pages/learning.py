@@ -25,9 +25,7 @@ NEAR = 2.0
 """A run that was not measured after so many rounds is shown where it was, if that is within this factor."""
 RUNS = {
     FleetSize.HOUSEHOLD: ("Chat, household: four people, 100 rounds",),
-    FleetSize.HUNDREDS: (
-        "Chat, the default task, test part: 600 rounds",
-    ),
+    FleetSize.HUNDREDS: ("Chat, the default task, test part: 600 rounds",),
     FleetSize.THOUSANDS: ("Chat, thousands: 100 a round",),
 }
 PEOPLE = {FleetSize.HOUSEHOLD: 4, FleetSize.HUNDREDS: 300, FleetSize.THOUSANDS: 3000}
