@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.enrolment.identity import held_identity, tls_context
 from nightjar.edge_agent.inbox import Item
@@ -34,7 +35,7 @@ from nightjar.edge_agent.ports import Conditions, Desk, Pace, Ports
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.shell import mqtt
 from nightjar.edge_agent.shell.clock import SystemClock
-from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.http import Downloader, Patience
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.signatures import holds

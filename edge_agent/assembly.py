@@ -23,8 +23,8 @@ import structlog
 
 from nightjar.edge_agent.config import AgentConfig, EmulatorSettings
 from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.emulator.phone import read_messages
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
@@ -34,15 +34,17 @@ from nightjar.edge_agent.link.trust import Holds, KnownKey
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Desk, Pace, Ports
-from nightjar.edge_agent.session.task import Trainer
+from nightjar.edge_agent.session.task import StoredMessages, Trainer
+from nightjar.edge_agent.shell import message_store
 from nightjar.edge_agent.shell.clock import SystemClock
-from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.device import DeviceProfile, assembled_device, typing_activity
-from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.examples import CountedMessages, DeviceExamples
 from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from nightjar.edge_agent.shell.memory import return_free_memory
+from nightjar.edge_agent.shell.message_store import StoreAnswer
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
@@ -80,10 +82,11 @@ def run_agent(config: AgentConfig) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(own_folder(config.data_dir))
         clock, typing = SystemClock(), typing_activity(config)
-        database = Database(config.data_dir / DATABASE, caps(config), clock)
+        prepare_store(config, message_store.prepare)
+        database = Database(config.data_dir / DATABASE, caps(config), clock, tidy=False)
         stack.callback(database.close)
-        device = inhabited_device(config, database, clock, typing)
-        examples = DeviceExamples(database, config.store.examples)
+        device = device_of(config, database, clock, typing)
+        examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
         identity = identity_of(config, runtime)
         if config.limits.household:
             log.warning("household", means=HOUSEHOLD_WARNING)
@@ -273,27 +276,33 @@ def caps(config: AgentConfig) -> Caps:
     )
 
 
+def stored_messages(config: AgentConfig) -> StoredMessages:
+    """Where this device's messages are, for the processes that read them."""
+    return StoredMessages(config.data_dir / DATABASE, caps(config))
+
+
 def trainer_for(config: AgentConfig) -> Trainer:
-    """The trainer, with its limit of memory."""
+    """The trainer, which reads the messages itself, with its limit of memory."""
     return TrainerProcess(
         config.conditions.training_memory_bytes,
         # Emulated phones share a machine with each other and with the person who watches them.
         idle_priority=config.emulator is None,
+        messages=stored_messages(config),
         report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
     )
 
 
-def inhabited_device(
-    config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity
-) -> DeviceProfile:
-    """The device's profile; for an emulated phone, load its messages once and resume its day."""
-    emulator, started = config.emulator, 0.0
-    if emulator is not None:
-        if emulator.messages is not None:
-            messages = read_messages(emulator.messages)
-            added = len(messages) if database.add_once("person", messages) else 0
-            log.info("person_moved_in", device=config.device, messages=added, stored=database.count())
-        started = emulation_started_s(database, clock)
+def prepare_store(config: AgentConfig, prepare: Callable[[StoredMessages, Path | None], StoreAnswer]) -> None:
+    """Put the store of messages in order; for an emulated phone, load its person's messages once."""
+    person = None if config.emulator is None else config.emulator.messages
+    found = prepare(stored_messages(config), person)
+    if person is not None:
+        log.info("messages_loaded", device=config.device, messages=found.added, stored=found.stored)
+
+
+def device_of(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> DeviceProfile:
+    """The device's profile; an emulated phone resumes its day."""
+    started = 0.0 if config.emulator is None else emulation_started_s(database, clock)
     return assembled_device(config, clock, typing, database.learning_paused, started)
 
 
@@ -344,7 +353,7 @@ def _keyboard(
     def delete_everything() -> None:
         # The database counts completed wipes, so it comes last.
         artifacts.forget_personal()
-        database.wipe()
+        message_store.wipe(stored_messages(config))
 
     if not config.keyboard.enabled:
         show = None if config.emulator is None else _show_nobody

@@ -46,8 +46,7 @@ from nightjar.edge_agent.core.events import (
 from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.core.stored import Change, NewReport, SumState
-from nightjar.edge_agent.core.sum_steps import ABORTED
+from nightjar.edge_agent.core.stored import ABORTED, Change, NewReport, SumState
 from nightjar.edge_agent.inbox import (
     Arrived,
     Item,

@@ -21,7 +21,7 @@ from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.ports import SESSION_LIMIT_S, Desk
 from nightjar.edge_agent.session.session import run_session
 from nightjar.edge_agent.session.task import Produced
-from nightjar.edge_agent.shell.examples import DeviceExamples
+from nightjar.edge_agent.shell.examples import CountedMessages, DeviceExamples
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.messages import Assignment, CodecChoice, TrainingPlan
 
@@ -71,7 +71,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             plan=plan,
             report_deadline_s=SESSION_LIMIT_S,
         )
-        examples = DeviceExamples(database, config.store.examples)
+        examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
         desk = Desk(examples, trainer_for(config))
         with _watched(config, whatever=whatever) as lost:
             if lost():

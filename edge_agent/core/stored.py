@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.lifecycle import State
@@ -22,6 +23,10 @@ class NewReport:
     frame: bytes
 
 
+ABORTED = "aborted"
+"""Phase of a secure sum in which the device answers no more."""
+
+
 class SumState(msgspec.Struct, frozen=True):
     """The last secure sum that the device joined.
 
@@ -36,6 +41,11 @@ class SumState(msgspec.Struct, frozen=True):
     session: bytes
     phase: str
     state: bytes
+
+
+def over(held: SumState) -> SumState:
+    """The state of a device that answers no more, and only remembers which session it had joined."""
+    return replace(held, phase=ABORTED, state=b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +103,20 @@ class AgentTally:
     last_report_bytes: int | None = None
     last_trained_at_s: float | None = None
     last_report_summed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits on the typed text that is kept and that one session uses; the oldest messages are removed first.
+
+    Attributes:
+        session_messages: most messages that one session learns from, newest first: bounds one person's contribution.
+        repeats: how often an identical message counts in a session.
+    """
+
+    messages: int
+    total_bytes: int
+    age_s: float
+    session_messages: int = 2_000
+    repeats: int = 3
+    forbidden: Sequence[str] = ()

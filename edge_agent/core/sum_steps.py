@@ -12,10 +12,11 @@ import numpy as np
 
 from nightjar.edge_agent.core import secure_sum
 from nightjar.edge_agent.core.secure_sum import Aborted, State, Tools, UpdateEncoded
+from nightjar.edge_agent.core.stored import ABORTED
 from nightjar.wire.secure_sum.messages import decode_down, encode
 from nightjar.wire.secure_sum.terms import Terms
 
-READY, ABORTED = "ready", "aborted"
+READY = "ready"
 BEFORE_REPORT = frozenset({"joined", "sharing", READY})
 """States of the machine by name: before the masked update is in the outbox, the session ends with the training."""
 

@@ -33,6 +33,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Desk, Ports
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.session.task import Trainer
+from nightjar.edge_agent.shell import message_store
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.device import typing_activity
@@ -136,10 +137,11 @@ def _phone(
 ) -> EmulatedPhone:
     stack.enter_context(own_folder(config.data_dir))
     clock = SystemClock()
+    assembly.prepare_store(config, message_store.prepare_here)
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
     stack.callback(database.close)
     examples = DeviceExamples(database, config.store.examples)
-    device = assembly.inhabited_device(config, database, clock, typing_activity(config))
+    device = assembly.device_of(config, database, clock, typing_activity(config))
     transport = assembly.transport_of(config, assembly.watched(stack, config, tls, post), tls)
     driver = Driver(
         assembly.identity_of(config, runtime),

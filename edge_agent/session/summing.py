@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
-from nightjar.edge_agent.core.stored import Change, NewReport, SumState
-from nightjar.edge_agent.core.sum_steps import ABORTED, BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
+from nightjar.edge_agent.core.stored import Change, NewReport, SumState, over
+from nightjar.edge_agent.core.sum_steps import BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
 from nightjar.edge_agent.link.uplink import Uplink
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Journal, SumMachine
@@ -139,11 +139,6 @@ class SumPart:
         """The state to store when the device ends its work for a round; None if it has joined no sum of that round."""
         held = self.state
         return over(held) if held is not None and held.round == round_number else None
-
-
-def over(held: SumState) -> SumState:
-    """The state of a device that answers no more, and only remembers which session it had joined."""
-    return replace(held, phase=ABORTED, state=b"")
 
 
 def _masked_report(report: NewReport, payload: bytes) -> NewReport:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.core.stored import NewReport
+from nightjar.edge_agent.core.stored import Caps, NewReport
 from nightjar.edge_agent.model import Model
 from nightjar.models.source import Source
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
@@ -43,6 +43,14 @@ class Produced:
     keyboard_fault: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMessages:
+    """The typed messages of a device, for the process that reads them: its database, and the limits on a session."""
+
+    database: Path
+    caps: Caps
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionTask:
     """The inputs of a session.
@@ -51,6 +59,7 @@ class SessionTask:
         seed: seed of the generator for shuffling, and for rounding in the codec.
         personal: file for the personal model if it is better; None keeps none.
         announced: the version that the keyboard has, if it is to be compared; else None.
+        messages: where the training process finds the messages, which are not in ``source`` then.
     """
 
     assignment: Assignment
@@ -59,6 +68,7 @@ class SessionTask:
     seed: int
     personal: Path | None = None
     announced: Model | None = None
+    messages: StoredMessages | None = None
 
 
 EvaluateKeyboard = Callable[[SessionTask, Callable[[], bool], Callable[[], float]], KeyboardEvaluation | None]

@@ -12,7 +12,6 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from nightjar.edge_agent.core.exclusion import Secret, storable
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
-from nightjar.edge_agent.core.stored import AgentTally, Change, PendingDropout, Remembered, SumState
+from nightjar.edge_agent.core.stored import AgentTally, Caps, Change, PendingDropout, Remembered, SumState, over
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.recall import RecallCount
 from nightjar.edge_agent.ports import Clock
-from nightjar.edge_agent.session.summing import over
+from nightjar.edge_agent.shell.stored_messages import forget_old, newest
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source
@@ -72,45 +71,30 @@ _SUMMING = msgspec.msgpack.Decoder(SumState)
 _ENTRY = msgspec.json.Decoder(LedgerEntry)
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Limits on the typed text that is kept and that one session uses; the oldest messages are removed first.
-
-    Attributes:
-        session_messages: most messages that one session learns from, newest first: bounds one person's contribution.
-        repeats: how often an identical message counts in a session.
-    """
-
-    messages: int
-    total_bytes: int
-    age_s: float
-    session_messages: int = 2_000
-    repeats: int = 3
-    forbidden: Sequence[str] = ()
-
-
 class Database:
     """The open database.
 
-    The file is created if it does not exist.
+    The file is created if it does not exist. ``tidy`` puts it in order, which reads all of it. A process that must not
+    have typed text in its memory leaves that to another (:mod:`nightjar.edge_agent.shell.message_store`), and calls
+    nothing that reads messages: they are counted by an index, so that their pages are not read.
 
     Raises:
         ConfigError: the file cannot be opened, or is not a database of this version.
     """
 
-    def __init__(self, path: Path, caps: Caps, clock: Clock) -> None:
+    def __init__(self, path: Path, caps: Caps, clock: Clock, *, tidy: bool = True) -> None:
         self._caps = caps
         self._clock = clock
         self._lock = threading.Lock()
         try:
             private_file(path)  # sqlite would make it readable for others; -wal and -shm inherit the file's mode
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-            self._prepare()
+            self._prepare(tidy=tidy)
         except (OSError, sqlite3.Error) as error:
             msg = f"{path}: expected the agent's database, got: {error}; move the file away to begin anew"
             raise ConfigError(msg) from error
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, tidy: bool) -> None:
         self._connection.execute("PRAGMA journal_mode = WAL")
         # Deleted messages are overwritten: what a person typed must not linger in free pages.
         self._connection.execute("PRAGMA secure_delete = ON")
@@ -122,6 +106,9 @@ class Database:
             raise sqlite3.DatabaseError(msg)
         # Needs space itself. On a full disk the agent starts all the same, and the next start tries again.
         with contextlib.suppress(sqlite3.OperationalError):
+            if not tidy:
+                return
+            self._connection.execute("CREATE INDEX IF NOT EXISTS examples_by_bytes ON examples (bytes)")
             self._empty_residual()
             self._give_space_back()
 
@@ -198,15 +185,8 @@ class Database:
 
     def texts(self) -> list[str]:
         """The stored messages that a session learns from, oldest first."""
-        caps = self._caps
         with self._transaction() as connection:
-            self._forget_old(connection)
-            rows = connection.execute(
-                "SELECT text FROM (SELECT id, text, row_number() OVER (PARTITION BY text ORDER BY id DESC) AS place "
-                "FROM examples) WHERE place <= ? ORDER BY id DESC LIMIT ?",
-                (caps.repeats, caps.session_messages),
-            ).fetchall()
-        return [text for (text,) in reversed(rows)]
+            return newest(connection, self._caps, self._clock.wall_s())
 
     def source(self) -> Source:
         """The messages, as a session takes them; see :class:`nightjar.edge_agent.shell.examples.DeviceExamples`."""
@@ -222,17 +202,7 @@ class Database:
             "INSERT INTO examples (text, bytes, typed_at_s) VALUES (?, ?, ?)",
             [(text, len(text.encode()), now_s) for text in texts],
         )
-        self._forget_old(connection)
-
-    def _forget_old(self, connection: sqlite3.Connection) -> None:
-        caps = self._caps
-        connection.execute("DELETE FROM examples WHERE typed_at_s < ?", (self._clock.wall_s() - caps.age_s,))
-        connection.execute(
-            "DELETE FROM examples WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS place, "
-            "sum(bytes) OVER newest AS total FROM examples WINDOW newest AS (ORDER BY id DESC)) "
-            "WHERE place > ? OR total > ?)",
-            (caps.messages, caps.total_bytes),
-        )
+        forget_old(connection, self._caps, now_s)
 
     def size_bytes(self) -> int:
         """Total size of the stored messages in UTF-8 bytes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,17 @@ class Messages(Protocol):
 
     def texts(self) -> list[str]:
         """The messages that a session learns from, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedMessages:
+    """The messages for a process that must not read them, and only knows how many there are: the trainer reads them."""
+
+    count: Callable[[], int]
+
+    def texts(self) -> list[str]:
+        """None of them."""
+        return []
 
 
 class DeviceExamples:

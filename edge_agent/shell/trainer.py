@@ -1,7 +1,8 @@
 """Runs each training session in a child process: its memory is freed at exit, and its crash does not kill the agent.
 
 A new process is started for each session (0.3 s on a desktop); it is never forked from the agent, which has threads.
-Typed text is passed over a pipe, never through the disk or a command line.
+It reads the messages itself, so that the agent, which has the network, never holds what was typed; and it opens no
+socket but a local one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.session.task import Produced, SessionTask
+from nightjar.edge_agent.session.task import Produced, SessionTask, StoredMessages
 from nightjar.edge_agent.session.trainer_messages import decode_outcome, encode, error_of
 from nightjar.edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
 from nightjar.host.children import python_command
@@ -46,11 +47,13 @@ class TrainerProcess:
     Attributes:
         memory_bytes: limit of the process's private memory; a session that needs more fails.
         idle_priority: run at a lower priority than everything else on the machine.
+        messages: what the process reads besides the source of a session; None for nothing.
         report_peak: called with the peak resident memory of each process, in bytes.
     """
 
     memory_bytes: int
     idle_priority: bool = True
+    messages: StoredMessages | None = None
     report_peak: Callable[[int], None] = lambda _bytes: None
 
     def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
@@ -62,7 +65,7 @@ class TrainerProcess:
         """
         with self._process() as process:
             try:
-                stopped, data = _converse(process, encode(task), should_stop)
+                stopped, data = _converse(process, encode(replace(task, messages=self.messages)), should_stop)
             finally:
                 if process.poll() is None:
                     process.kill()

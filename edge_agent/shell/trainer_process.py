@@ -4,8 +4,8 @@ Started only by :mod:`nightjar.edge_agent.shell.trainer`, with a task on standar
 :mod:`nightjar.edge_agent.session.trainer_messages`. After each batch it checks for SIGTERM and for the death of the
 agent, so it exits within one batch of either.
 
-Before it loads anything large it lowers its own priority: last in line for the processor, first to be killed when
-memory runs out, and limited to the memory that it was granted.
+Before it loads anything large it gives up rights: it has no network, is last in line for the processor, first to be
+killed when memory runs out, and limited to the memory that it was granted. The typed messages it reads itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nightjar.host.confinement import forbid_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,18 +44,20 @@ def main() -> None:
     # Libraries may print: redirect their output to standard error, so that only our messages reach the pipe.
     pipe = os.dup(1)
     os.dup2(2, 1)
+    forbid_network()
     _be_modest(memory_bytes, priority)
     data = _receive()
 
     from nightjar.edge_agent.session.session import train_and_encode
     from nightjar.edge_agent.session.task import Produced
     from nightjar.edge_agent.session.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
+    from nightjar.edge_agent.shell.stored_messages import with_messages
     from nightjar.edge_agent.shell.tflite import load_program
 
     fault: TrainerFault | None = None
     done = None
     try:
-        task = decode_task(data)
+        task = with_messages(decode_task(data))
         del data
         done = train_and_encode(
             task,

@@ -15,13 +15,14 @@ import numpy as np
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading
 from nightjar.edge_agent.core.lifecycle import name
 from nightjar.edge_agent.core.results import Evaluation, TrainStep
+from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.inbox import Arrived, Job, WorkDone
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Desk, Pace, Ports
 from nightjar.edge_agent.session.session import in_this_process, no_keyboard
-from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.shell.database import Database
 from nightjar.models.configurations import lstm_layout
 from nightjar.models.manifest import Artifact, LexiconFile, Manifest
 from nightjar.models.vocabulary import FIRST_WORD, Vocabulary

@@ -198,6 +198,19 @@ def make_assignment(exported, number=1, **changes):
     return assignment(exported.model, number, **({"plan": plan, "report_deadline_s": 600.0} | changes))
 
 
+def memory_of(pid):
+    """All bytes in the writable memory of a process."""
+    found = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, rights = line.split()[:2]
+            start, end = (int(part, 16) for part in span.split("-"))
+            if rights.startswith("rw"):
+                memory.seek(start)
+                found.append(memory.read(end - start))
+    return b"".join(found)
+
+
 LONG = TrainingPlan(learning_rate=0.1, clip_norm=1.0, local_epochs=1000)
 
 
@@ -219,6 +232,8 @@ def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(wor
     assert coordinator.next("check-in").weights == exported.model.manifest.weights.sha256
     coordinator.say("phone", Rejection(reason=RejectionReason.NO_TASK, retry_after_s=60))
     assert coordinator.next("status", state="resting", reason="no task; again in 60 s").emulated
+    assert b"agent_started" in memory_of(agent.process.pid)
+    assert b"zyzzyva" not in memory_of(agent.process.pid)
     status, seconds = agent.stop()
     assert status == 0
     assert seconds < PROMPTLY_S

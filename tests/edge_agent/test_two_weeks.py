@@ -14,9 +14,9 @@ import pytest
 
 from nightjar.edge_agent.core.eligibility import Condition
 from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
+from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.emulator.day import DAY_S, DEFAULT_DAY, state_at
 from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
-from nightjar.edge_agent.shell.database import Caps
 from nightjar.edge_agent.shell.probes import Probes
 from nightjar.edge_agent.shell.probes.user_preferences import UserPreferences
 from nightjar.wire.messages import CodecChoice, Receipt, Verdict

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from nightjar.edge_agent.core.results import TrainingStopped
+from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.session.session import in_this_process
-from nightjar.edge_agent.session.task import Produced, SessionTask
+from nightjar.edge_agent.session.task import Produced, SessionTask, StoredMessages
 from nightjar.edge_agent.session.trainer_messages import decode_task, encode, error_of, fault_of
+from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.memory_file import MemoryFile
 from nightjar.edge_agent.shell.tflite import load_program
 from nightjar.edge_agent.shell.trainer import TrainerProcess
@@ -79,6 +82,17 @@ def test_the_process_gives_the_bytes_that_this_process_gives(task):
     assert (theirs.steps, theirs.loss, theirs.num_examples) == (ours.steps, ours.loss, ours.num_examples)
     assert 10e6 < peaks[0] < PLENTY_BYTES
     assert not children()
+
+
+def test_the_process_reads_the_messages_itself(task, tmp_path):
+    stored = StoredMessages(tmp_path / "agent.db", Caps(messages=100, total_bytes=100_000, age_s=1e6))
+    database = Database(stored.database, stored.caps, SystemClock())
+    database.add_once("all", task.source.texts)
+    texts = database.texts()
+    database.close()
+    theirs = TrainerProcess(PLENTY_BYTES, messages=stored)(dataclasses.replace(task, source=Source()), never)
+    ours = in_this_process(load_program, lambda: 0.0)(dataclasses.replace(task, source=Source(texts)), never)
+    assert theirs.report.frame[48:-4] == ours.report.frame[48:-4]
 
 
 def test_the_process_trains_from_weights_in_memory(task):

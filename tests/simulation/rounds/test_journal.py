@@ -5,8 +5,8 @@ import pytest
 from nightjar.edge_agent.core.events import SendDropout
 from nightjar.edge_agent.core.lifecycle import Reporting, Resting
 from nightjar.edge_agent.core.outbox import Parcel
-from nightjar.edge_agent.core.stored import Change, NewReport
-from nightjar.edge_agent.shell.database import Caps, Database
+from nightjar.edge_agent.core.stored import Caps, Change, NewReport
+from nightjar.edge_agent.shell.database import Database
 from nightjar.simulation.rounds.faults import Fuse, PowerCut
 from nightjar.simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
 from nightjar.wire.errors import LocalProtocolError
