@@ -127,7 +127,7 @@ def _before_the_report(tree: Path, folder: Path) -> tuple[Any, bytes]:
 def _on_real_adapters(tree: Path, folder: Path, world: Any, stack: contextlib.ExitStack) -> Any:
     """Start the world again on files, a worker's process and the driver's own thread; its first MQTT session."""
     config = ours(tree, "coordinator.config")
-    worker, inbox = ours(tree, "coordinator.engine.worker"), ours(tree, "coordinator.engine.inbox")
+    worker, inbox = ours(tree, "coordinator.engine.worker"), ours(tree, f"coordinator.{_inbox(tree)}")
     blobs = ours(tree, "coordinator.storage.blobs").FileBlobs(folder / "artifacts")
     for blob in world.artifacts.blobs.values():
         blobs.put(blob)
@@ -149,6 +149,11 @@ def _on_real_adapters(tree: Path, folder: Path, world: Any, stack: contextlib.Ex
     stack.callback(lambda: world.driver.post(inbox.ShutdownRequested()))
     time.sleep(QUIET_S)  # the driver's first tick; its clock stands still, so there is no other
     return transport._sessions[0]
+
+
+def _inbox(tree: Path) -> str:
+    """Where the driver's events are."""
+    return "records.inbox" if (tree / "coordinator/records").is_dir() else "engine.inbox"
 
 
 def _wait_until_quiet(recorder: Recorder, done: Callable[[], bool]) -> None:
