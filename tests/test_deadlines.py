@@ -13,8 +13,8 @@ from nightjar.edge_agent.core.eligibility import EligibilityRun
 from nightjar.edge_agent.core.events import ConditionsJudged, Moment
 from nightjar.edge_agent.core.outbox import Parcel, Pending, Sent, TimePassed
 from nightjar.wire.identifiers import DeviceId
+from scripts.pages.round import MACHINES
 from tests.edge_agent.core.test_lifecycle import STATES
-from tests.pages.round import MACHINES
 
 RULES = rules_for(goal=2, minimum=1, over_selection=1.0, selection_deadline_s=60, report_deadline_s=600)
 A, B = DeviceId("a"), DeviceId("b")

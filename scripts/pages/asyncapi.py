@@ -99,7 +99,7 @@ def page() -> str:
             "description": (
                 "What devices and the coordinator say to each other. A PUBACK is not a receipt: a device sends its "
                 "report until a receipt comes. Artifacts go over HTTP (/docs/openapi.json on the coordinator). Made by "
-                "tests/pages."
+                "scripts/pages."
             ),
         },
         "defaultContentType": "application/json",

@@ -12,7 +12,7 @@ from nightjar.experiments.linear.screening import Screened, screened
 from nightjar.experiments.record import CHAT, results
 from nightjar.experiments.silos.record import PAGE as SILOS
 from nightjar.simulation.laboratory.outcome import Outcome
-from tests.pages import thesis
+from scripts.pages import thesis
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "experiments.md"
@@ -25,7 +25,7 @@ REFUSED = "refused"
 
 _HEAD = """# Experiments
 
-Made by `python -m tests.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
+Made by `python -m scripts.pages` from `experiments/results.json`, which has every command. `make experiments` runs the
 short form of all pages, `python -m nightjar.experiments.PAGE --form long --data DATA --json` one
 (`experiments/data_sets.py` says what DATA holds), `python -m nightjar.experiments --record` keeps rows, `python -m
 nightjar.experiments.curves` draws. *Delta*: between measured and pooled; ±: standard deviation of the seeds. All ran on

@@ -25,7 +25,7 @@ def page() -> str:
     page = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Control messages of Nightjar, wire format 1",
-        "description": f"UTF-8, at most {messages.MAX_CONTROL_BYTES} bytes. Made by tests/pages.",
+        "description": f"UTF-8, at most {messages.MAX_CONTROL_BYTES} bytes. Made by scripts/pages.",
         "properties": dict(zip(messages.TYPES, references, strict=True)),
         "$defs": definitions,
     }

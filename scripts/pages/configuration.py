@@ -32,7 +32,7 @@ SIDES = {
 
 HEAD = """# Configuration
 
-Made by `python -m tests.pages` from the config modules; do not edit by hand.
+Made by `python -m scripts.pages` from the config modules; do not edit by hand.
 
 Both sides read one TOML file and the environment at start. Each line ends with the reason of the default.
 """

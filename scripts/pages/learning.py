@@ -19,7 +19,7 @@ from nightjar.simulation.warm_start import seeded
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "learning.md"
-BEGIN, END = "<!-- made by python -m tests.pages -->", "<!-- end of what is made -->"
+BEGIN, END = "<!-- made by python -m scripts.pages -->", "<!-- end of what is made -->"
 ROUNDS = (10, 100, 1000)
 NEAR = 2.0
 """A run that was not measured after so many rounds is shown where it was, if that is within this factor."""

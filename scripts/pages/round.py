@@ -16,7 +16,7 @@ from nightjar.wire.machine import Row
 PAGE = Path(__file__).parents[2] / "docs" / "round.md"
 HEAD = """# The state machines of a round
 
-Made by `python -m tests.pages` from the tables in the code; do not edit by hand.
+Made by `python -m scripts.pages` from the tables in the code; do not edit by hand.
 
 A (state, event) pair that is not in the table raises `IllegalEvent`. Drivers write state and effects in one
 transaction, then carry the effects out. The diagrams leave out events that do not change the state. Below each: what

@@ -1,7 +1,0 @@
-"""Writes the pages of docs/ that are made from the code: ``python -m tests.pages``."""
-
-from tests.pages import asyncapi, configuration, experiments, learning, message_schema, round
-
-if __name__ == "__main__":
-    for made in (asyncapi, configuration, experiments, learning, message_schema, round):
-        made.PAGE.write_text(made.page(), encoding="utf-8")
