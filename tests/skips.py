@@ -10,6 +10,8 @@ RECORDED = "recorded data lie beside the checkout, not in it"
 """The reason of tests of data that may not be copied into the project."""
 NOT_ALLOWED = "this machine or user may not"
 """In the reasons of tests of rights that no installation gives: containers have no loop devices, users no chown."""
+NO_HISTORY = "the history of this checkout does not reach so far"
+"""Of a test that runs the code of an earlier commit: a shallow clone or an sdist has none."""
 NO_GPU = "sees no GPU on this machine"
 """After the name of the library."""
 
@@ -17,10 +19,21 @@ _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
 _USE = "tests/firmware_scripts/shell/test_file_use.py::"
 _SILOS = "tests/experiments/silos/test_federation.py::"
+_FORMER = tuple(
+    f"tests/faults/test_former_version.py::test_{name}"
+    for name in (
+        "agents_of_before_train_for_this_coordinator",
+        "an_agent_of_before_is_told_that_it_lacks_the_codec",
+        "agents_of_this_checkout_train_for_a_coordinator_of_before",
+        "a_device_of_before_takes_a_release_of_this_coordinator",
+        "a_device_of_this_checkout_takes_a_release_of_a_coordinator_of_before",
+    )
+)
 MAY_BE_SKIPPED = {
     _SILOS + "test_each_of_three_hosts_is_killed_and_every_round_counts_once": NOT_ALLOWED,
     _HOSTS + "test_a_host_that_does_not_lead_shows_the_pages_and_leaves_changes_to_the_leader": NOT_ALLOWED,
     _HOSTS + "test_another_host_leads_and_nothing_accepted_is_lost_or_counted_twice": NOT_ALLOWED,
+    **dict.fromkeys(_FORMER, NO_HISTORY),
     "tests/models/test_evaluation.py::test_figures_on_a_gpu_are_those_of_the_cpu": NO_GPU,
     "tests/simulation/laboratory/test_jax_executor.py::test_reports_of_a_gpu_are_those_of_the_device_program": NO_GPU,
     "tests/simulation/rounds/test_availability.py::test_the_real_traces_are_those_that_were_measured": RECORDED,

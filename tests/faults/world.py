@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -62,6 +63,8 @@ def wait_until(holds: Callable[[], object], what: Callable[[], str], timeout_s: 
 class Process:
     """A command that can be killed and started again; its output is appended to one log."""
 
+    tree = ROOT
+    """The checkout whose code it runs."""
     begun: ClassVar[set[Process]] = set()
     """Those that are under way: one that ends by itself with a fault ends every wait."""
 
@@ -74,12 +77,20 @@ class Process:
     def start(self) -> None:
         # Through a pipe: the process may not be able to write files.
         self.process = subprocess.Popen(
-            self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=self._given
+            self._command,
+            cwd=self.tree,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=self._given,
         )
         self._reader = threading.Thread(target=self._keep_log, args=(self.process,), daemon=True)
         self._reader.start()
         self.starts += 1
         self.begun.add(self)
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ) if self.tree == ROOT else {**os.environ, "PYTHONPATH": str(self.tree)}
 
     def _keep_log(self, process: subprocess.Popen[bytes]) -> None:
         with self._log_path.open("ab", buffering=0) as log:
