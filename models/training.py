@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from nightjar.models.batches import Batches
 from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.learning_rate import falling_rate
 from nightjar.models.program import Program
-from nightjar.models.warm_start import falling_rate
 from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.parameters import Vector
 
@@ -32,7 +32,7 @@ def train_centrally(
 ) -> Vector:
     """Plain SGD over the batches, cycled in the same order; without a step, the weights (n,) float32 are unchanged.
 
-    The learning rate falls (:func:`nightjar.models.warm_start.falling_rate`). ``progress`` is called after each step
+    The learning rate falls (:func:`nightjar.models.learning_rate.falling_rate`). ``progress`` is called after each step
     with the number of steps done and of all steps.
 
     Raises:

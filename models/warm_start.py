@@ -17,17 +17,6 @@ RATE, CLIP_NORM = 3.0, 1.0
 """With gradients clipped at 1, the learning rate at which ``tiny`` learned most in one pass over chat text."""
 
 
-def falling_rate(rate: float, done: float) -> float:
-    """The learning rate of central training after a share of the steps, 0 to 1.
-
-    It is constant in the first half, then it falls linearly to a tenth.
-
-    >>> [round(falling_rate(3.0, done), 2) for done in (0.0, 0.5, 0.75, 1.0)]
-    [3.0, 3.0, 1.5, 0.3]
-    """
-    return rate * min(1.0, max(0.1, 2.0 * (1.0 - done)))
-
-
 def warm_start(
     shape: ModelConfiguration,
     vocabulary_size: int,

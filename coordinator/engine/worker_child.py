@@ -80,19 +80,18 @@ def done_patiently(job: Job, attempt: Callable[[], bytes], sleep: Callable[[floa
         return msgspec.json.encode(failed(job, str(error)))
 
 
-def main(arguments: list[str]) -> None:
-    """Entry point; the arguments are the process id of the parent and, if a Ray cluster does the jobs, its address."""
-    parent, *cluster = arguments
-    die_with_parent(int(parent))
+def serve(parent: int, answers_for: Callable[[Stores], Callable[[bytes], bytes]]) -> None:
+    """Answer the jobs on standard input until it ends or the process ``parent``, which started this one, dies."""
+    die_with_parent(parent)
     results = own_output()
     stores = msgspec.json.decode(os.environ[STORES], type=Stores)
-    answer_lines(sys.stdin.buffer, results, _on_cluster(stores, *cluster) if cluster else answers_at(stores))
+    answer_lines(sys.stdin.buffer, results, answers_for(stores))
 
 
-def _on_cluster(stores: Stores, address: str) -> Callable[[bytes], bytes]:
-    from nightjar.coordinator.engine.ray_worker import RayWorker  # Ray is optional
-
-    return RayWorker(stores, address).answer
+def main(arguments: list[str]) -> None:
+    """Entry point; the argument is the process id of the parent."""
+    (parent,) = arguments
+    serve(int(parent), answers_at)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ from nightjar.models.corpora import Corpus
 from nightjar.models.export import export_program
 from nightjar.models.initial import initial_weights
 from nightjar.models.keyboard import batches_of, held_out
+from nightjar.models.learning_rate import falling_rate
 from nightjar.models.shipped import Shipped
 from nightjar.models.vocabulary import Vocabulary, words
-from nightjar.models.warm_start import falling_rate
 from nightjar.simulation.laboratory.checkpoint import Point, State, opened, restored, store
 from nightjar.simulation.laboratory.clients import Device, Reported, as_read, remove_old
 from nightjar.simulation.laboratory.clock import PlannedVersion
