@@ -163,7 +163,7 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
         cores=os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         emulated=config.emulator is not None,
-        taken_back=rollback_reason(os.environ),
+        rolled_back=rollback_reason(os.environ),
     )
 
 

@@ -25,6 +25,7 @@ _FORMER = tuple(
         "agents_of_before_train_for_this_coordinator",
         "an_agent_of_before_is_told_that_it_lacks_the_codec",
         "agents_of_this_checkout_train_for_a_coordinator_of_before",
+        "a_coordinator_hears_of_a_release_that_an_agent_of_before_rolled_back_and_the_reverse_does_no_harm",
         "a_device_of_before_takes_a_release_of_this_coordinator",
         "a_device_of_this_checkout_takes_a_release_of_a_coordinator_of_before",
     )

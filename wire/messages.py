@@ -315,8 +315,19 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     emulated: bool = False
     agent_version: _Text = ""
     """The agent that runs; empty in a last will."""
-    taken_back: _Text = ""
+    rolled_back: _Text = ""
     """The newest agent release rolled back or refused on this device, and why: ``0.2.0: not up within 180 s``."""
+
+
+class _ArrivedStatus(Status, frozen=True, kw_only=True):
+    """A status as it arrives, from older agents, too."""
+
+    taken_back: _Text = ""
+    """What older agents call ``rolled_back``."""
+
+    def status(self) -> Status:
+        fields = {name: getattr(self, name) for name in Status.__struct_fields__}
+        return Status(**{**fields, "rolled_back": self.rolled_back or self.taken_back})
 
 
 Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status
@@ -340,7 +351,9 @@ SIGNED = frozenset({"announce", "assignment"})
 """Kinds that are sent in a :class:`Sealed`."""
 
 _SEALED = msgspec.json.Decoder(Sealed)
-_DECODERS = {kind: msgspec.json.Decoder(message_type) for kind, message_type in TYPES.items()}
+_DECODERS = {
+    kind: msgspec.json.Decoder(message_type) for kind, message_type in {**TYPES, "status": _ArrivedStatus}.items()
+}
 
 
 def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> bytes:
@@ -381,10 +394,11 @@ def decode(kind: str, data: bytes) -> Message:
         msg = f"a control message may have {MAX_CONTROL_BYTES} bytes, got {len(data)}"
         raise RemoteProtocolError(msg, code="too-large")
     try:
-        return decoder.decode(sealed(data).signed if kind in SIGNED else data)
+        message: Message = decoder.decode(sealed(data).signed if kind in SIGNED else data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"not a {kind} message: {error}"
         raise RemoteProtocolError(msg) from error
+    return message.status() if isinstance(message, _ArrivedStatus) else message
 
 
 def sealed(data: bytes) -> Sealed:

@@ -279,7 +279,7 @@ def _tell(lease: Lease, event: StatusCame) -> Lease:
         presence=Presence.READY if waits else Presence.PRESENT,
         state=message.state or lease.state,
         reason=message.reason,
-        taken_back=message.taken_back,
+        taken_back=message.rolled_back,
         emulated=message.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
         week=noted(lease.week, _doing(message), event.now_s),

@@ -40,7 +40,7 @@ class AgentIdentity:
 
     Attributes:
         runtime: TFLite runtime and version.
-        taken_back: a release of the agent that was rolled back here, with the reason; empty if there is none.
+        rolled_back: a release of the agent that was rolled back here, with the reason; empty if there is none.
     """
 
     population: Population
@@ -49,7 +49,7 @@ class AgentIdentity:
     cores: int
     memory_bytes: int
     emulated: bool
-    taken_back: str = ""
+    rolled_back: str = ""
 
 
 class Uplink:
@@ -116,7 +116,7 @@ class Uplink:
             reason=lifecycle.reason(state)[:MOST_CHARACTERS],
             emulated=who.emulated,
             agent_version=__version__,
-            taken_back=self.refused_release[:MOST_CHARACTERS] or who.taken_back,
+            rolled_back=self.refused_release[:MOST_CHARACTERS] or who.rolled_back,
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
 

@@ -99,12 +99,12 @@ def test_what_was_refused_is_told_until_it_is_over(phone):
     phone.pass_time(1)
     phone.work()
     phone.pass_time(2)
-    assert phone.transport.of("status")[-1].taken_back == "0.2.0: artifact 1234: expected other bytes"
+    assert phone.transport.of("status")[-1].rolled_back == "0.2.0: artifact 1234: expected other bytes"
     phone.releases.outcome, phone.releases.is_due = Looked("release 0.1.0 is what this device should have"), True
     phone.pass_time(1)
     phone.work()
     phone.pass_time(2)
-    assert phone.transport.of("status")[-1].taken_back == ""
+    assert phone.transport.of("status")[-1].rolled_back == ""
 
 
 def test_a_look_that_fails_is_no_end_of_the_agent(phone):

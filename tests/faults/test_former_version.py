@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nightjar.wire.messages import Status, decode, encode
 from tests.faults.world import ROOT, Coordinator, Phones, accepted_by_receipt
 from tests.releases.world import TO_ALL, Device, Owner
 from tests.releases.world import Coordinator as ReleaseServer
@@ -100,6 +101,15 @@ def test_agents_of_this_checkout_train_for_a_coordinator_of_before(tmp_path, mos
             coordinator.wait_done()
     assert accepted_by_receipt(phones) == {(number, device) for number in (1, 2) for device in "ab"}
     assert "Traceback" not in coordinator.log() + phones.log()
+
+
+def test_a_coordinator_hears_of_a_release_that_an_agent_of_before_rolled_back_and_the_reverse_does_no_harm(former):
+    say = "from wire.messages import *; print(encode(Status(online=True, taken_back='0.2.0: not up')).decode())"
+    said, _ = in_former(former, say).communicate(timeout=100)
+    assert decode("status", said.encode()) == Status(online=True, rolled_back="0.2.0: not up")
+    hear = "import sys; from wire.messages import *; print(decode('status', sys.argv[1].encode()).online)"
+    now = encode(Status(online=True, rolled_back="0.2.0: not up")).decode()
+    assert in_former(former, hear, now).communicate(timeout=100)[0] == "True\n"
 
 
 def test_a_device_of_before_takes_a_release_of_this_coordinator(tmp_path, former):

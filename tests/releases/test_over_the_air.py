@@ -99,21 +99,21 @@ def test_an_agent_takes_a_good_release_refuses_bad_ones_and_goes_back(
         (sha256,) = forged.bundles.values()
         coordinator.between[f"/artifacts/{sha256}"] = good.read_bytes()
         order("0.4.0")
-        wait_for(lambda: any(status.taken_back.startswith("0.4.0: artifact") for status in statuses))
+        wait_for(lambda: any(status.rolled_back.startswith("0.4.0: artifact") for status in statuses))
         assert not (places.handed_over / "bundle.tar").exists()
 
         order("", **{"0.2.0": "it drains batteries"})
         handed_over("withdrawn.json")
         assert program.ordered(places, systemd) == 0
         assert state() == Settled("0.1.0")
-        wait_for(lambda: any("withdrawn by the coordinator" in status.taken_back for status in statuses))
+        wait_for(lambda: any("withdrawn by the coordinator" in status.rolled_back for status in statuses))
 
         coordinator.add(owner, make_release(owner, tmp_path / "made", "0.3.0", "cannot train"))
         order("0.3.0")
         handed_over()
         assert program.ordered(places, systemd) == NO
         assert state() == Settled("0.1.0")
-        wait_for(lambda: any(status.taken_back.startswith("0.3.0: the self-test failed") for status in statuses))
+        wait_for(lambda: any(status.rolled_back.startswith("0.3.0: the self-test failed") for status in statuses))
 
         coordinator.add(owner, make_release(owner, tmp_path / "made", "0.5.0", pip=False))
         order("0.5.0")
@@ -121,6 +121,6 @@ def test_an_agent_takes_a_good_release_refuses_bad_ones_and_goes_back(
         assert program.ordered(places, systemd) == NO
         assert state() == Settled("0.1.0")
         told = "0.5.0: release 0.5.0 could not be put in place: the bundle has no pip among its wheels"
-        wait_for(lambda: any(status.taken_back.startswith(told) for status in statuses))
+        wait_for(lambda: any(status.rolled_back.startswith(told) for status in statuses))
     finally:
         systemd.close()

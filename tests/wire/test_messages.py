@@ -49,6 +49,13 @@ def test_an_order_of_a_coordinator_of_before_with_error_feedback_is_read_without
     assert messages.decode("assignment", sealed) == order
 
 
+def test_a_release_that_an_older_agent_calls_taken_back_is_read_as_rolled_back():
+    said = b'{"online":true,"agent_version":"0.1.0","taken_back":"0.2.0: not up within 180 s"}'
+    wanted = messages.Status(online=True, agent_version="0.1.0", rolled_back="0.2.0: not up within 180 s")
+    assert messages.decode("status", said) == wanted
+    assert type(messages.decode("status", said)) is messages.Status
+
+
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda m: type(m).__name__)
 def test_each_missing_required_field_is_a_protocol_error(message):
     kind = messages.KINDS[type(message)]

@@ -118,7 +118,7 @@ def test_the_bits_say_the_same_as_a_list_of_rounds(gaps):
 
 
 def test_a_release_that_a_device_took_back_is_known_until_it_says_otherwise():
-    said = Status(online=True, state="ineligible", taken_back="0.2.0: not up within 180 s")
+    said = Status(online=True, state="ineligible", rolled_back="0.2.0: not up within 180 s")
     lease = step(LEASE, StatusCame(said, 20.0, retained=False))
     assert lease.taken_back == "0.2.0: not up within 180 s"
     assert step(lease, GONE).taken_back == lease.taken_back

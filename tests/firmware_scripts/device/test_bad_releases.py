@@ -228,7 +228,7 @@ def wait_for(what):
 def test_bad_releases_are_taken_back_by_themselves_and_the_reason_is_heard(device, statuses):
     device.boot()
     assert RecordFile(device.places).load().state == Settled("0.1.0")
-    wait_for(lambda: any(status.online and not status.taken_back for status in statuses))
+    wait_for(lambda: any(status.online and not status.rolled_back for status in statuses))
     bad = [
         ("0.2.0", "crashes", PATIENCE_S, r"the agent ended \d+ times: activating"),
         ("0.3.0", "hangs", SHORT_S, "the agent was not up within 12 s"),
@@ -240,7 +240,7 @@ def test_bad_releases_are_taken_back_by_themselves_and_the_reason_is_heard(devic
         assert record.state == Settled("0.1.0"), kind
         assert re.match(reason, record.refused[version]), kind
         said = f"{version}: {record.refused[version]}"
-        wait_for(lambda said=said: any(status.online and status.taken_back == said for status in statuses))
+        wait_for(lambda said=said: any(status.online and status.rolled_back == said for status in statuses))
         assert os.path.realpath(device.places.current).endswith("/0.1.0")
     record = device.update("0.6.0", "good", PATIENCE_S)
     assert record.state == Settled("0.6.0", "0.1.0")
