@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nightjar.coordinator.engine.label_service import LabelService
 from nightjar.coordinator.engine.release_service import ReleaseService
 from nightjar.coordinator.engine.rollout_service import RolloutService
+from nightjar.coordinator.engine.round_service import RoundService
 from nightjar.coordinator.engine.task_creation import TaskCreator
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import AnnounceModel
@@ -45,6 +46,7 @@ def operate(
     operation: Operation,
     who: str,
     unit: UnitOfWork,
+    rounds: RoundService,
     maker: TaskCreator,
     rollouts: RolloutService,
     releases: ReleaseService,
@@ -61,41 +63,46 @@ def operate(
             made = maker.make(settings, manifest, unit)
             if isinstance(made, OperationRefused):
                 return made
+            rounds.open_next(made.name, unit)
             unit.audit(who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             unit.effects.append(AnnounceModel())  # calls back devices that no task wanted
             return True
         case PauseTask() | StopTask() | ResumeTask():
-            return _change_task(operation, who, unit, maker)
+            return _change_task(operation, who, unit, rounds, maker)
         case BlockDevice(device, reason):
-            return _set_blocked(unit, who, device, reason)
+            return _set_blocked(unit, who, rounds, device, reason)
         case UnblockDevice(device):
-            return _set_blocked(unit, who, device, "")
+            return _set_blocked(unit, who, rounds, device, "")
         case LabelDevice():
             return _label(unit, who, operation)
         case SetLabelRule() | DropLabelRule():
             return labels.change(operation, who, unit)
         case PromoteVersion(version, reason):
-            return _promote(unit, who, version, reason, rollouts)
+            return _promote(unit, who, version, reason, rounds, rollouts)
         case RollBack():
-            return _roll_back(unit, who, operation, rollouts)
+            return _roll_back(unit, who, operation, rounds, rollouts)
         case ChangeRelease():
             return releases.change(operation, who, unit)
 
 
-def _promote(unit: UnitOfWork, who: str, number: int, reason: str, rollouts: RolloutService) -> bool | OperationRefused:
+def _promote(
+    unit: UnitOfWork, who: str, number: int, reason: str, rounds: RoundService, rollouts: RolloutService
+) -> bool | OperationRefused:
     record = unit.tx.version(number)
     if record is None:
         return OperationRefused(f"there is no version {number}")
     if record.rollout.stage is Stage.CURRENT:
         return False
-    rollouts.promote(record, reason, unit)
+    rounds.apply(rollouts.promote(record, reason, unit), unit)
     unit.audit(who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
     return True
 
 
-def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, rollouts: RolloutService) -> bool | OperationRefused:
+def _roll_back(
+    unit: UnitOfWork, who: str, asked: RollBack, rounds: RoundService, rollouts: RolloutService
+) -> bool | OperationRefused:
     if asked.version is None:
-        record = unit.tx.canary_version() or unit.tx.current_version(unit.first)
+        record = unit.tx.canary_version() or unit.tx.current_version(rounds.first)
     else:
         record = unit.tx.version(asked.version)
     if record is None:
@@ -108,7 +115,7 @@ def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, rollouts: RolloutSer
     fault = cannot_roll_back(record.version, stage, named=asked.to is not None, replaceable=successor is not None)
     if fault:
         return OperationRefused(fault)
-    rollouts.withdraw(record, successor, asked.reason, unit)
+    rounds.apply(rollouts.withdraw(record, successor, asked.reason, unit), unit)
     instead = "" if successor is None else f"; version {successor.version} instead"
     unit.audit(who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
     return True
@@ -118,23 +125,27 @@ _CHANGES = {PauseTask: "pause-task", ResumeTask: "resume-task", StopTask: "stop-
 
 
 def _change_task(
-    operation: PauseTask | StopTask | ResumeTask, who: str, unit: UnitOfWork, maker: TaskCreator
+    operation: PauseTask | StopTask | ResumeTask,
+    who: str,
+    unit: UnitOfWork,
+    rounds: RoundService,
+    maker: TaskCreator,
 ) -> bool | OperationRefused:
     name = operation.task
     record = unit.snapshot.tasks.get(name) or unit.tx.task(name)
     if record is None:
         return OperationRefused(f"there is no task {name}")
-    forbidden = "" if name == unit.first else maker.forbids(record.settings)
+    forbidden = "" if name == rounds.first else maker.forbids(record.settings)
     event = change_of(operation, record.state, forbidden, who, unit.now_s)
     if event is None or isinstance(event, OperationRefused):
         return event or False
-    after = unit.step_task(name, event)
+    after = rounds.step_task(name, event, unit)
     if after.state.status is TaskStatus.ACTIVE:
         if name not in unit.snapshot.rounds:
-            unit.open_next(name)
+            rounds.open_next(name, unit)
         unit.effects.append(AnnounceModel())  # calls back devices that were sent away because no task wanted them
     else:
-        unit.call_off(name, f"the task is {after.state.status.value}: {after.state.reason}")
+        rounds.call_off(name, f"the task is {after.state.status.value}: {after.state.reason}", unit)
     unit.audit(who, _CHANGES[type(operation)], name, _said(record), _said(after))
     return True
 
@@ -144,7 +155,7 @@ def _said(record: TaskRecord) -> str:
     return f"{status}: {reason}" if reason else status
 
 
-def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> bool:
+def _set_blocked(unit: UnitOfWork, who: str, rounds: RoundService, device: DeviceId, reason: str) -> bool:
     lease = unit.tx.lease(device)
     before = "" if lease is None else lease.blocked
     if before == reason:
@@ -152,7 +163,7 @@ def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> b
     unit.tx.save_lease(leases.step(lease or Lease(device=device), BlockingChanged(reason)))
     if reason:
         for state in unit.snapshot.rounds_of(device):
-            unit.step(state.task, DeviceLost(device, unit.now_s))  # removes it from the pool, or frees its seat
+            rounds.step(state.task, DeviceLost(device, unit.now_s), unit)  # removes it from the pool, or frees its seat
     action = "block-device" if reason else "unblock-device"
     unit.audit(who, action, device, _blocked(before), _blocked(reason))
     return True

@@ -50,6 +50,7 @@ from nightjar.coordinator.engine.message_handler import MessageHandler
 from nightjar.coordinator.engine.release_service import ReleaseService
 from nightjar.coordinator.engine.rollout_service import RolloutService
 from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.round_service import RoundService
 from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
 from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
@@ -141,15 +142,16 @@ class Driver:
         with repository.transaction() as tx:
             self._snapshot = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
-        self._maker = TaskCreator(config, artifacts)
+        self._creator = TaskCreator(config, artifacts)
         self._rollouts = RolloutService(config, artifacts)
         self._releases = ReleaseService(config.rollout)
         self._labels = LabelService()
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
-        self._intake = MessageHandler(config.population, contexts, self._sums)
-        self._execution = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
+        self._rounds = RoundService(config.task.name, config.seed, self._rollouts, self._sums)
+        self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)
+        self._runner = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""
@@ -166,7 +168,7 @@ class Driver:
     @property
     def not_enforced(self) -> list[str]:
         """Limits that the broker has failed to enforce since the start. Any thread may read it."""
-        return sorted(self._intake.not_enforced)
+        return sorted(self._messages.not_enforced)
 
     def run(self) -> None:
         """Handle events until ShutdownRequested arrives.
@@ -235,9 +237,7 @@ class Driver:
     def _take_up(self) -> None:
         with self._repository.transaction() as tx:
             unit = self._begin(tx)
-            unfinished = unit.take_up(tx.begin_effects())
-            for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
-                unit.open_next(name)
+            unfinished = self._rounds.resume(tx.begin_effects(), unit)
             added = _add(unit)
         self._adopt(unit)
         self._pending.extend([*unfinished, *added])
@@ -282,9 +282,7 @@ class Driver:
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
     def _begin(self, tx: Transaction) -> UnitOfWork:
-        name, seed = self._config.task.name, self._config.seed
-        now_s, judge, follow = self._clock.now_s(), self._rollouts.note_trial, self._sums.follow
-        return UnitOfWork(tx, now_s, self._snapshot, name, seed, judge, follow)
+        return UnitOfWork(tx, self._clock.now_s(), self._snapshot)
 
     def _adopt(self, unit: UnitOfWork) -> None:
         self._snapshot = unit.snapshot
@@ -303,7 +301,7 @@ class Driver:
 
     def _carry_out_next(self) -> None:
         number, effect = self._pending[0]
-        done = self._execution.carry_out(effect, self._snapshot)
+        done = self._runner.carry_out(effect, self._snapshot)
         if number is not None and done:
             self._done.append(number)
         elif number is not None:
@@ -313,12 +311,11 @@ class Driver:
     def _take_event(self, event: Inbox, unit: UnitOfWork) -> None:
         match event:
             case MessageArrived():
-                self._intake.take(event, unit)
+                self._messages.take(event, unit)
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and unit.now_s >= since_s + LISTEN_S:
-                    unit.tick()
-                    self._sums.tick(unit)
+                    self._rounds.tick(unit)
                     self._releases.tick(unit)
                     self._labels.tick(unit)
                 if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
@@ -331,7 +328,7 @@ class Driver:
             case BrokerDisconnected():
                 self._listening_since_s = None
             case JobEnded(result):
-                self._results.take(result, unit)
+                self._rounds.apply(self._results.take(result, unit), unit)
             case ArtifactServed(size_bytes):
                 unit.tx.count("bytes_down", size_bytes)
             case BrokerDropped(count):
@@ -343,7 +340,9 @@ class Driver:
                 unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, unit, self._maker, self._rollouts, self._releases, self._labels)
+                changed = operate(
+                    operation, who, unit, self._rounds, self._creator, self._rollouts, self._releases, self._labels
+                )
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
                     asked = msgspec.to_builtins(operation)

@@ -7,10 +7,9 @@ What was trained from a version that was rolled back meanwhile is not handed ove
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.rounds import buffer
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
@@ -18,9 +17,6 @@ from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.schedule import wait_s
 from nightjar.coordinator.tasks.task import OVER, TaskStatus
 from nightjar.coordinator.versions.rollout import Stage
-
-if TYPE_CHECKING:
-    from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 
 HOURS_OVER = "the task's hours are over"
 
@@ -36,15 +32,13 @@ def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | 
     return HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
 
 
-def hand_on(ended: Round, unit: UnitOfWork) -> None:
-    """Open the round after one that has ended, and delete what its devices sent."""
-    unit.open_next(ended.task, ended)
-    unit.tx.drop_chunks(ended.number)
+def keep_early_reports(ended: Round, unit: UnitOfWork) -> None:
+    """Delete the frames of a round that has ended, unless its early reports wait for a later buffer."""
     early, following = ended.devices(SeatState.EARLY), unit.snapshot.rounds.get(ended.task)
     if early and (following is None or not following.rules.concurrency):
         record = unit.snapshot.tasks.get(ended.task)
         if record is not None:
-            unit.enlist(replace(record, state=replace(record.state, waiting=ended.number)))
+            save_task(replace(record, state=replace(record.state, waiting=ended.number)), unit)
             return
         _count_unused(ended, unit)
     unit.tx.drop_frames(ended.number)
@@ -66,16 +60,21 @@ def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: Un
         _count_unused(before, unit)
     unit.tx.carry_reports(before.number, after.number, devices)
     unit.tx.save_round(before)
-    unit.tx.save_round(after)
-    unit.snapshot.rounds[record.name] = after
+    unit.save_round(after)
     if record.state.waiting:
         unit.tx.drop_frames(record.state.waiting)
-        unit.enlist(replace(record, state=replace(record.state, waiting=0)))
+        unit.save_task(replace(record, state=replace(record.state, waiting=0)))
 
 
 def _was_rolled_back(version: int, unit: UnitOfWork) -> bool:
     record = unit.tx.version(version)
     return record is not None and record.rollout.stage is Stage.ROLLED_BACK
+
+
+def save_task(record: TaskRecord, unit: UnitOfWork) -> None:
+    """Save a task, without its waiting reports if it is over and has no open round."""
+    over = record.state.status in OVER and record.name not in unit.snapshot.rounds
+    unit.save_task(give_up_waiting(record, unit) if over and record.state.waiting else record)
 
 
 def give_up_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:

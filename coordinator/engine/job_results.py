@@ -1,4 +1,4 @@
-"""Applies the worker's results to the rounds that wait for them; this is where a round is committed."""
+"""Stores the worker's results, such as a new version, and tells the rounds that wait for them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
     ReportsUnreadable,
+    RoundEvents,
     StartAggregation,
 )
 from nightjar.coordinator.rounds.round import Phase, Round
@@ -36,17 +37,20 @@ NAMED = 20
 class JobResults:
     """Applies job results. A job's effect stays in the database until then, so the job survives a restart."""
 
-    def __init__(self, artifacts: BlobStore, releases: RolloutService) -> None:
+    def __init__(self, artifacts: BlobStore, rollouts: RolloutService) -> None:
         self._artifacts = artifacts
-        self._releases = releases
+        self._rollouts = rollouts
         self._jobs: dict[PendingEffect, int] = {}
 
     def expect(self, effect: PendingEffect, number: int) -> None:
         """Remember the database row of the effect that started a job; the row is removed when the result arrives."""
         self._jobs[effect] = number
 
-    def take(self, result: Result, unit: UnitOfWork) -> None:
-        """Apply the result of a job; its round may have ended long ago.
+    def take(self, result: Result, unit: UnitOfWork) -> RoundEvents:
+        """Store the result of a job; its round may have ended long ago.
+
+        Returns:
+            What the rounds have to hear of it.
 
         Raises:
             UnavailableError: the disk or the database failed.
@@ -55,20 +59,20 @@ class JobResults:
             case AggregationDone():
                 state = self._ended(unit, result.round)
                 if state is not None:
-                    self._commit(unit, state, result)
+                    return self._commit(unit, state, result)
             case TooFewReadable(number, devices):
                 state = self._ended(unit, number)
                 if state is not None:
                     _name("reports_unreadable", unit, number, devices)
-                    unit.step(state.task, ReportsUnreadable(devices, unit.now_s))
+                    return ((state.task, ReportsUnreadable(devices, unit.now_s)),)
             case FiguresDone(number, federated):
                 state = self._ended(unit, number)
                 if state is not None:
-                    self._releases.note_figures(state.base_version, federated, unit)
-                    unit.step(state.task, AggregationFinished(None, unit.now_s))
+                    events = self._rollouts.note_figures(state.base_version, federated, unit)
+                    return (*events, (state.task, AggregationFinished(None, unit.now_s)))
             case EvaluationDone(version, metrics):
                 self._forget(unit, EvaluateVersion(version))
-                self._releases.note_measured(version, metrics, unit)
+                self._rollouts.note_measured(version, metrics, unit)
                 _tell(unit, version, metrics)
             case JobFailed(reason, round_number, version_number):
                 unit.warn("job_failed", round=round_number, version=version_number, reason=reason)
@@ -77,7 +81,8 @@ class JobResults:
                 if round_number is not None:
                     state = self._ended(unit, round_number)
                     if state is not None:
-                        unit.step(state.task, AggregationFailed(reason, unit.now_s))
+                        return ((state.task, AggregationFailed(reason, unit.now_s)),)
+        return ()
 
     def _ended(self, unit: UnitOfWork, number: int) -> Round | None:
         """The round whose job has ended, if it still waits for it."""
@@ -91,7 +96,7 @@ class JobResults:
             unit.tx.remove_effects([number])
             unit.after_commit.append(lambda: self._jobs.pop(effect, None))
 
-    def _commit(self, unit: UnitOfWork, state: Round, done: AggregationDone) -> None:
+    def _commit(self, unit: UnitOfWork, state: Round, done: AggregationDone) -> RoundEvents:
         task, base, number = state.task, unit.snapshot.bases[state.number], unit.tx.last_version_number() + 1
         weights = Artifact(done.weights, done.size_bytes)
         manifest = replace(
@@ -111,17 +116,17 @@ class JobResults:
             created_s=unit.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._releases.lineage(state, done, unit),
+            lineage=self._rollouts.lineage(state, done, unit),
         )
-        self._releases.note_figures(base.version, done.federated, unit)
-        self._releases.take_in(made, done.federated.devices, unit)
+        events = self._rollouts.note_figures(base.version, done.federated, unit)
+        self._rollouts.take_in(made, done.federated.devices, unit)
         if done.metrics is not None:
             _tell(unit, number, done.metrics)
         if done.unreadable:
             _name("reports_unreadable", unit, done.round, done.unreadable)
         if done.left_out:
             _name("reports_left_out", unit, done.round, done.left_out)
-        unit.step(task, AggregationFinished(number, unit.now_s, done.unreadable))
+        return (*events, (task, AggregationFinished(number, unit.now_s, done.unreadable)))
 
 
 def _name(event: str, unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:

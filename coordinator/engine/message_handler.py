@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.engine.label_service import relabelled
 from nightjar.coordinator.engine.round_context import RoundContext, RoundContexts
+from nightjar.coordinator.engine.round_service import RoundService, send_receipt
 from nightjar.coordinator.engine.secure_sums import SecureSums
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import ClearRetained, SendMissing
@@ -57,9 +58,10 @@ _log = structlog.get_logger("coordinator")
 class MessageHandler:
     """Turns messages into events of rounds and devices."""
 
-    def __init__(self, population: str, contexts: RoundContexts, sums: SecureSums) -> None:
+    def __init__(self, population: str, contexts: RoundContexts, rounds: RoundService, sums: SecureSums) -> None:
         self._population = Population(population)
         self._contexts = contexts
+        self._rounds = rounds
         self._sums = sums
 
         self.not_enforced: set[str] = set()
@@ -98,14 +100,14 @@ class MessageHandler:
                     self._take_frame(device, arrived, unit)
                 elif kind == topics.SUM_ANSWER:
                     _hear(device, unit)
-                    self._sums.take(device, arrived.payload, unit)
+                    self._rounds.apply(self._sums.take(device, arrived.payload, unit), unit)
                 else:
                     self._take_control(device, messages.decode(kind, arrived.payload), unit)
             case topics.StatusTopic(population=where, device=device) if where == self._population:
                 message = messages.decode("status", arrived.payload)
                 if isinstance(message, messages.Status):
                     lease = unit.tx.lease(device)
-                    _take_status(device, message, unit, retained=arrived.retained)
+                    self._take_status(device, message, unit, retained=arrived.retained)
                     if message.online and (lease is None or not lease.online):
                         self._sums.ask_again(unit, device=device)
             case _:
@@ -121,13 +123,23 @@ class MessageHandler:
                 meant = unit.snapshot.round_of_seat(message.round, device)
                 if meant is not None:
                     dropped = DeviceDroppedOut(device, message.attempt, message.cause, unit.now_s, message.round)
-                    unit.step(meant.task, dropped)
+                    self._rounds.step(meant.task, dropped, unit)
             case Query():
                 _hear(device, unit)
                 self._take_query(device, message, unit)
             case _:
                 msg = f"a device does not send a {type(message).__name__}"
                 raise RemoteProtocolError(msg, code="kind")
+
+    def _take_status(self, device: DeviceId, message: messages.Status, unit: UnitOfWork, *, retained: bool) -> None:
+        came = StatusCame(message, unit.now_s, retained) if message.online else WentAway(message, unit.now_s)
+        _note(device, came, unit)
+        for state in unit.snapshot.rounds_of(device):
+            stopped_waiting = device in state.pool and message.state in NOT_WAITING
+            if not message.online or stopped_waiting:
+                self._rounds.step(state.task, DeviceLost(device, unit.now_s), unit)
+            else:
+                self._rounds.step(state.task, DeviceReturned(device, unit.now_s), unit)
 
     def _take_check_in(self, device: DeviceId, message: CheckIn, unit: UnitOfWork) -> None:
         lease = _note(device, CheckedIn(message, unit.now_s), unit)
@@ -140,15 +152,15 @@ class MessageHandler:
             case Declined(refused, task):
                 unit.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
             case Round(task=task):
-                unit.step(task, DeviceCheckedIn(device, unit.now_s))
+                self._rounds.step(task, DeviceCheckedIn(device, unit.now_s), unit)
         if len(candidates) > 1:
             self._gather(unit)
 
     def _gather(self, unit: UnitOfWork) -> None:
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
         for move in gathered(candidates, unit.tx.lease, unit.now_s):
-            unit.step(move.source, DeviceLost(move.device, unit.now_s))
-            unit.step(move.target, DeviceCheckedIn(move.device, unit.now_s))
+            self._rounds.step(move.source, DeviceLost(move.device, unit.now_s), unit)
+            self._rounds.step(move.target, DeviceCheckedIn(move.device, unit.now_s), unit)
 
     # Reports
 
@@ -158,7 +170,7 @@ class MessageHandler:
         try:
             content = frame.decode(payload)
         except RemoteProtocolError as error:
-            if not _refuse_broken(device, error, unit):
+            if not self._refuse_broken(device, error, unit):
                 raise
             return
         match content:
@@ -170,16 +182,16 @@ class MessageHandler:
     def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
         meant = unit.find_round(report.round, device)
         if meant is None:
-            unit.answer(_stranger(device, report.round, report.attempt))
+            send_receipt(_stranger(device, report.round, report.attempt), unit)
             return
         received = ReportReceived(device, report.attempt, unit.now_s, given=report.round)
         if not awaits_report(meant, device, report.attempt, report.round):
-            unit.settle(meant, received)
+            self._rounds.settle(meant, received, unit)
             return
         match self._check(device, report, payload, meant, unit):
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
-                unit.settle(meant, replace(received, code=code, detail=detail))
+                self._rounds.settle(meant, replace(received, code=code, detail=detail), unit)
             case Accepted(norm):
                 stored = StoredReport(
                     round=meant.number,
@@ -194,7 +206,7 @@ class MessageHandler:
                     norm=norm,
                     received_s=unit.now_s,
                 )
-                unit.settle(meant, received, (stored, payload))
+                self._rounds.settle(meant, received, unit, (stored, payload))
 
     def _check(
         self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, unit: UnitOfWork
@@ -208,7 +220,9 @@ class MessageHandler:
         version = seat_version(meant, meant.seats[device])
         asked = Asked(context.codec, context.manifest.layout, version)
         if meant.rules.summed:
-            return self._sums.take_report(device, report, asked, meant, unit)
+            checked, events = self._sums.take_report(device, report, asked, meant, unit)
+            self._rounds.apply(events, unit)
+            return checked
         return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
 
     def _context(self, state: Round, unit: UnitOfWork) -> RoundContext:
@@ -220,15 +234,15 @@ class MessageHandler:
             if chunk.index:
                 return  # one answer is enough for all chunks of an unwanted report
             if meant is None:
-                unit.answer(_stranger(device, chunk.round, chunk.attempt))
+                send_receipt(_stranger(device, chunk.round, chunk.attempt), unit)
             else:
-                unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round))
+                self._rounds.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round), unit)
             return
         context = self._context(meant, unit)
         if chunk.total_bytes > context.largest_report_bytes:
             fault = _too_large(chunk.total_bytes, context)
             refused = ReportReceived(device, chunk.attempt, unit.now_s, fault.code, fault.detail, chunk.round)
-            unit.settle(meant, refused)
+            self._rounds.settle(meant, refused, unit)
             return
         stored = unit.tx.chunks(meant.number, device, chunk.attempt)
         if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
@@ -251,13 +265,13 @@ class MessageHandler:
     def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
         meant = unit.find_round(query.round, device)
         if meant is None:
-            unit.answer(_stranger(device, query.round, query.attempt))
+            send_receipt(_stranger(device, query.round, query.attempt), unit)
         elif awaits_report(meant, device, query.attempt, query.round):
             context = self._context(meant, unit)
             if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
                 refused = ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail, query.round)
-                unit.settle(meant, refused)
+                self._rounds.settle(meant, refused, unit)
                 return
             held = {chunk.number for chunk in unit.tx.chunks(meant.number, device, query.attempt)}
             lacking = [number for number in range(query.chunks) if number not in held]
@@ -275,10 +289,21 @@ class MessageHandler:
             whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
             report = _report_inside(whole, last)
         except RemoteProtocolError as error:
-            if not _refuse_broken(device, error, unit):
+            if not self._refuse_broken(device, error, unit):
                 raise
             return
         self._take_report(device, report, whole, unit)
+
+    def _refuse_broken(self, device: DeviceId, error: RemoteProtocolError, unit: UnitOfWork) -> bool:
+        """Settle a device's seat after a broken report; False if it has no seat that awaits a report."""
+        for state in unit.snapshot.rounds_of(device):
+            seat = state.seats.get(device)
+            if seat is not None and seat.state is SeatState.WORKING:
+                given = seat_round(state, seat)
+                received = ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error), given)
+                self._rounds.settle(state, received, unit)
+                return True
+        return False
 
 
 def _why_idle(unit: UnitOfWork) -> str:
@@ -295,17 +320,6 @@ def _too_large(size_bytes: int, context: RoundContext) -> Invalid:
     return Invalid("too-large", detail)
 
 
-def _take_status(device: DeviceId, message: messages.Status, unit: UnitOfWork, *, retained: bool) -> None:
-    came = StatusCame(message, unit.now_s, retained) if message.online else WentAway(message, unit.now_s)
-    _note(device, came, unit)
-    for state in unit.snapshot.rounds_of(device):
-        stopped_waiting = device in state.pool and message.state in NOT_WAITING
-        if not message.online or stopped_waiting:
-            unit.step(state.task, DeviceLost(device, unit.now_s))
-        else:
-            unit.step(state.task, DeviceReturned(device, unit.now_s))
-
-
 _MISSING_AT_ONCE = 2000
 """Maximum chunk numbers in one answer, to keep it a small control message. The device asks again for the rest."""
 
@@ -320,17 +334,6 @@ def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
     if after != before:
         unit.tx.save_lease(after)
     return after
-
-
-def _refuse_broken(device: DeviceId, error: RemoteProtocolError, unit: UnitOfWork) -> bool:
-    """Settle a device's seat after a broken report; False if it has no seat that awaits a report."""
-    for state in unit.snapshot.rounds_of(device):
-        seat = state.seats.get(device)
-        if seat is not None and seat.state is SeatState.WORKING:
-            given = seat_round(state, seat)
-            unit.settle(state, ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error), given))
-            return True
-    return False
 
 
 def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:

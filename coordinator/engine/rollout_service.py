@@ -6,7 +6,8 @@ while keyboards keep the current one (docs/adr/0056). While there is a canary, t
 on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be discarded with
 it, and one trained from the current version would start a second line (docs/adr/0021).
 
-All changes are part of a unit of work, so a kill leaves all of them or none.
+All changes are part of a unit of work, so a kill leaves all of them or none. What they mean for open rounds is returned
+as events.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from nightjar.coordinator.ports import BlobStore
 from nightjar.coordinator.records.effects import AnnounceModel
 from nightjar.coordinator.records.jobs import AggregationDone
 from nightjar.coordinator.records.versions import Lineage, VersionRecord, ancestors
+from nightjar.coordinator.rounds.events import CalledOff, RoundEvents
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.versions.announcement import LEAST_DEVICES, KeyboardVerdict, is_measured, verdict
 from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from nightjar.coordinator.versions.rollout import (
@@ -81,14 +85,14 @@ class RolloutService:
             codec=settings.codec.choice(),
         )
 
-    def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> None:
+    def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> RoundEvents:
         """Add a round's on-device metrics to its base version, and judge that version by them.
 
         Keyboards decide whether a version in training is announced or rolled back. A current version that devices
         without such a measurement find worse is rolled back.
         """
         if not found.devices and not found.saved:
-            return
+            return ()
         found = merged(unit.tx.federated(version), _without_strangers(found, version, unit))
         unit.tx.save_federated(version, found)
         training = next((each for each in unit.snapshot.training.values() if each.version == version), None)
@@ -96,16 +100,17 @@ class RolloutService:
             event = decided(self._found(training, unit.snapshot.versions[training.task], unit), unit.now_s)
             if event is not None:
                 self._move(training, event, unit)
-            return
+            return ()
         current = next((each for each in unit.snapshot.versions.values() if each.version == version), None)
         if current is None or is_measured(found, _minimum(current.task, unit)):
-            return
+            return ()
         former = _line(current, unit)[1:]
         tallies = [unit.tx.federated(each.version) for each in former]
         worse = worse_on_devices(found, tallies, self._trial.devices, self._names_of(current))
-        if worse is not None:
-            at, reason = worse
-            self.withdraw(current, former[at], reason, unit)
+        if worse is None:
+            return ()
+        at, reason = worse
+        return self.withdraw(current, former[at], reason, unit)
 
     def note_measured(self, version: int, metrics: VersionMetrics, unit: UnitOfWork) -> None:
         """Store the metrics of a version that was not made by a round."""
@@ -126,9 +131,7 @@ class RolloutService:
         """
         announced, training = unit.snapshot.versions[made.task], unit.snapshot.training.get(made.task)
         head, settings = training or announced, unit.snapshot.tasks[made.task].settings
-        measured = settings.measures and any(
-            is_measured(unit.tx.federated(each.version), settings.minimum) for each in _line(head, unit)
-        )
+        measured = _keyboards_measure(head, settings, unit)
         since = unit.tx.measured_since()
         line = _line(announced, unit, since)
         best = None if measured else unit.tx.best_version(made.task, since)
@@ -149,22 +152,51 @@ class RolloutService:
             unit.tx.count("versions_refused")
         self._move(made, event, unit)
 
-    def note_trial(self, ended: Round, unit: UnitOfWork) -> None:
-        """Store how many devices could run the base version of an ended round, and judge the canary if there is one.
+    def end_round(self, ended: Round, unit: UnitOfWork) -> tasks.Event | None:
+        """Judge the canary, if there is one, after a round that has ended.
 
-        The round's on-device metrics were stored when its reports were read.
+        Stores how many devices could run the round's base version; what they measured of it was stored when its reports
+        were read. Returns the event that the end of the round is for its task; None if there is none.
         """
         tried = tried_in(ended)
         if tried.tried:
             unit.tx.save_federated(ended.base_version, merged(unit.tx.federated(ended.base_version), tried))
         canary, former = unit.tx.canary_version(ended.task), unit.snapshot.versions.get(ended.task)
-        if canary is None or former is None:
-            return
+        on_trial, undecided = canary is not None, True
+        if canary is not None and former is not None:
+            undecided = not self._judge(canary, former, unit)
+        if ended.task not in unit.snapshot.tasks:
+            return None
+        decided = on_trial and not undecided
+        committed = self._committed(ended, unit, made=decided or ended.version is not None)
+        return tasks.event_of(ended, committed, on_trial=on_trial, decided=decided)
+
+    def _judge(self, canary: VersionRecord, former: VersionRecord, unit: UnitOfWork) -> bool:
+        """Judge a canary, and end its trial if that is decided; returns whether it is."""
         tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
         began_s, names = canary.rollout.since_s, self._names_of(canary)
         event = judge(self._trial, tally, latest, began_s, unit.now_s, names, canary.version, former.version)
         if event is not None:
             self._move(canary, event, unit)
+        return event is not None
+
+    def _committed(self, ended: Round, unit: UnitOfWork, *, made: bool) -> tasks.RoundCommitted:
+        """What a round that counts tells its task of the versions, if it ``made`` or decided one."""
+        settings, announced = unit.snapshot.tasks[ended.task].settings, unit.snapshot.versions.get(ended.task)
+        rule, head = settings.stop_rule(), unit.snapshot.head(ended.task)
+        if not made or announced is None or head is None:
+            return tasks.RoundCommitted(unit.now_s, rule)
+        top1 = None if head.metrics is None else head.metrics.top1
+        if _keyboards_measure(head, settings, unit):
+            if ended.base_version != announced.version:
+                tally = unit.tx.federated(ended.base_version)
+                figures = verdict(tally, ended.base_version, announced.version, settings.minimum).reason
+            else:
+                figures = _what_became_of(ended.version, unit)
+            return tasks.RoundCommitted(unit.now_s, rule, top1, announced.version, figures)
+        best = unit.snapshot.tasks[ended.task].state.best_top1
+        figures = "" if top1 is None or best is None else f"{100 * top1:.1f} %, and the best had {100 * best:.1f} %"
+        return tasks.RoundCommitted(unit.now_s, rule, top1, figures=figures)
 
     def successor(self, current: VersionRecord, number: int | None, unit: UnitOfWork) -> VersionRecord | None:
         """The version of its task that can replace a current one: this one, or else the last one to be superseded."""
@@ -176,23 +208,30 @@ class RolloutService:
         other = named is not None and named.task == current.task and named.version != current.version
         return named if other else None
 
-    def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> None:
-        """Release a version to all devices for an operator: supersede the current version, roll back a canary."""
+    def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> RoundEvents:
+        """Release a version to all devices for an operator: supersede the current version, roll back a canary.
+
+        Returns:
+            What the open round has to hear, which trains from another version or tries one.
+        """
         canary = unit.tx.canary_version(record.task)
         if canary is not None and canary.version != record.version:
             self._move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
         self._move(record, Promoted(reason, unit.now_s), unit)
-        unit.call_off(record.task, f"version {record.version} was promoted")
+        return ((record.task, CalledOff(f"version {record.version} was promoted", unit.now_s)),)
 
-    def withdraw(self, record: VersionRecord, successor: VersionRecord | None, reason: str, unit: UnitOfWork) -> None:
+    def withdraw(
+        self, record: VersionRecord, successor: VersionRecord | None, reason: str, unit: UnitOfWork
+    ) -> RoundEvents:
         """Roll back a version, so that no device uses it.
 
         ``successor`` replaces a current version. Instead of another one, devices and rounds use the current version.
+        Returns what the open round has to hear, as :meth:`promote`.
         """
         self._move(record, Withdrawn(reason, unit.now_s), unit)
         if successor is not None:
             self._move(successor, Promoted(f"instead of version {record.version}: {reason}", unit.now_s), unit)
-        unit.call_off(record.task, f"version {record.version} was rolled back")
+        return ((record.task, CalledOff(f"version {record.version} was rolled back", unit.now_s)),)
 
     def _names_of(self, record: VersionRecord) -> Names:
         """What the shares of a task's versions are called; all its versions are of one task type."""
@@ -259,6 +298,22 @@ class RolloutService:
         ):
             unit.tx.drop_state(state)
         return replace(record, optimizer_state=None)
+
+
+def _keyboards_measure(head: VersionRecord, settings: TaskSettings, unit: UnitOfWork) -> bool:
+    """Whether keyboards decide about the versions of a task, because enough of them measured one of its line.
+
+    ``head`` is the version that its rounds go on from.
+    """
+    return settings.measures and any(
+        is_measured(unit.tx.federated(each.version), settings.minimum) for each in _line(head, unit)
+    )
+
+
+def _what_became_of(version: int | None, unit: UnitOfWork) -> str:
+    """A version's stage and the reason for it, in words; empty if there is no such version."""
+    record = None if version is None else unit.tx.version(version)
+    return "" if record is None else f"version {version} is {record.rollout.stage.value}: {record.rollout.reason}"
 
 
 def _minimum(task: str, unit: UnitOfWork) -> int:

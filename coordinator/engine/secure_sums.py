@@ -4,13 +4,14 @@
 :mod:`nightjar.coordinator.rounds.secure_sum` runs the protocol beside it. A session is opened with REPORTING. While
 devices train, it collects keys and shares; a device that sends none in time loses its seat, and nobody gets it. Masked
 updates come as reports. In COMMITTING the devices confirm and disclose, and only then the worker averages. The session
-is stored in the round's transaction, and deleted with the end of the round; so are the masked updates.
+is stored in the round's transaction, and deleted with the end of the round; so are the masked updates. What a session
+wants of its round is returned as events.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import structlog
 from msgspec.structs import replace
@@ -20,7 +21,14 @@ from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.summed import sum_order
 from nightjar.coordinator.records.effects import SendSumQuestion
 from nightjar.coordinator.records.rounds import StoredSum
-from nightjar.coordinator.rounds.events import AggregationFailed, DeviceDroppedOut, SendReceipt, StartAggregation
+from nightjar.coordinator.rounds.events import (
+    AggregationFailed,
+    DeviceDroppedOut,
+    RoundEvents,
+    SendReceipt,
+    StartAggregation,
+)
+from nightjar.coordinator.rounds.events import Event as RoundEvent
 from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
@@ -69,25 +77,28 @@ class SecureSums:
         self._enrolled = enrolled
         self._primitives = primitives
 
-    def follow(self, before: Round, after: Round, unit: UnitOfWork) -> None:
+    def follow(self, before: Round, after: Round, unit: UnitOfWork) -> RoundEvents:
         """Do what follows from a step of a round."""
         if not after.rules.summed or after.phase is before.phase:
-            return
+            return ()
         if after.phase is Phase.REPORTING:
-            self._open(after, unit)
-        elif after.phase is Phase.COMMITTING and unit.snapshot.sums[after.number].session.phase is SumPhase.REPORTS:
-            self._apply(after.number, TimeUp(), unit)
+            return self._open(after, unit)
+        if after.phase is Phase.COMMITTING and unit.snapshot.sums[after.number].session.phase is SumPhase.REPORTS:
+            return self._apply(after.number, TimeUp(), unit)[1]
+        return ()
 
-    def tick(self, unit: UnitOfWork) -> None:
+    def tick(self, unit: UnitOfWork) -> RoundEvents:
         """Check the deadlines of the phases; half-way through one, ask again those that have not answered."""
+        events: list[tuple[str, RoundEvent]] = []
         for number, held, phase_s in self._timed(unit):
             if unit.now_s >= held.until_s:
-                self._apply(number, TimeUp(), unit)
+                events += self._apply(number, TimeUp(), unit)[1]
             elif held.until_s > unit.now_s + phase_s:  # the clock was set back
                 unit.keep_sum(number, replace(held, until_s=unit.now_s + phase_s))
             elif not held.asked_again and unit.now_s >= held.until_s - phase_s / 2:
                 unit.keep_sum(number, replace(held, asked_again=True))
                 self.ask_again(unit, number)
+        return tuple(events)
 
     def reconnected(self, unit: UnitOfWork) -> None:
         """Begin to wait anew: while we were away, devices could neither hear nor answer."""
@@ -102,7 +113,7 @@ class SecureSums:
             if state is not None and held.until_s != math.inf:
                 yield number, held, _phase_s(state)
 
-    def take(self, device: DeviceId, payload: bytes, unit: UnitOfWork) -> None:
+    def take(self, device: DeviceId, payload: bytes, unit: UnitOfWork) -> RoundEvents:
         """Handle a device's message, unless its session is over.
 
         Raises:
@@ -114,28 +125,29 @@ class SecureSums:
             raise RemoteProtocolError(msg, code="kind")
         for number, held in unit.snapshot.sums.items():
             if held.session.terms.session == message.session:
-                self._apply(number, message, unit, held.key_of(device))
-                return
+                return self._apply(number, message, unit, held.key_of(device))[1]
+        return ()
 
     def take_report(
         self, device: DeviceId, report: Report, asked: Asked, meant: Round, unit: UnitOfWork
-    ) -> Accepted | Invalid:
+    ) -> tuple[Accepted | Invalid, RoundEvents]:
         """Check a masked update that its round awaits, and count it in the session."""
         update = check_masked(report, asked)
         held = unit.snapshot.sums.get(meant.number)
         if isinstance(update, Invalid):
-            return update
+            return update, ()
         if held is None:
-            return Invalid("secure-sum", "the secure sum is over")
-        for effect in self._apply(meant.number, update, unit, held.key_of(device)):
+            return Invalid("secure-sum", "the secure sum is over"), ()
+        effects, events = self._apply(meant.number, update, unit, held.key_of(device))
+        for effect in effects:
             match effect:
                 case KeepValues():
-                    return Accepted(0.0)
+                    return Accepted(0.0), events
                 case Refuse(_, reason):
-                    return Invalid("secure-sum", reason)
+                    return Invalid("secure-sum", reason), events
                 case _:
                     pass
-        return Invalid("secure-sum", f"the secure sum awaits {held.session.phase.value}, not a masked update")
+        return Invalid("secure-sum", f"the secure sum awaits {held.session.phase.value}, not a masked update"), events
 
     def ask_again(self, unit: UnitOfWork, number: int | None = None, device: DeviceId | None = None) -> None:
         """Ask devices again that have not answered, all or those of a round or one: a connection was lost."""
@@ -144,7 +156,7 @@ class SecureSums:
                 _, effects = step(held.session, MessagesLost(), Given(self._primitives))
                 _ask(effects, held, unit, device)
 
-    def _open(self, state: Round, unit: UnitOfWork) -> None:
+    def _open(self, state: Round, unit: UnitOfWork) -> RoundEvents:
         record, base = unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number]
         devices = {key: device for device in state.seats if (key := self._enrolled(device)) is not None}
         try:
@@ -160,14 +172,15 @@ class SecureSums:
             terms = terms_of(order, layout, state.rules.minimum, self._population, state.task, state.number)
             session = open_session(terms, devices)
         except NightjarError as error:
-            unit.step(state.task, AggregationFailed(f"the secure sum cannot begin: {error}", unit.now_s))
-            return
+            return ((state.task, AggregationFailed(f"the secure sum cannot begin: {error}", unit.now_s)),)
         until_s = unit.now_s + _phase_s(state)
         unit.keep_sum(state.number, StoredSum(order=order, session=session, devices=devices, until_s=until_s))
-        self._leave_out(state.number, devices.values(), unit)
+        return _without(state, frozenset(devices.values()), unit.now_s)
 
-    def _apply(self, number: int, event: Event, unit: UnitOfWork, sender: bytes = b"") -> tuple[Effect, ...]:
-        """Apply an event to a session, and do what follows; returns its effects."""
+    def _apply(
+        self, number: int, event: Event, unit: UnitOfWork, sender: bytes = b""
+    ) -> tuple[tuple[Effect, ...], RoundEvents]:
+        """Apply an event to a session, and do what follows; returns its effects, and the events for its round."""
         before, state = unit.snapshot.sums[number], unit.snapshot.round(number)
         if state is None:
             msg = f"there is a secure sum of round {number}, which is not open"
@@ -195,25 +208,24 @@ class SecureSums:
             case SumPhase.ABANDONED:
                 for device in state.devices(SeatState.WORKING):  # it need not wait for the shares of others
                     unit.effects.append(SendReceipt(device, number, state.seats[device].attempt, Verdict.LATE))
-                unit.step(state.task, AggregationFailed(f"the secure sum: {session.reason}", unit.now_s))
+                failed = AggregationFailed(f"the secure sum: {session.reason}", unit.now_s)
+                return effects, ((state.task, failed),)
             case SumPhase.SHARES:
-                self._leave_out(number, [held.devices[key] for key in session.roster], unit)
+                return effects, _without(state, frozenset(held.devices[key] for key in session.roster), unit.now_s)
             case SumPhase.REPORTS if before.session.phase is SumPhase.SHARES:
-                self._leave_out(number, [held.devices[session.roster[member]] for member in session.shares], unit)
+                stay = frozenset(held.devices[session.roster[member]] for member in session.shares)
+                return effects, _without(state, stay, unit.now_s)
             case _:
-                pass
-        return effects
+                return effects, ()
 
-    def _leave_out(self, number: int, members: Iterable[DeviceId], unit: UnitOfWork) -> None:
-        """Take the seats of all other devices."""
-        stay = frozenset(members)
-        state = unit.snapshot.round(number)
-        if state is None:
-            return
-        for device in state.devices(SeatState.WORKING):
-            if device not in stay:
-                dropped = DeviceDroppedOut(device, state.seats[device].attempt, DropoutCause.SILENT, unit.now_s)
-                unit.step(state.task, dropped)
+
+def _without(state: Round, stay: Collection[DeviceId], now_s: float) -> RoundEvents:
+    """The events that take the seats of all other devices."""
+    return tuple(
+        (state.task, DeviceDroppedOut(device, state.seats[device].attempt, DropoutCause.SILENT, now_s))
+        for device in state.devices(SeatState.WORKING)
+        if device not in stay
+    )
 
 
 _TIMED = frozenset({SumPhase.KEYS, SumPhase.SHARES, SumPhase.CONFIRMATIONS, SumPhase.DISCLOSURES})

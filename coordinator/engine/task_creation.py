@@ -103,7 +103,7 @@ class TaskCreator:
         return "; ".join(beyond_limits(settings, self._config.limits))
 
     def make(self, settings: TaskSettings, manifest: str | None, unit: UnitOfWork) -> TaskRecord | OperationRefused:
-        """Create a task, and open its first round if its schedule allows.
+        """Create a task, which has no round yet.
 
         ``manifest`` is the hash of the manifest of an imported model to start from; None takes the source in the
         settings.
@@ -140,8 +140,7 @@ class TaskCreator:
             noise=noise_terms(settings, secrets.token_hex(NOISE_KEY_BYTES)),
         )
         record = TaskRecord(state=state, settings=settings)
-        unit.enlist(record)
-        unit.open_next(record.name)
+        unit.save_task(record)
         return record
 
     def _source(self, settings: TaskSettings, unit: UnitOfWork) -> VersionRecord | OperationRefused:

@@ -114,6 +114,9 @@ Event = (
     | CalledOff
 )
 
+RoundEvents = tuple[tuple[str, Event], ...]
+"""Events for open rounds, each with the name of its task, in the order in which they are applied."""
+
 
 # Effects
 

@@ -108,7 +108,7 @@ def report_of(world: World, device: str) -> bytes:
 
 
 def test_a_message_that_our_code_cannot_stand_spoils_no_other(reporting, monkeypatch):
-    intake = reporting.driver._intake
+    intake = reporting.driver._messages
     original = intake.take
 
     def take(arrived, turn):
@@ -259,7 +259,7 @@ def test_a_disk_that_stays_full_ends_the_process(world, impatient, monkeypatch):
 
 def test_an_effect_that_fails_is_tried_again_and_its_messages_are_not_taken_twice(world, impatient, monkeypatch):
     acknowledged = threading.Event()
-    execution, left = world.driver._execution, [2]
+    execution, left = world.driver._runner, [2]
     original = execution.carry_out
 
     def carry_out(*arguments):

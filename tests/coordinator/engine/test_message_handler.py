@@ -150,7 +150,7 @@ def _broken_disk() -> None:
 
 def test_a_defect_in_one_message_does_not_end_the_process(make_world, monkeypatch):
     world = make_world()
-    monkeypatch.setattr(world.driver._intake, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(world.driver._messages, "take", lambda *_: 1 / 0)
     world.check_in("a")
     assert world.counters == {"events_failed": 1}
     assert world.acknowledged == 1
