@@ -31,18 +31,17 @@ from nightjar.coordinator.records.jobs import (
     SummedReports,
 )
 from nightjar.coordinator.records.versions import VersionRecord
-from nightjar.coordinator.rounds import buffer
 from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from nightjar.coordinator.rounds.machines import awaits_report
+from nightjar.coordinator.rounds.kinds import Averaging, kind_of
 from nightjar.coordinator.rounds.pace_steering import Steering, check_in_within_s
-from nightjar.coordinator.rounds.round import Phase, Round, seat_version
-from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.round import Phase, Round, seat_deadline_s, seat_version
+from nightjar.coordinator.rounds.seats import SeatState, staleness_of
 from nightjar.coordinator.tasks.retry import recall, retry_after_s, steering_of
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.models.manifest import KEYBOARD
 from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
-from nightjar.wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
+from nightjar.wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason
 
 ANNOUNCED_FOR_S = 30 * 86400.0
 """Validity of an announcement: longer than any outage of a coordinator."""
@@ -90,7 +89,8 @@ class EffectRunner:
                 current = snapshot.round(round_number)
                 if current is None or current.phase is not Phase.COMMITTING:
                     return True  # averaging took too long, and the round was abandoned
-                only_figures = current.trial or snapshot.tasks[current.task].settings.kind is Work.EVALUATE
+                averaging = kind_of(current).averaging[snapshot.tasks[current.task].settings.kind]
+                only_figures = averaging is Averaging.FIGURES
                 self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, snapshot))
                 return False
             case EvaluateVersion(number):
@@ -122,7 +122,7 @@ class EffectRunner:
             canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._config.rollout.share)
         steering = self._steering_of_active(snapshot)
         opened = snapshot.rounds.get(first)
-        open_to_all = opened is not None and (opened.phase is Phase.SELECTION or buffer.has_free_seat(opened))
+        open_to_all = opened is not None and (opened.phase is Phase.SELECTION or kind_of(opened).has_free_seat(opened))
         awaited = open_to_all and first in steering
         signed_s = self._signing_s(snapshot)
         message = Announcement(
@@ -167,7 +167,7 @@ class EffectRunner:
             round=current.number,
             manifest=version.manifest,
             reports=tuple(
-                ReportFile(r.device, r.attempt, r.num_examples, buffer.staleness_of(current.seats[r.device]))
+                ReportFile(r.device, r.attempt, r.num_examples, staleness_of(current.seats[r.device]))
                 for r in reports
                 if current.seats[r.device].state is SeatState.REPORTED  # skips reports that proved unreadable
             ),
@@ -200,18 +200,18 @@ class EffectRunner:
 
     def _assign(self, effect: AssignDevice, snapshot: Snapshot) -> None:
         current = snapshot.round_of_seat(effect.round, effect.device)
-        if current is None or not awaits_report(current, effect.device, effect.attempt, effect.round):
+        if current is None or not kind_of(current).awaits_report(current, effect.device, effect.attempt, effect.round):
             return  # left over from before a restart
         seat = current.seats[effect.device]
-        remaining_s = buffer.seat_deadline_s(current, seat) - self._clock.now_s()
+        remaining_s = seat_deadline_s(current, seat) - self._clock.now_s()
         base = self._base_of(seat_version(current, seat), current, snapshot)
         if remaining_s <= 0 or base is None:
             return
-        if current.rules.summed and current.number not in snapshot.sums:
-            return
         record, summed = snapshot.tasks[current.task], snapshot.sums.get(current.number)
+        if kind_of(current).is_summed and summed is None:
+            return
         plan = record.settings.plan.plan(record.settings.strategy.name)
-        if current.rules.summed:
+        if summed is not None:
             plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
         context = self._contexts.of_round(record, base, current)
         if base.task == self._config.task.name and context.manifest.task_type == KEYBOARD:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.rounds import buffer
+from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.record import TaskRecord
@@ -26,7 +27,7 @@ def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | 
     status = record.state.status
     if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, now_s):
         return ""
-    left = ended is not None and ended.rules.concurrency and (ended.working or ended.devices(SeatState.EARLY))
+    left = ended is not None and kind_of(ended).is_buffer and (ended.working or ended.devices(SeatState.EARLY))
     if not left or status in OVER:
         return None
     return HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
@@ -35,7 +36,7 @@ def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | 
 def keep_early_reports(ended: Round, unit: UnitOfWork) -> None:
     """Delete the frames of a round that has ended, unless its early reports wait for a later buffer."""
     early, following = ended.devices(SeatState.EARLY), unit.snapshot.rounds.get(ended.task)
-    if early and (following is None or not following.rules.concurrency):
+    if early and (following is None or not kind_of(following).is_buffer):
         record = unit.snapshot.tasks.get(ended.task)
         if record is not None:
             save_task(replace(record, state=replace(record.state, waiting=ended.number)), unit)
@@ -49,7 +50,7 @@ def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: Un
 
     ``opened``, the next round, is a buffered one that is already saved.
     """
-    just_ended = ended is not None and ended.rules.concurrency > 0
+    just_ended = ended is not None and kind_of(ended).is_buffer
     source = ended if just_ended else unit.tx.round(record.state.waiting) if record.state.waiting else None
     if source is None:
         return

@@ -34,17 +34,18 @@ from nightjar.coordinator.rounds.events import (
     ReportReceived,
     SendReceipt,
 )
+from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.lease import CheckedIn, Heard, Lease, StatusCame, WentAway
-from nightjar.coordinator.rounds.machines import awaits_report, step_of
 from nightjar.coordinator.rounds.pace_steering import check_in_counted
-from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
+from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid
 from nightjar.coordinator.rounds.round import Round, seat_round, seat_version
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.wire import frame, messages, topics
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.identifiers import DeviceId, Population
-from nightjar.wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
+from nightjar.wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict
+from nightjar.wire.secure_sum.messages import MaskedUpdate
 
 LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
 """Limits that a broker should enforce: error code -> readable name."""
@@ -185,7 +186,7 @@ class MessageHandler:
             send_receipt(_stranger(device, report.round, report.attempt), unit)
             return
         received = ReportReceived(device, report.attempt, unit.now_s, given=report.round)
-        if not awaits_report(meant, device, report.attempt, report.round):
+        if not kind_of(meant).awaits_report(meant, device, report.attempt, report.round):
             self._rounds.settle(meant, received, unit)
             return
         match self._check(device, report, payload, meant, unit):
@@ -219,18 +220,18 @@ class MessageHandler:
             return _too_large(len(payload), context)
         version = seat_version(meant, meant.seats[device])
         asked = Asked(context.codec, context.manifest.layout, version)
-        if meant.rules.summed:
-            checked, events = self._sums.take_report(device, report, asked, meant, unit)
+        checked = kind_of(meant).checks[context.gate.kind](report, asked)
+        if isinstance(checked, MaskedUpdate):
+            checked, events = self._sums.take_report(device, checked, meant, unit)
             self._rounds.apply(events, unit)
-            return checked
-        return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
+        return checked
 
     def _context(self, state: Round, unit: UnitOfWork) -> RoundContext:
         return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number], state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
         meant = unit.find_round(chunk.round, device)
-        if meant is None or not awaits_report(meant, device, chunk.attempt, chunk.round):
+        if meant is None or not kind_of(meant).awaits_report(meant, device, chunk.attempt, chunk.round):
             if chunk.index:
                 return  # one answer is enough for all chunks of an unwanted report
             if meant is None:
@@ -266,7 +267,7 @@ class MessageHandler:
         meant = unit.find_round(query.round, device)
         if meant is None:
             send_receipt(_stranger(device, query.round, query.attempt), unit)
-        elif awaits_report(meant, device, query.attempt, query.round):
+        elif kind_of(meant).awaits_report(meant, device, query.attempt, query.round):
             context = self._context(meant, unit)
             if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
@@ -279,7 +280,7 @@ class MessageHandler:
         else:
             # The round's answer to the report; a query is not a report, so nothing is counted.
             asked = ReportReceived(device, query.attempt, unit.now_s, given=query.round)
-            _, receipts = step_of(meant)(meant, asked)
+            _, receipts = kind_of(meant).step(meant, asked)
             unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
     def _join(self, device: DeviceId, last: frame.Chunk, meant: Round, unit: UnitOfWork) -> None:

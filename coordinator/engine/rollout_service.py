@@ -136,7 +136,7 @@ class RolloutService:
         line = _line(announced, unit, since)
         best = None if measured else unit.tx.best_version(made.task, since)
         event = judge_new(
-            replace(self._trial, share=0.0) if settings.privacy.summed else self._trial,
+            self._trial if settings.tries else replace(self._trial, share=0.0),
             made.metrics,
             [each.metrics for each in (*line, *([] if best is None else [best]))],
             base=head.version if made.lineage is None else made.lineage.parent,

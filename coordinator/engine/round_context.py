@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nightjar.coordinator.ports import BlobStore
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.admission import Requirements, Trial
+from nightjar.coordinator.rounds.kinds import ON_TRIAL, kind_of
 from nightjar.coordinator.rounds.report_checks import max_report_bytes
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.selection import Admission
@@ -51,7 +52,7 @@ class RoundContexts:
         Raises:
             NightjarError: an artifact of the version is missing or damaged.
         """
-        trial = Trial(Sha256(version.manifest), self._share) if state.trial else None
+        trial = Trial(Sha256(version.manifest), self._share) if kind_of(state) is ON_TRIAL else None
         key = (task.name, version.manifest, trial, len(task.state.noised))
         context = self._kept.get(key)
         if context is None:

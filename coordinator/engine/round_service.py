@@ -33,7 +33,6 @@ from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import PendingEffect
 from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.records.versions import VersionRecord
-from nightjar.coordinator.rounds import buffer
 from nightjar.coordinator.rounds import lease as leases
 from nightjar.coordinator.rounds.events import (
     AggregationFailed,
@@ -49,8 +48,8 @@ from nightjar.coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
+from nightjar.coordinator.rounds.kinds import EarlyReports, kind_of
 from nightjar.coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
-from nightjar.coordinator.rounds.machines import step_of
 from nightjar.coordinator.rounds.round import STALE, TERMINAL, Phase, Round, open_round
 from nightjar.coordinator.rounds.waiting import doing, sentence
 from nightjar.coordinator.tasks import task as tasks
@@ -95,12 +94,14 @@ class RoundService:
         before = unit.snapshot.rounds.get(task)
         if before is None:
             return
-        after, effects = step_of(before)(before, event)
+        kind = kind_of(before)
+        after, effects = kind.step(before, event)
         if after is not before:  # an equality test would visit every seat
             unit.save_round(after)
             note_changes(before, after, event, unit)
         self._take_effects(after, effects, unit, report)
-        self.apply(self._sums.follow(before, after, unit), unit)
+        if kind.is_summed:
+            self.apply(self._sums.follow(before, after, unit), unit)
         if after.phase in TERMINAL:
             self._end(before, after, unit)
 
@@ -117,11 +118,11 @@ class RoundService:
         if current is not None and meant.number == current.number:
             self.step(meant.task, received, unit, report)
         else:
-            _, effects = step_of(meant)(meant, received)
+            _, effects = kind_of(meant).step(meant, received)
             self._take_effects(meant, effects, unit, report)
 
     def _end(self, before: Round, ended: Round, unit: UnitOfWork) -> None:
-        if before.phase is Phase.COMMITTING and not ended.trial and not ended.rules.summed:
+        if before.phase is Phase.COMMITTING and kind_of(ended).spends_privacy:
             # Averaged or not: weights with this step's noise may be stored, and it must not serve another mean.
             unit.spend_privacy(ended.task, ended.number)
         unit.close_round(ended)
@@ -144,7 +145,7 @@ class RoundService:
                 self.open_next(name, unit)
                 continue
             elsewhere, busy = "", 0
-            endless = state.rules.concurrency > 0
+            endless = kind_of(state).is_buffer
             if (endless or state.phase is Phase.SELECTION) and not within_hours(record.settings.schedule, unit.now_s):
                 self.call_off(name, HOURS_OVER, unit)
                 if not endless:
@@ -169,8 +170,7 @@ class RoundService:
         if record is None or closing is None:
             return
         state, settings = record.state, record.settings
-        readable = not settings.privacy.summed  # a trial reads each device's report
-        canary = unit.tx.canary_version(name) if settings.kind is Work.TRAIN and readable else None
+        canary = unit.tx.canary_version(name) if settings.tries else None
         if canary is None and tasks.privacy_spent(state, settings.stop_rule()):
             self.step_task(name, tasks.PrivacySpent(unit.now_s, settings.stop_rule()), unit)
             return
@@ -179,11 +179,11 @@ class RoundService:
             return  # the version to evaluate does not exist yet
         number, trial = unit.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
-        if closing and not rules.concurrency:
+        fresh = open_round(number, base.version, rules, self._seed, unit.now_s, state.empty, name, trial=trial)
+        kind = kind_of(fresh)
+        if closing and not kind.is_buffer:
             return
-        opened = open_round(number, base.version, rules, self._seed, unit.now_s, state.empty, name, trial=trial)
-        if rules.concurrency:
-            opened = buffer.opened(opened, unit.now_s, closing)
+        opened = kind.opened(fresh, unit.now_s, closing)
         unit.save_round(opened, base)
         unit.log(
             "round_opened",
@@ -194,10 +194,13 @@ class RoundService:
             goal=settings.goal,
             minimum=settings.minimum,
         )
-        if rules.concurrency:
-            carry_seats(record, ended, opened, unit)
-        elif state.waiting and not trial:
-            unit.save_task(give_up_waiting(record, unit))
+        match kind.early_reports:
+            case EarlyReports.TAKEN:
+                carry_seats(record, ended, opened, unit)
+            case EarlyReports.DISCARDED if state.waiting:
+                unit.save_task(give_up_waiting(record, unit))
+            case _:
+                pass
 
     def _base_of(self, record: TaskRecord, unit: UnitOfWork) -> VersionRecord | None:
         """The base version of a task's next round; None if it does not exist, or no longer exists."""

@@ -29,7 +29,7 @@ from nightjar.coordinator.rounds.events import (
     StartAggregation,
 )
 from nightjar.coordinator.rounds.events import Event as RoundEvent
-from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_masked
+from nightjar.coordinator.rounds.report_checks import Accepted, Invalid
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.secure_sum import (
@@ -48,7 +48,6 @@ from nightjar.coordinator.rounds.secure_sum import (
     step,
 )
 from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
-from nightjar.wire.frame import Report
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import DropoutCause, Verdict
 from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up, encode
@@ -78,8 +77,8 @@ class SecureSums:
         self._primitives = primitives
 
     def follow(self, before: Round, after: Round, unit: UnitOfWork) -> RoundEvents:
-        """Do what follows from a step of a round."""
-        if not after.rules.summed or after.phase is before.phase:
+        """Do what follows from a step of a round that is summed."""
+        if after.phase is before.phase:
             return ()
         if after.phase is Phase.REPORTING:
             return self._open(after, unit)
@@ -129,13 +128,10 @@ class SecureSums:
         return ()
 
     def take_report(
-        self, device: DeviceId, report: Report, asked: Asked, meant: Round, unit: UnitOfWork
+        self, device: DeviceId, update: MaskedUpdate, meant: Round, unit: UnitOfWork
     ) -> tuple[Accepted | Invalid, RoundEvents]:
-        """Check a masked update that its round awaits, and count it in the session."""
-        update = check_masked(report, asked)
+        """Count a masked update that its round awaits in the session, which checks it."""
         held = unit.snapshot.sums.get(meant.number)
-        if isinstance(update, Invalid):
-            return update, ()
         if held is None:
             return Invalid("secure-sum", "the secure sum is over"), ()
         effects, events = self._apply(meant.number, update, unit, held.key_of(device))

@@ -28,8 +28,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.lease import Label, Lease
-from nightjar.coordinator.rounds.machines import has_room
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.selection import Admission, Refusal, older, refusal
@@ -260,6 +260,6 @@ def _urgency(state: Round, device: DeviceId, now_s: float) -> tuple[int, float, 
         if 0 < waiting < state.rules.minimum:
             return 0, state.rules.minimum - waiting, state.number
         return (1 if filled < 1 else 3), filled, state.number
-    if has_room(state, device, now_s):
+    if kind_of(state).has_room(state, device, now_s):
         return 2, (state.working + state.reported) / state.rules.cohort, state.number
     return 4, state.deadline_s, state.number

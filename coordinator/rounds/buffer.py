@@ -71,7 +71,7 @@ from nightjar.coordinator.rounds.round import (
     start_grace,
     watch_committing,
 )
-from nightjar.coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer
+from nightjar.coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer, staleness_of
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.machine import Row, find_row, row, table
 from nightjar.wire.messages import DropoutCause, RejectionReason
@@ -161,16 +161,6 @@ def _goes_on(seat: Seat, *, only_early: bool) -> bool:
     return lost or seat.state is SeatState.WORKING
 
 
-def staleness_of(seat: Seat) -> int:
-    """Number of versions published since the base version of a seat's work."""
-    return 0 if seat.given is None else seat.given.staleness
-
-
-def seat_deadline_s(state: Round, seat: Seat) -> float:
-    """When a selected device must have reported."""
-    return state.deadline_s if seat.given is None else seat.given.deadline_s
-
-
 def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> bool:
     """Whether a valid report of this seat would be accepted now; as in :mod:`nightjar.coordinator.rounds.round`."""
     seat = state.seats.get(device)
@@ -178,11 +168,11 @@ def awaits_report(state: Round, device: DeviceId, attempt: int, given: int) -> b
 
 
 def has_free_seat(state: Round) -> bool:
-    """Whether the round would give a newcomer a seat; never for a synchronous round."""
+    """Whether the round would give a newcomer a seat."""
     return state.phase in _OPEN and not state.closing and state.working < state.rules.concurrency
 
 
-def has_room(state: Round, device: DeviceId) -> bool:
+def has_room(state: Round, device: DeviceId, _now_s: float) -> bool:
     """Whether the round would give this device a seat."""
     if not has_free_seat(state):
         return False
@@ -207,7 +197,7 @@ def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
         # The device does not know of its seat: the assignment was lost.
         known = seated(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, seat_round(state, seat), seat.attempt),)
-    if not has_room(state, event.device):
+    if not has_room(state, event.device, event.now_s):
         rounds = int(seat is not None)  # it has had its turn
         return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=rounds),)
     deadline_s = event.now_s + state.rules.report_deadline_s

@@ -40,7 +40,6 @@ Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2
 from __future__ import annotations
 
 import enum
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -67,7 +66,7 @@ from nightjar.coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from nightjar.coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
+from nightjar.coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, RoundRules
 from nightjar.coordinator.rounds.seats import AWAITED, Seat, SeatState, causes_of, newcomer
 from nightjar.coordinator.rounds.selection import sample
 from nightjar.wire.identifiers import DeviceId
@@ -243,7 +242,7 @@ def dropouts(state: Round) -> Counter[DropoutCause]:
     return causes_of(state.seats.values())
 
 
-def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
+def awaits_report(state: Round, device: DeviceId, attempt: int, _given: int = 0) -> bool:
     """Whether a valid report of this device and attempt would be accepted now.
 
     Only such a report is worth decoding; step() decides the verdict on any other without its content.
@@ -254,7 +253,7 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
 
 def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
     """Whether a round in REPORTING would give this device a free seat, or its own seat again."""
-    if state.phase is not Phase.REPORTING or now_s >= _replacement_ends_s(state):
+    if state.phase is not Phase.REPORTING or now_s >= state.rules.replacement_ends_s(state.deadline_s):
         return False
     if state.working + state.reported >= state.rules.cohort:
         return False
@@ -434,7 +433,7 @@ def _end_if_due(state: Round, now_s: float) -> Step:
     if state.reported >= state.rules.minimum:
         ended, others = begin_commit(state, now_s)
         return ended, effects + others
-    if now_s < min(_replacement_ends_s(state), state.deadline_s):
+    if now_s < min(state.rules.replacement_ends_s(state.deadline_s), state.deadline_s):
         return state, effects
     causes = ", ".join(sorted(f"{cause.value.replace('-', ' ')} {count}" for cause, count in dropouts(state).items()))
     reason = f"{state.reported} of {state.rules.minimum} needed reports came"
@@ -447,7 +446,7 @@ def _call_reserve(state: Round, now_s: float) -> Step:
     room = max(0, state.rules.cohort - state.working - state.reported)
     if not state.pool:
         return state, ()
-    if now_s >= _replacement_ends_s(state):
+    if now_s >= state.rules.replacement_ends_s(state.deadline_s):
         return replace(state, pool=()), _not_selected(state.pool)
     called, pool = state.pool[:room], state.pool[room:]
     if not called:
@@ -542,6 +541,11 @@ def seat_version(state: Round, seat: Seat) -> int:
     return state.base_version if seat.given is None else seat.given.version
 
 
+def seat_deadline_s(state: Round, seat: Seat) -> float:
+    """When a selected device must have reported."""
+    return state.deadline_s if seat.given is None else seat.given.deadline_s
+
+
 def seat_round(state: Round, seat: Seat) -> int:
     """Number of the round that a seat was given in, which the device's report names."""
     return state.number if seat.given is None else seat.given.round
@@ -589,12 +593,6 @@ def abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> R
 
 def _bounded(state: Round, latest_s: float) -> Round:
     return state if state.deadline_s <= latest_s else replace(state, deadline_s=latest_s)
-
-
-def _replacement_ends_s(state: Round) -> float:
-    if state.rules.summed:  # devices share their masks at the beginning
-        return -math.inf
-    return state.deadline_s - (1 - REPLACEMENT_SHARE) * state.rules.report_deadline_s
 
 
 TABLE = table(_rows())

@@ -81,6 +81,12 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         """Devices that wait for a freed seat: as many as were selected beyond the goal, at least one."""
         return max(1, self.cohort - self.goal)
 
+    def replacement_ends_s(self, deadline_s: float) -> float:
+        """Until when a freed seat is given to another device; ``deadline_s`` is that of REPORTING."""
+        if self.summed:  # devices share their masks at the beginning
+            return -math.inf
+        return deadline_s - (1 - REPLACEMENT_SHARE) * self.report_deadline_s
+
     def empty_selection_s(self, empty_before: int) -> float:
         """How long a selection stays open while no device checks in.
 

@@ -75,6 +75,11 @@ def newcomer(seat: Seat | None, given: Given | None = None) -> Seat:
     return Seat(attempt=seat.attempt + 1, earlier=earlier, given=given)
 
 
+def staleness_of(seat: Seat) -> int:
+    """Number of versions published since the base version of a seat's work."""
+    return 0 if seat.given is None else seat.given.staleness
+
+
 def causes_of(seats: Iterable[Seat]) -> Counter[DropoutCause]:
     """Number of dropouts of these seats by cause, including earlier attempts."""
     causes: Counter[DropoutCause] = Counter()

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nightjar.coordinator.rounds import buffer, pace_steering
+from nightjar.coordinator.rounds import pace_steering
+from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.pace_steering import Rhythm, Steering, check_in_within_s, loads
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.tasks.record import TaskRecord
@@ -108,7 +109,8 @@ def _opens_in_s(
     schedule, usual_s = record.settings.schedule, steering.usual_round_s
     if current is None:
         return wait_s(schedule, record.state.closed_at_s, now_s)
-    free_seat = rejected and not rounds_later and buffer.has_free_seat(current)  # who has reported waits for the next
+    # Who has reported waits for the next round.
+    free_seat = rejected and not rounds_later and kind_of(current).has_free_seat(current)
     expected_s, selecting = 0.0, current.phase is Phase.SELECTION or free_seat
     if not selecting and current.started_at_s is not None:
         longest_s = current.rules.report_deadline_s

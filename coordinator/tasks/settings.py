@@ -271,6 +271,11 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.plan.evaluation_share > 0 and not self.privacy.summed
 
     @property
+    def tries(self) -> bool:
+        """Whether a share of the devices may try its versions first; a trial reads each device's report."""
+        return self.kind is Work.TRAIN and not self.privacy.summed
+
+    @property
     def shortest_retry_s(self) -> float:
         """The shortest retry time that a device is told, in seconds."""
         derived_s = max(MIN_RETRY_S, SHORTEST_RETRY_SHARE * self.selection_deadline_s)
