@@ -27,10 +27,10 @@ send it). Typed text is never logged or put into a URL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,13 +45,12 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
-from nightjar.edge_agent.core.exclusion import Secret
 from nightjar.edge_agent.core.stored import AgentTally
 from nightjar.edge_agent.keyboard.comparison import Comparison
 from nightjar.edge_agent.keyboard.emoji import emoji_names
 from nightjar.edge_agent.keyboard.key import shows
-from nightjar.edge_agent.keyboard.learning import LEARNED_FROM, OwnWord, own_words_in
-from nightjar.edge_agent.keyboard.recall import RecallCount, drawing, latest
+from nightjar.edge_agent.keyboard.recall import drawing, latest
+from nightjar.edge_agent.keyboard.sending import PAUSED, Sending, Store
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.models.vocabulary import MAX_WORD_CHARACTERS, words
 from nightjar.wire.addresses import is_loopback
@@ -64,21 +63,6 @@ MAX_LINES = 200
 # JSON takes up to twelve bytes for a character (an escaped surrogate pair), and the page sends a point of a glide in
 # sixteen or less; a longer body cannot hold a legal text.
 MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 20 * MAX_GLIDE_POINTS
-
-PAUSED = "Not kept: learning is paused."
-NOTHING_LEFT = "Not kept: there is nothing in it but figures and links."
-RULES = {
-    Secret.EMAIL: "an address is in it",
-    Secret.CARD: "a card number is in it",
-    Secret.IBAN: "an account number is in it",
-    Secret.TOKEN_LINK: "a link in it may carry a key",
-    Secret.LONG_NUMBER: "a long number is in it",
-    Secret.PASSWORD: "something in it looks like a password or a key",
-    Secret.NAMED: "a password, PIN or token stands after its name",
-    Secret.SEED_PHRASE: "it looks like the words of a wallet",
-    Secret.FORBIDDEN: "a word is in it that is never kept on this device",
-}
-"""Why a message is not kept, for the user."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -93,46 +77,6 @@ SECURITY_HEADERS = {
     # After an update of the agent the page must not run with an outdated script.
     "Cache-Control": "no-cache",
 }
-
-
-class Store(Protocol):
-    """The device's store of typed text."""
-
-    def add(self, text: str, *, anyway: bool = False) -> str:
-        """Store the permitted part of a sent message and return it; empty if nothing was stored.
-
-        ``anyway`` stores a message though a rule found a secret in it.
-        """
-
-    def refusal(self, text: str) -> Secret | None:
-        """Which rule keeps a message from being stored; None if none does."""
-
-    def count(self) -> int:
-        """Number of stored messages."""
-
-    def size_bytes(self) -> int:
-        """Total size of the stored messages in UTF-8 bytes."""
-
-    def learning_paused(self) -> bool:
-        """Whether the user has paused learning."""
-
-    def pause_learning(self, *, paused: bool) -> None:
-        """Pause or resume learning."""
-
-    def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
-        """Count words outside the vocabulary: each given in lower case and as it was typed."""
-
-    def own_words(self) -> list[OwnWord]:
-        """The words that were typed; forgotten ones have a count of 0."""
-
-    def forget_own_word(self, word: str, *, offered_anyway: bool) -> None:
-        """Delete a word, in lower case; one that is offered anyway stays as forgotten."""
-
-    def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        """Record how many words of a message were predicted by a version of the model; version 0 means no model."""
-
-    def recall(self) -> list[RecallCount]:
-        """The prediction counts of each message, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +177,7 @@ def create_app(
     and returns when it is done. ``on_typing`` is called whenever somebody types. ``compared`` takes seconds.
     """
     app = Flask(__name__)
+    sending = Sending(suggester, store)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     _guard(app, key)
 
@@ -275,45 +220,21 @@ def create_app(
     def emoji() -> Response:
         return jsonify(emoji_names())
 
-    def learn(kept: str, times: int = 1) -> None:
-        suggester.learn(kept)
-        own = own_words_in(kept, lambda word: not suggester.needs_counting(word))
-        if own:
-            store.note_own_words(own * times)
-            suggester.replace_own_words(store.own_words())
-
     @app.post("/api/messages")
     def send() -> Response:
         sent = _body(SentBody)
         if not sent.text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)
-        if store.learning_paused():
-            return jsonify(kept=False, stored=store.count(), reason=PAUSED, rule="")
-        foreseen = suggester.recall(sent.text, sent.language)
-        kept = store.add(sent.text, anyway=sent.anyway)
-        if not kept:
-            rule = store.refusal(sent.text)
-            reason = NOTHING_LEFT if rule is None else f"Not kept: {RULES[rule]}."
-            named = "" if rule in (None, Secret.FORBIDDEN) else rule.name
-            return jsonify(kept=False, stored=store.count(), reason=reason, rule=named)
-        if foreseen.words:
-            store.note_recall(suggester.version or 0, *foreseen)
-        learn(kept)
-        return jsonify(kept=True, stored=store.count(), reason="", rule="")
+        became = sending.send(sent.text, sent.language, anyway=sent.anyway)
+        return jsonify(kept=became.kept, stored=store.count(), reason=became.reason, rule=became.rule)
 
     @app.post("/api/import")
     def take_in() -> Response:
         lines = _body(Imported).lines
         if store.learning_paused():
             raise Conflict(PAUSED)
-        kept = 0
-        for line in lines:
-            text = store.add(line) if line.strip() else ""
-            if text:
-                kept += 1
-                learn(text, LEARNED_FROM if len(words(text)) == 1 else 1)
-        return jsonify(kept=kept, stored=store.count())
+        return jsonify(kept=sum(map(sending.take_in, lines)), stored=store.count())
 
     @app.get("/api/words")
     def own_words() -> Response:

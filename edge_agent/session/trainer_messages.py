@@ -14,18 +14,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from nightjar.edge_agent.core.faults import Fault
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.session.task import Produced, SessionTask
-from nightjar.wire import errors
-from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
-
-
-class TrainerFault(msgspec.Struct, frozen=True):
-    """An error of :mod:`nightjar.wire.errors`; of any other only the type, because its text may quote typed text."""
-
-    kind: str
-    text: str
-    code: str
+from nightjar.wire.errors import LocalProtocolError
 
 
 class TrainerOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +25,7 @@ class TrainerOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     produced: Produced | None = None
     stopped: TrainingStopped | None = None
-    fault: TrainerFault | None = None
+    fault: Fault | None = None
     peak_bytes: int
 
 
@@ -75,29 +67,3 @@ def decode_outcome(data: bytes) -> TrainerOutcome:
         msgspec.MsgspecError: the message is truncated, because the process died while it was writing.
     """
     return _OUTCOMES.decode(data)
-
-
-def fault_of(error: Exception) -> TrainerFault:
-    """Turn an error into a fault that can be sent.
-
-    >>> fault_of(KeyError("what was typed")).text
-    'unforeseen KeyError'
-    """
-    if isinstance(error, NightjarError):
-        return TrainerFault(type(error).__name__, str(error), error.code)
-    if isinstance(error, MemoryError):
-        text = "memory: examples and model take more than conditions.training_memory_bytes: raise it, or keep fewer"
-        return TrainerFault(UnavailableError.__name__, text, UnavailableError.code)
-    return TrainerFault(LocalProtocolError.__name__, f"unforeseen {type(error).__name__}", LocalProtocolError.code)
-
-
-def error_of(fault: TrainerFault) -> NightjarError:
-    """Inverse of :func:`fault_of`.
-
-    >>> error_of(TrainerFault("RemoteProtocolError", "no program", "program")).code
-    'program'
-    """
-    kind: type[NightjarError] = getattr(errors, fault.kind)
-    if issubclass(kind, RemoteProtocolError):
-        return kind(fault.text, code=fault.code)
-    return kind(fault.text)

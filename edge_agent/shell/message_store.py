@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from nightjar.edge_agent.core.faults import Fault, error_of, fault_of
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.emulator.phone import read_messages
 from nightjar.edge_agent.session.task import StoredMessages
-from nightjar.edge_agent.session.trainer_messages import TrainerFault, error_of, fault_of
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.host.children import python_command
@@ -46,7 +46,7 @@ class StoreAnswer(msgspec.Struct, frozen=True):
 
     added: int = 0
     stored: int = 0
-    fault: TrainerFault | None = None
+    fault: Fault | None = None
 
 
 def prepare(stored: StoredMessages, person: Path | None) -> StoreAnswer:

@@ -24,6 +24,7 @@ import structlog
 
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.model import Model
+from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST, announced, named_by, opened
 from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.memory_file import MemoryFile, held_in_memory
 from nightjar.host.files import put_in_place, replace_file
@@ -31,15 +32,13 @@ from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS
 from nightjar.models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
 from nightjar.models.task_types import task_type
 from nightjar.wire.codec.transfers import apply_transfer
-from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
-from nightjar.wire.identifiers import Sha256, sha256
+from nightjar.wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from nightjar.wire.identifiers import Sha256
 from nightjar.wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 from nightjar.wire.release_version import numbers
 
 log = structlog.get_logger()
 
-CURRENT, ANNOUNCED, FIRST = "current", "announced", "first"
-"""Names of the files that name manifests."""
 PERSONAL = ".personal"
 """Suffix of the file that holds the personal weights trained on this device; the stem is the manifest's hash."""
 
@@ -65,15 +64,15 @@ class ModelFiles:
 
     def current(self) -> Model | None:
         """The newest model that is complete on this device's disk."""
-        return self._named_by(CURRENT)
+        return named_by(self._folder, CURRENT)
 
     def announced(self) -> Model | None:
         """The version that the keyboard has; the newest one if none was announced yet."""
-        return self._named_by(ANNOUNCED) or self.current()
+        return announced(self._folder)
 
     def first(self) -> Model | None:
         """The first version with the current vocabulary that was complete here; None without a keyboard."""
-        return self._named_by(FIRST)
+        return named_by(self._folder, FIRST)
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model: only the parts that the device does not have yet. A full disk is an UnavailableError."""
@@ -88,7 +87,7 @@ class ModelFiles:
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             weights = self._bring_weights(wanted, should_stop)
             self._bring_for_keyboard(wanted, should_stop)
-            model = self._open(manifest, weights)
+            model = opened(self._folder, manifest, weights)
             task_type(wanted.task_type).check(wanted, model.vocabulary.read_bytes())
             if self._on_disk(model):
                 replace_file(self._folder / CURRENT, manifest.encode())
@@ -107,7 +106,7 @@ class ModelFiles:
         try:
             if not self._on_disk(model):
                 replace_file(self._folder / model.manifest.weights.sha256, model.weights.read_bytes())
-                model = self._open(model.sha256)
+                model = opened(self._folder, model.sha256)
                 self._held = None
             first = self.first()
             if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
@@ -193,45 +192,16 @@ class ModelFiles:
         if digest != name:
             msg = f"the transfer led to weights {digest[:12]}, expected {name[:12]}"
             raise IntegrityError(msg)
-        if self._keyboard and self._named_by(ANNOUNCED) is not None:
+        if self._keyboard and named_by(self._folder, ANNOUNCED) is not None:
             self._held = held_in_memory(name, data)
         if self._weights(name) == self._folder / name:
             replace_file(self._folder / name, data)
-
-    def _named_by(self, pointer: str) -> Model | None:
-        try:
-            return self._open(sha256((self._folder / pointer).read_text().strip()))
-        except (OSError, NightjarError):
-            # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
-            return None
-
-    def _open(self, name: Sha256, weights: Path | None = None) -> Model:
-        """The model with a manifest; its weights are on the disk unless another path is given."""
-        manifest = Manifest.decode((self._folder / name).read_bytes())
-        weights = weights or self._folder / manifest.weights.sha256
-        files = {self._folder / each.sha256: each for each in (manifest.program, manifest.vocabulary)}
-        for path, artifact in (files | {weights: manifest.weights}).items():
-            if path.stat().st_size != artifact.size_bytes:
-                msg = f"{path}: expected {artifact.size_bytes} bytes, got {path.stat().st_size}"
-                raise RemoteProtocolError(msg, code="manifest")
-        lexicons = {each.language: self._folder / each.file.sha256 for each in manifest.lexicons}
-        ngram = None if manifest.ngram is None else self._folder / manifest.ngram.sha256
-        return Model(
-            name,
-            manifest,
-            program=self._folder / manifest.program.sha256,
-            weights=weights,
-            vocabulary=self._folder / manifest.vocabulary.sha256,
-            bases=None if manifest.bases is None else self._folder / manifest.bases.sha256,
-            lexicons={language: path for language, path in lexicons.items() if path.exists()},
-            ngram=ngram if ngram is not None and ngram.exists() else None,
-        )
 
     def _remove_unused(self, fetched: Model) -> None:
         """Remove the files that neither this model nor one that a file names needs."""
         pointers = (CURRENT, ANNOUNCED, FIRST) if self._keyboard else (CURRENT,)
         kept = {*pointers}
-        for model in (fetched, *map(self._named_by, pointers)):
+        for model in (fetched, *(named_by(self._folder, pointer) for pointer in pointers)):
             if model is not None:
                 kept |= {model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
                 kept |= {f"{model.sha256}{PERSONAL}", *(file.sha256 for file in model.manifest.for_keyboards)}

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from nightjar.edge_agent.core.faults import error_of
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.session.task import Produced, SessionTask, StoredMessages
-from nightjar.edge_agent.session.trainer_messages import decode_outcome, encode, error_of
+from nightjar.edge_agent.session.trainer_messages import decode_outcome, encode
 from nightjar.edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL, send
 from nightjar.host.children import python_command
 from nightjar.wire.errors import UnavailableError

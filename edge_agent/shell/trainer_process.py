@@ -48,13 +48,14 @@ def main() -> None:
     _be_modest(memory_bytes, priority)
     data = _receive()
 
+    from nightjar.edge_agent.core.faults import Fault, fault_of
     from nightjar.edge_agent.session.session import train_and_encode
     from nightjar.edge_agent.session.task import Produced
-    from nightjar.edge_agent.session.trainer_messages import TrainerFault, TrainerOutcome, decode_task, encode, fault_of
+    from nightjar.edge_agent.session.trainer_messages import TrainerOutcome, decode_task, encode
     from nightjar.edge_agent.shell.stored_messages import with_messages
     from nightjar.edge_agent.shell.tflite import load_program
 
-    fault: TrainerFault | None = None
+    fault: Fault | None = None
     done = None
     try:
         task = with_messages(decode_task(data))

@@ -11,12 +11,12 @@ from nightjar.edge_agent.keyboard.app import (
     MAX_BODY_BYTES,
     MAX_GLIDE_POINTS,
     MAX_TEXT_CHARACTERS,
-    RULES,
     AgentInfo,
     create_app,
     is_this_device,
 )
 from nightjar.edge_agent.keyboard.key import headers
+from nightjar.edge_agent.keyboard.sending import RULES
 from tests.edge_agent.keyboard.conftest import FOLLOWERS, WORDS
 
 PAGE_KEY = "the-key-of-this-page"

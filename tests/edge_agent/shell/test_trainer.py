@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nightjar.edge_agent.core.faults import error_of, fault_of
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.session.task import Produced, SessionTask, StoredMessages
-from nightjar.edge_agent.session.trainer_messages import decode_task, encode, error_of, fault_of
+from nightjar.edge_agent.session.trainer_messages import decode_task, encode
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.memory_file import MemoryFile
