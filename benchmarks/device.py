@@ -8,10 +8,10 @@ skipped. Results:
 - ``import_s``: time of all imports of an agent with a keyboard.
 - ``idle_rss_mb``, ``idle_pss_mb``: a whole idle agent: enrolled with a coordinator, connected to its broker over TLS,
   its database open, a model loaded and stepped. (Without a keyboard it would load a model only to train.)
-- ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: an idle agent with the keyboard's server, which has fetched the
-  model from the coordinator and suggested words.
-- ``training_rss_mb``: sum of the agent with a keyboard and its training process, which evaluates the keyboard with two
-  versions at the end; ``training_pss_mb``: the same, but a page that both share counts once.
+- ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: an idle agent that has fetched the model from the coordinator and
+  its suggester, which has suggested words, together.
+- ``training_rss_mb``: sum of both and of the training process, which evaluates the keyboard with two versions at the
+  end; ``training_pss_mb``: the same, but a page that some share counts once.
 - ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, alternately, one thread each.
 - ``wasted_batches``: CPU time from an unplug to the end of the training process, in steps.
 - ``written_mb_per_report``: ``write_bytes`` of all the agent's processes from one receipt to the next, the most of

@@ -14,6 +14,7 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from typing import Any
 
 HELD_BACK = 0.1
 """Share of the messages that the keyboard is evaluated on, as by default."""
+FORKED_WITHIN_S = 5.0
 TRIALS = 5
 """Number of timed stops."""
 
@@ -41,14 +43,9 @@ def main() -> None:
 
 
 def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
-    begin = time.perf_counter()
+    import_s = _import_s(keyboard=keyboard)
+
     import nightjar.edge_agent.assembly
-
-    if keyboard:
-        import nightjar.edge_agent.keyboard.app
-        import nightjar.edge_agent.keyboard.server
-    import_s = time.perf_counter() - begin
-
     from nightjar.edge_agent.config import load
     from nightjar.host.logs import configure_logs
 
@@ -61,8 +58,17 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     configure_logs("warning")
-    threading.Thread(target=measure, daemon=True).start()
+    # The agent forks its suggester first: until then, this thread must hold no lock.
+    threading.Timer(FORKED_WITHIN_S, measure).start()
     nightjar.edge_agent.assembly.run_agent(load(config, {}))
+
+
+def _import_s(*, keyboard: bool) -> float:
+    """Time of the imports of the agent, and of its suggester, in a process of their own."""
+    modules = ["nightjar.edge_agent.assembly", *(["nightjar.edge_agent.suggester.service"] if keyboard else [])]
+    code = f"import time; begin = time.perf_counter(); import {', '.join(modules)}; print(time.perf_counter() - begin)"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)  # noqa: S603 - ourselves
+    return float(done.stdout)
 
 
 def _reports(config: Path, number: int) -> None:
@@ -89,8 +95,9 @@ def _reports(config: Path, number: int) -> None:
 
 
 def _written_bytes() -> int:
-    """What this process and its children that have ended wrote to a disk, as the kernel counts it."""
-    return int(re.findall(r"^write_bytes: (\d+)$", _text(Path("/proc/self/io")), re.MULTILINE)[0])
+    """What this process and its children, also those that have ended, wrote to a disk, as the kernel counts it."""
+    told = "".join(_text(Path(f"/proc/{pid}/io")) for pid in (os.getpid(), *_children()))
+    return sum(map(int, re.findall(r"^write_bytes: (\d+)$", told, re.MULTILINE)))
 
 
 def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
@@ -100,7 +107,7 @@ def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
     held = None if keyboard else _loaded(folder)
     return_free_memory()
     sys.stdin.readline()
-    found = _rollup(os.getpid())
+    found = _memory()
     del held
     return {"idle_rss_mb": found["Rss"], "idle_pss_mb": found["Pss"]}
 
@@ -134,8 +141,8 @@ def _training(folder: Path) -> dict[str, float | str]:
     worker.start()
     most = {"Rss": 0.0, "Pss": 0.0}
     while worker.is_alive():
-        both = [_rollup(pid) for pid in (os.getpid(), *_children())]
-        most = {name: max(most[name], sum(one.get(name, 0.0) for one in both)) for name in most}
+        now = _memory()
+        most = {name: max(most[name], now[name]) for name in most}
         time.sleep(0.01)
     wasted_s = [_wasted_cpu_s(train, model) for _ in range(TRIALS)]
     return {
@@ -168,13 +175,14 @@ def _wasted_cpu_s(train: Any, model: Any) -> float:
     from nightjar.wire.messages import TrainingPlan
 
     noted: list[float] = []
+    others = set(_children())
     begun_s = time.monotonic()
 
     def unplugged() -> bool:
-        children = _children()
+        trainer = set(_children()) - others
         # By then the process is training.
-        if not noted and children and time.monotonic() - begun_s > 2.0:
-            noted.append(_cpu_s(children[0]))
+        if not noted and trainer and time.monotonic() - begun_s > 2.0:
+            noted.append(_cpu_s(trainer.pop()))
         return bool(noted)
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -209,6 +217,12 @@ def _cpu_s(pid: int) -> float:
     """CPU time of all threads of a process; ``stat`` would count in hundredths of a second."""
     spent = [_text(path).split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(fields[0]) for fields in spent if fields) / 1e9
+
+
+def _memory() -> dict[str, float]:
+    """Memory of the agent, its suggester and its trainer together, MiB."""
+    each = [_rollup(pid) for pid in (os.getpid(), *_children())]
+    return {name: sum(one.get(name, 0.0) for one in each) for name in ("Rss", "Pss")}
 
 
 def _rollup(pid: int) -> dict[str, float]:

@@ -76,7 +76,7 @@ def run(path: Path, log_level: str) -> None:
     from nightjar.edge_agent.assembly import run_agent
 
     configure_logs(log_level)
-    run_agent(_load(path))
+    run_agent(_load(path), log_level)
 
 
 @main.command()

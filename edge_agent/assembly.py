@@ -7,22 +7,19 @@ is detected before the first connection is made, and raises :class:`ConfigError`
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import queue
 import random
 import signal
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import structlog
 
-from nightjar.edge_agent.config import AgentConfig, EmulatorSettings
-from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
@@ -42,7 +39,6 @@ from nightjar.edge_agent.shell.device import DeviceProfile, assembled_device, ty
 from nightjar.edge_agent.shell.examples import CountedMessages, DeviceExamples
 from nightjar.edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from nightjar.edge_agent.shell.http import Downloader
-from nightjar.edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from nightjar.edge_agent.shell.memory import return_free_memory
 from nightjar.edge_agent.shell.message_store import StoreAnswer
 from nightjar.edge_agent.shell.model_files import ModelFiles
@@ -50,10 +46,13 @@ from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from nightjar.edge_agent.shell.signatures import holds_in_a_process
+from nightjar.edge_agent.shell.suggester import SuggesterProcess, local_listener, page_listener
 from nightjar.edge_agent.shell.sum_process import SumProcess
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.edge_agent.shell.trainer import TrainerProcess
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.edge_agent.suggester.__main__ import serve
+from nightjar.edge_agent.suggester.control import Begin
 from nightjar.host.systemd import ServiceManager
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import UnavailableError
@@ -72,8 +71,8 @@ WIPE_S = 30.0
 log = structlog.get_logger()
 
 
-def run_agent(config: AgentConfig) -> None:
-    """Run an agent until SIGTERM or SIGINT.
+def run_agent(config: AgentConfig, log_level: str = "info") -> None:
+    """Run an agent until SIGTERM or SIGINT; ``log_level`` is the least that its suggester logs.
 
     Raises:
         ConfigError: the configuration cannot be used on this machine.
@@ -83,8 +82,26 @@ def run_agent(config: AgentConfig) -> None:
         stack.enter_context(own_folder(config.data_dir))
         clock, typing = SystemClock(), typing_activity(config)
         prepare_store(config, message_store.prepare)
+        inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        # An emulated phone without a page has a keyboard all the same: its person types there, and it is measured.
+        show_model: Callable[[Model], None] | None = None if config.emulator is None else _show_nobody
+        suggester: SuggesterProcess | None = None
+
+        def wipe() -> None:
+            # The database counts completed wipes, so it comes last.
+            artifacts.forget_personal()
+            message_store.wipe(stored_messages(config))
+            if suggester is not None:
+                suggester.forget()
+
+        if config.keyboard.enabled:
+            # Forked: before the first thread and the first connection.
+            suggester = started_suggester(stack, config, inbox, wipe, log_level)
+            show_model = suggester.use
         database = Database(config.data_dir / DATABASE, caps(config), clock, tidy=False)
         stack.callback(database.close)
+        if config.keyboard.enabled:
+            database.leave_checkpoints()
         device = device_of(config, database, clock, typing)
         examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
         identity = identity_of(config, runtime)
@@ -93,7 +110,6 @@ def run_agent(config: AgentConfig) -> None:
         if config.emulator is not None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
-        inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         tls = enrolled_tls(config.data_dir)
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
@@ -107,7 +123,6 @@ def run_agent(config: AgentConfig) -> None:
         artifacts = ModelFiles(
             config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=has_keyboard
         )
-        keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
             identity,
             pace_of(config),
@@ -131,18 +146,17 @@ def run_agent(config: AgentConfig) -> None:
                 trust=trust_of(config, database, clock),
                 sums=SumProcess(config.data_dir),
                 limits=config.limits,
-                show_model=keyboard.show_model,
+                show_model=show_model,
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
             inbox,
         )
-        stack.enter_context(keyboard.served(driver))
         # A signal handler may safely put items into a SimpleQueue, even while its reader waits on it.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: inbox.put(StopAsked()))
-        signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(keyboard.wipe, Future())))
+        signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(wipe, Future())))
         transport.start()
         driver.run()
         service_manager.stopping()
@@ -322,67 +336,18 @@ def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ran
     return lambda number, attempt: np.random.default_rng([emulator.seed, number, attempt])
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyboard:
-    """The parts of the demo keyboard; a device without one only has ``wipe``.
-
-    An emulated phone without a page has a keyboard all the same: its person types there, and it is measured.
-
-    Attributes:
-        show_model: shows the keyboard a new model; None if there is no keyboard.
-        served: serves it while the agent runs.
-        wipe: deletes all typed text and everything derived from it; called by the driver.
-    """
-
-    show_model: Callable[[Model], None] | None
-    served: Callable[[Driver], contextlib.AbstractContextManager[None]]
-    wipe: Callable[[], None]
-
-
-def _show_nobody(_model: Model) -> None:
-    """Nothing to do: nobody looks at the keyboard of an emulated phone without a page."""
-
-
-def _keyboard(
+def started_suggester(
+    stack: contextlib.ExitStack,
     config: AgentConfig,
-    database: Database,
-    artifacts: ModelFiles,
-    typing: TypingActivity,
     inbox: queue.SimpleQueue[Item],
-) -> _Keyboard:
-    def delete_everything() -> None:
-        # The database counts completed wipes, so it comes last.
-        artifacts.forget_personal()
-        message_store.wipe(stored_messages(config))
+    wipe: Callable[[], None],
+    log_level: str,
+) -> SuggesterProcess:
+    """The suggester of a device with a keyboard, started, and ended with the stack.
 
-    if not config.keyboard.enabled:
-        show = None if config.emulator is None else _show_nobody
-        return _Keyboard(show, lambda _driver: contextlib.nullcontext(), delete_everything)
-
-    # Imported here, so that a device without a keyboard page does not pay for the web server's memory.
-    from nightjar.edge_agent.core.own_history import Blended
-    from nightjar.edge_agent.keyboard.app import AgentInfo, create_app
-    from nightjar.edge_agent.keyboard.comparison import Comparison
-    from nightjar.edge_agent.keyboard.key import kept_key
-    from nightjar.edge_agent.keyboard.server import serve
-    from nightjar.edge_agent.keyboard.suggestions import Suggester
-
-    suggester = Suggester(own=database.own_words())
-    key = kept_key(config.data_dir)
-
-    def show_model(model: Model) -> None:
-        texts = database.texts()
-        predictor = Blended(load_predictor(model, texts), texts)
-        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model), texts)
-        return_free_memory()
-
-    def wipe() -> None:
-        delete_everything()
-        suggester.replace_own_words(())
-        suggester.forget_phrases()
-        model = artifacts.announced()
-        if model is not None:
-            show_model(model)
+    Raises:
+        ConfigError: the keyboard's port is in use, or its socket cannot be made.
+    """
 
     def ask_to_wipe() -> None:
         asked = WipeAsked(wipe, Future())
@@ -393,28 +358,19 @@ def _keyboard(
             msg = "the agent is busy and has not deleted anything yet; it does as soon as it can"
             raise UnavailableError(msg) from error
 
-    @contextlib.contextmanager
-    def served(driver: Driver) -> Iterator[None]:
-        def about() -> AgentInfo:
-            state = driver.state
-            return AgentInfo(
-                device=config.device,
-                emulated=config.emulator is not None,
-                state=lifecycle.name(state),
-                reason=lifecycle.reason(state),
-                **asdict(database.tally()),
-            )
+    page = stack.enter_context(page_listener(config.keyboard.port))
+    local = stack.enter_context(local_listener(config.data_dir))
+    settings = Begin(config.device, config.emulator is not None, config.data_dir, caps(config))
+    suggester = SuggesterProcess(
+        settings, page, local, ask_to_wipe, serve=serve, log_level=log_level, jitter=random.random
+    )
+    suggester.start()
+    stack.callback(suggester.close)
+    # The URL in the log does not contain the key.
+    url = f"http://{KEYBOARD_HOST}:{page.getsockname()[1]}/"
+    log.info("keyboard", device=config.device, url=url, opened_by="the address of nightjar-agent status")
+    return suggester
 
-        def compared() -> Comparison:
-            return compare_versions(artifacts.first(), artifacts.announced(), database.texts())
 
-        app = create_app(suggester, database, about, ask_to_wipe, key, typing.note, compared)
-        serving = serve(app, config.keyboard.port)
-        # The URL in the log does not contain the key.
-        log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")
-        try:
-            yield
-        finally:
-            serving.close()
-
-    return _Keyboard(show_model, served, wipe)
+def _show_nobody(_model: Model) -> None:
+    """Nothing to do: nobody looks at the keyboard of an emulated phone without a page."""

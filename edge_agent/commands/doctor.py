@@ -14,6 +14,7 @@ import socket
 import sqlite3
 import ssl
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from nightjar.edge_agent.shell.mqtt import client_of
 from nightjar.edge_agent.shell.probes.command import run
 from nightjar.edge_agent.shell.probes.resources import free_bytes
 from nightjar.edge_agent.shell.tflite import runtime_name
+from nightjar.host.children import python_command
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
 from nightjar.wire.errors import NightjarError, UnavailableError
 
@@ -80,6 +82,7 @@ def examine(config: AgentConfig) -> Iterator[Check]:
         ("runtime", _runtime),
         ("storage", _storage),
         ("permissions", _permissions),
+        ("processes", _processes),
         ("model", _model),
         ("broker", _broker),
         ("coordinator", _coordinator),
@@ -156,6 +159,16 @@ def _permissions(config: AgentConfig) -> Findings:
         mode = stat.S_IMODE(path.stat().st_mode)
         remedy = f"chmod go= '{path}' (the agent does it at its next start)"
         yield path.name, _ok(not mode & 0o077), f"mode {mode:04o}", remedy
+
+
+def _processes(_config: AgentConfig) -> Findings:
+    """Whether trainer and suggester can give up the network; another process tries, because it is for good."""
+    code = "import sys; from nightjar.host.confinement import forbid_network; sys.exit(not forbid_network())"
+    done = subprocess.run(python_command("-c", code), stdin=subprocess.DEVNULL, check=False)  # noqa: S603 - ourselves
+    confined = done.returncode == 0
+    detail = f"trainer and suggester {'have no' if confined else 'could use the'} network"
+    remedy = "nothing, if this system has no seccomp filters: they work all the same"
+    yield "network", OK if confined else WARNING, detail, remedy
 
 
 def _model(config: AgentConfig) -> Findings:

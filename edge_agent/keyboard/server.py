@@ -15,7 +15,6 @@ from waitress.server import create_server  # type: ignore[import-untyped]  # it 
 
 from nightjar.edge_agent.config import KEYBOARD_HOST
 from nightjar.host.http_server import HttpServer
-from nightjar.wire.errors import ConfigError
 
 # One thread for the person who types; the others for a second browser tab, and for slow clients.
 THREADS = 4
@@ -50,21 +49,3 @@ class Serving:
     def close(self) -> None:
         """Finish the requests in progress, close all connections, and free the port. A second call does nothing."""
         self._server.close()
-
-
-def serve(app: Flask, port: int) -> Serving:
-    """Serve an application on this device's loopback address until :meth:`Serving.close`; port 0 picks a free one.
-
-    Raises:
-        ConfigError: the port is in use or forbidden.
-    """
-    try:
-        listener = socket.create_server((KEYBOARD_HOST, port))
-    except OSError as error:
-        msg = (
-            f"expected to serve the keyboard on {KEYBOARD_HOST} port {port}, got: {error}; "
-            "stop the program that holds the port, or set another port in the [keyboard] table of the "
-            "agent's configuration"
-        )
-        raise ConfigError(msg) from error
-    return Serving(app, listener)

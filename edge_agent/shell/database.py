@@ -141,6 +141,15 @@ class Database:
         ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return not busy
 
+    def leave_checkpoints(self) -> None:
+        """Make none any more: another process does, so that what it writes does not pass through this one's memory."""
+        self._rows("PRAGMA wal_autocheckpoint = 0")
+
+    def make_checkpoint(self) -> None:
+        """Move what is in the log into the file, as far as nobody reads it; on a full disk another time."""
+        with contextlib.suppress(UnavailableError):
+            self._rows("PRAGMA wal_checkpoint(PASSIVE)")
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:

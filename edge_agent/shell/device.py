@@ -15,6 +15,7 @@ from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.emulator.day import state_at
 from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from nightjar.edge_agent.ports import Clock
+from nightjar.edge_agent.shell.folder import TYPED
 from nightjar.edge_agent.shell.probes import Probe, Probes
 from nightjar.edge_agent.shell.probes.adb import Adb
 from nightjar.edge_agent.shell.probes.background import Background
@@ -49,7 +50,7 @@ class DeviceProfile:
 
 def typing_activity(config: AgentConfig) -> TypingActivity:
     """The record of when somebody last typed on this device's keyboard page."""
-    return TypingActivity(config.data_dir / "typed")
+    return TypingActivity(config.data_dir / TYPED)
 
 
 def assembled_device(

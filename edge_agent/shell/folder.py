@@ -19,6 +19,8 @@ from nightjar.wire.errors import ConfigError
 LOCK = "lock"
 DATABASE = "agent.db"
 ARTIFACTS = "artifacts"
+TYPED = "typed"
+"""File whose modification time says when somebody last typed."""
 
 log = structlog.get_logger()
 

@@ -42,6 +42,12 @@ def test_a_core_imports_no_clock_thread_socket_or_database(core):
         assert f"\nfrom {module} import" not in source
 
 
+def test_the_running_agent_pays_for_no_web_framework_and_no_prediction():
+    loaded = loaded_by("import nightjar.edge_agent.assembly")
+    assert not {name for name in loaded if name.split(".")[0] in ("flask", "waitress", "werkzeug")}
+    assert not {name for name in loaded if name.startswith("nightjar.edge_agent.keyboard.sugg")}
+
+
 def test_the_running_agent_pays_for_no_cryptography_library():
     loaded = loaded_by("import nightjar.edge_agent.assembly, nightjar.edge_agent.enrolment.renewal")
     assert not {name for name in loaded if name.split(".")[0] in ("cryptography", "cffi")}

@@ -18,7 +18,8 @@ from flask import Flask
 from nightjar.coordinator.web.admission import MOST_BODY_BYTES
 from nightjar.coordinator.web.server import serving
 from nightjar.edge_agent.keyboard.app import MAX_BODY_BYTES
-from nightjar.edge_agent.keyboard.server import serve
+from nightjar.edge_agent.keyboard.server import Serving
+from nightjar.edge_agent.shell.suggester import page_listener
 from tests.coordinator.web.test_tls_front import House
 
 SENT = 64 << 20
@@ -86,7 +87,7 @@ def plain(_tmp_path):
 def keyboard(_tmp_path):
     app = Flask("x")
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    served = serve(app, 0)
+    served = Serving(app, page_listener(0))
     yield served.port, None, MAX_BODY_BYTES
     served.close()
 

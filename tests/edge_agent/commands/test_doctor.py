@@ -9,7 +9,10 @@ import pytest
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 
-CATEGORIES = {"runtime", "storage", "permissions", "model", "broker", "coordinator", "clock", "conditions", "service"}
+CATEGORIES = {
+    *("runtime", "storage", "permissions", "processes", "model", "broker", "coordinator", "clock", "conditions"),
+    "service",
+}
 
 
 def by_name(found):
@@ -30,6 +33,7 @@ def test_every_category_is_looked_at_and_every_fault_has_a_remedy(place):
     assert checks["broker", "connection"]["outcome"] == "failed"
     assert checks["coordinator", "connection"]["outcome"] == "failed"
     assert checks["storage", "database"]["detail"] == "agent.db: ok"
+    assert checks["processes", "network"]["detail"] == "trainer and suggester have no network"
     assert checks["permissions", "agent.db"]["detail"] == "mode 0600"
 
 

@@ -16,8 +16,9 @@ from nightjar.edge_agent.keyboard.comparison import Comparison, compare
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.reader import Reader
 from nightjar.edge_agent.keyboard.recall import RecallCount
-from nightjar.edge_agent.keyboard.server import Serving, serve
+from nightjar.edge_agent.keyboard.server import Serving
 from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.edge_agent.shell.suggester import page_listener
 from nightjar.models.lexicon import WordList, read_lexicon, write_lexicon
 from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 from nightjar.wire.errors import UnavailableError
@@ -179,7 +180,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def served(bench: Bench) -> Iterator[Serving]:
-    serving = serve(bench.app(), 0)
+    serving = Serving(bench.app(), page_listener(0))
     yield serving
     serving.close()
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nightjar.edge_agent.keyboard.server import serve
+from nightjar.edge_agent.keyboard.server import Serving
+from nightjar.edge_agent.shell.suggester import page_listener
 from nightjar.models.vocabulary import Vocabulary
 from tests.edge_agent.keyboard.conftest import PAGE_KEY
 from tests.edge_agent.keyboard.screen import PHONE
@@ -355,7 +356,7 @@ def test_without_the_agent_it_is_a_plain_keyboard_and_finds_the_agent_again(open
     assert bench.store.texts == []
     screen.key("Backspace").click()
     assert screen.text == "hello my frien"
-    again = serve(bench.app(), served.port)
+    again = Serving(bench.app(), page_listener(served.port))
     try:
         screen.page.wait_for_function("() => !document.getElementById('notice').textContent.includes('not running')")
         screen.wait_for_words(["frien", "", ""])

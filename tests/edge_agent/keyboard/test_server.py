@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from nightjar.edge_agent.keyboard.server import Serving, serve
+from nightjar.edge_agent.keyboard.server import Serving
+from nightjar.edge_agent.shell.suggester import page_listener
 from nightjar.wire.errors import ConfigError
 
 
@@ -31,20 +32,20 @@ def test_served_page_can_be_fetched(served):
     assert served.url == f"http://127.0.0.1:{served.port}/"
 
 
-def test_taken_port_says_what_to_do(app, served):
+def test_taken_port_says_what_to_do(served):
     with pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {served.port}.*\[keyboard\]"):
-        serve(app, served.port)
+        page_listener(served.port)
 
 
 def test_close_frees_the_port_ends_the_threads_and_may_be_repeated(app):
     before = set(threading.enumerate())
-    serving = serve(app, 0)
+    serving = Serving(app, page_listener(0))
     assert get(serving, "/")[0] == 200
     idle = socket.create_connection(("127.0.0.1", serving.port))  # a browser that keeps its connection open
     serving.close()
     serving.close()
     idle.close()
     assert set(threading.enumerate()) <= before
-    again = serve(app, serving.port)
+    again = Serving(app, page_listener(serving.port))
     assert get(again, "/")[0] == 200
     again.close()
