@@ -16,7 +16,7 @@ from nightjar.coordinator.engine.starting import prepare
 from nightjar.coordinator.engine.worker import Stores, WorkerProcess
 from nightjar.coordinator.mqtt.broker import check_port_free, choose
 from nightjar.coordinator.mqtt.broker_child import BrokerChild
-from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
 from nightjar.coordinator.storage.engine import database_url
@@ -157,7 +157,7 @@ class _Driving:
         worker = WorkerProcess(stores, config.data_dir / "worker.log", post, ray=config.ray)
         leading.callback(worker.close)
         tls = secured.context if secured else None
-        self._transport = transport = MqttTransport(
+        self._transport = transport = MqttSessions(
             self._reached, Population(config.population), config.shards, post, tls
         )
         leading.callback(transport.close)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from nightjar.experiments.data_sets import MissingDataError
-from nightjar.experiments.frame import Row, options, request_of, show
+from nightjar.experiments.frame import ResultRow, options, request_of, show
 from nightjar.experiments.record import keep, results
 from nightjar.experiments.running import Ended, run_pages
 from nightjar.wire.errors import ConfigError, UnavailableError
@@ -113,7 +113,7 @@ def main(
     if record and form == "smoke":
         msg = "a smoke form shows nothing that is worth recording"
         raise click.UsageError(msg)
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     failed: dict[str, ConfigError] = {}
     names = list(chosen or PAGES)
     progress = Progress({name: PAGES[name] for name in names} if form == "short" else {})
@@ -124,7 +124,7 @@ def main(
         requests[name] = request_of(form, out / name, data, only, done, jax=jax)
     try:
         for each in run_pages(requests, jobs):
-            if isinstance(each, Row):
+            if isinstance(each, ResultRow):
                 if record:
                     keep([each])
                 if not as_json:

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from nightjar.experiments.data_sets import DataSet, Examples, generated, iid, mnist
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.experiments.keras_networks import Array, Network, alexnet, average
 
 SIDE, DEVICES = 28, 5
@@ -97,7 +97,7 @@ def federated(data: DataSet, epochs: int, most: int, batch: int, seed: int) -> C
     return curves
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """AlexNet's layers on Fashion-MNIST: constant rate, cosine rate, and federated."""
     smoke = generated(1, 200, 100)
     data = smoke if request.form.value == "smoke" else mnist(request.data, "fashion-mnist")

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.experiments.data_sets import DataSet, Examples, cifar10, iid
-from nightjar.experiments.engine import Federation, Plan, Played, averaging, play
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.engine import ClientPlan, Federation, Played, averaging, play
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
 from nightjar.experiments.networks import resnet_8
 
 CLIENTS = 10
 COHORTS = (10, 5, 2)
-PLAN = Plan(rate=0.05, batch=50)
+PLAN = ClientPlan(rate=0.05, batch=50)
 
 
 def _made_up() -> DataSet:
@@ -32,13 +32,13 @@ def trained(data: DataSet, parts: list[Examples], cohort: int, rounds: int, seed
     return play(federation, averaging(federation, PLAN), seed, rounds, cohort)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy after equally many rounds; a pass over all images in one place counts as a round."""
     data = _made_up() if request.form.value == "smoke" else cifar10(request.data)
     return averaged(_of_seed(request, data, seed) for seed in request.pick((1,), (1,), (1, 2, 3)))
 
 
-def _of_seed(request: Request, data: DataSet, seed: int) -> list[Row]:
+def _of_seed(request: Request, data: DataSet, seed: int) -> list[ResultRow]:
     rounds, cohorts = request.pick((1, COHORTS[:1]), (2, COHORTS[:1]), (12, COHORTS))
     parts = [data.train.at(part) for part in iid(len(data.train), CLIENTS, np.random.default_rng([seed, 7]))]
     central = trained(data, [data.train], 1, rounds, seed)

@@ -8,15 +8,15 @@ from statistics import fmean, stdev
 
 from nightjar.experiments.engine import (
     Advance,
+    ClientPlan,
     Federation,
-    Plan,
     Played,
     play,
     pooled_accuracy,
     reached,
     synthetic_federation,
 )
-from nightjar.experiments.frame import Request, Row, row
+from nightjar.experiments.frame import Request, ResultRow, row
 
 Method = Callable[[int], Played]
 """seed -> how the training went."""
@@ -32,7 +32,7 @@ def compare(
     cost: str = "round",
     figures: Mapping[str, float] | None = None,
     note: str = "",
-) -> Row:
+) -> ResultRow:
     """A row that sets the first method beside the others, with the curves of the first seed.
 
     Args:
@@ -152,14 +152,14 @@ def study(
     request: Request,
     name: str,
     methods: Mapping[str, Study],
-    plan: Plan,
+    plan: ClientPlan,
     *,
     rounds: tuple[int, int, int] = ROUNDS,
     federation: Callable[[int], Federation] = synthetic_federation,
     cost: str = "round",
     central: bool = True,
     note: str = "",
-) -> Row:
+) -> ResultRow:
     """:func:`compare` on Synthetic(1, 1) with 1, 3 or 5 seeds, beside 1, 30 or 60 passes in one place."""
     seeds = request.pick([1], [1, 2, 3], [1, 2, 3, 4, 5])
     count, passes = request.pick(*rounds), request.pick(1, 30, 60)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 
 Wide = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
@@ -161,7 +161,7 @@ def train(at: CpfedSetting, rate: float, seed: int, size: int = 10) -> float:
     return float(((x @ theta > 0) == (y > 0.5)).mean())
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """CPFed by noise, with both bounds on epsilon; sigma 0 is the same without noise."""
     seeds = request.pick([7], [7, 8, 9], [7, 8, 9, 10, 11])
     found = []

@@ -15,7 +15,7 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from nightjar.experiments.frame import Row
+from nightjar.experiments.frame import ResultRow
 from nightjar.experiments.record import CHAT, results
 
 IMAGES = Path("docs") / "images"
@@ -52,8 +52,8 @@ def main(folder: Path = IMAGES) -> None:
         _page(folder / f"{page}.svg", [each for each in drawn if each.page == page])
 
 
-def _page(path: Path, rows: Sequence[Row]) -> None:
-    panels: dict[str, list[Row]] = {}
+def _page(path: Path, rows: Sequence[ResultRow]) -> None:
+    panels: dict[str, list[ResultRow]] = {}
     for each in rows:
         panels.setdefault(_panel(each), []).append(each)
     across = min(3, len(panels))
@@ -75,12 +75,12 @@ def _page(path: Path, rows: Sequence[Row]) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def _panel(row: Row) -> str:
+def _panel(row: ResultRow) -> str:
     """Rows of the same panel are drawn together: of the thesis, a table and a network."""
     return row.name.rsplit(" ", 1)[0] if row.page == "thesis" else row.name
 
 
-def _communication(path: Path, rows: Sequence[Row]) -> None:
+def _communication(path: Path, rows: Sequence[ResultRow]) -> None:
     """Error against simulated time, a part for each family of ways to communicate less."""
     figure = Figure(figsize=(12, 7), layout="constrained")
     for part, (family, pages) in zip(figure.subplots(2, 2).flat, FAMILIES.items(), strict=True):
@@ -95,7 +95,7 @@ def _communication(path: Path, rows: Sequence[Row]) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def _privacy(path: Path, rows: Sequence[Row]) -> None:
+def _privacy(path: Path, rows: Sequence[ResultRow]) -> None:
     """What 200 rounds gain, by epsilon and by people, below what they gain without noise."""
     outcomes = {each.name: each.outcome for each in rows if each.outcome is not None}
     gains = {name: 100 * (outcome.top1 - outcome.top1_start) for name, outcome in outcomes.items()}
@@ -119,9 +119,9 @@ def _privacy(path: Path, rows: Sequence[Row]) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def _laboratory(path: Path, rows: Sequence[Row]) -> None:
+def _laboratory(path: Path, rows: Sequence[ResultRow]) -> None:
     """Recall by rounds of the laboratory's runs, the best named first; a part for each model and start."""
-    panels: dict[str, list[Row]] = {}
+    panels: dict[str, list[ResultRow]] = {}
     drawn = [(each, each.outcome) for each in rows if each.outcome and len(each.curve) >= LEAST]
     for each, outcome in sorted(drawn, key=lambda pair: pair[0].curve[-1].top1, reverse=True):
         start = "random weights" if outcome.top1_start < RANDOM else "a warm start"

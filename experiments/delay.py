@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
-from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, play, synthetic_federation
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, Played, averaging, play, synthetic_federation
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.wire.parameters import Vector
 
 MEAN_S = 1.0
@@ -45,7 +45,7 @@ def seconds_a_step(clients: int, steps: int, mean_s: float, delay_s: float) -> f
     return expected_slowest(clients, steps, mean_s) + delay_s / steps
 
 
-def timed(federation: Federation, plan: Plan, seed: int, horizon_s: float) -> tuple[Played, float]:
+def timed(federation: Federation, plan: ClientPlan, seed: int, horizon_s: float) -> tuple[Played, float]:
     """FedAvg of all clients with exponential step times; also the mean seconds a step."""
     inner, times = averaging(federation, plan), np.random.default_rng([seed, 11])
     spent: list[float] = []
@@ -61,12 +61,12 @@ def timed(federation: Federation, plan: Plan, seed: int, horizon_s: float) -> tu
     return played, float(np.mean(spent)) / plan.steps
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Seconds a step by the model and as simulated, and the error by simulated seconds."""
     horizon_s, seeds = request.pick((60.0, [1]), (2000.0, [1, 2, 3]), (8000.0, [1, 2, 3]))
     rows = []
     for steps in STEPS:
-        plan = Plan(rate=0.02, batch=20, steps=steps)
+        plan = ClientPlan(rate=0.02, batch=20, steps=steps)
         played = [timed(synthetic_federation(seed), plan, seed, horizon_s) for seed in seeds]
         clients = len(synthetic_federation(seeds[0]).clients)
         model = seconds_a_step(clients, steps, MEAN_S, DELAY_S)

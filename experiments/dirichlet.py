@@ -19,8 +19,8 @@ from nightjar.experiments.catalogue.fed_plus import fed_plus
 from nightjar.experiments.catalogue.ifca import ifca
 from nightjar.experiments.catalogue.per_fedavg import per_fedavg
 from nightjar.experiments.data_sets import DataSet, dirichlet, generated, mnist
-from nightjar.experiments.engine import Federation, Plan, play
-from nightjar.experiments.frame import Curve, Request, Row, averaged, page_command, row
+from nightjar.experiments.engine import ClientPlan, Federation, play
+from nightjar.experiments.frame import Curve, Request, ResultRow, averaged, page_command, row
 from nightjar.experiments.networks import dense
 from nightjar.experiments.personal import Personalise, fine_tuned, local_accuracies, shared_only
 
@@ -60,15 +60,15 @@ def histogram(gains: Sequence[float]) -> Curve:
     return [(round(float(x), 3), float(y)) for x, y in zip(middles, counts, strict=True)]
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Mean gain over the parties of each method, the share that loses, and the histograms."""
     return averaged(_of_seed(request, seed) for seed in request.pick((1,), (1,), (1, 2, 3)))
 
 
-def _of_seed(request: Request, seed: int) -> list[Row]:
+def _of_seed(request: Request, seed: int) -> list[ResultRow]:
     data = generated(seed) if request.form.value == "smoke" else mnist(request.data)
     count, rounds, alone = request.pick((10, 2, 1), (100, 20, 10), (100, 100, 10))
-    plan = Plan(rate=0.05, batch=20)
+    plan = ClientPlan(rate=0.05, batch=20)
     rows = []
     for alpha in ALPHAS:
         federation = parties(data, count, alpha, seed)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, optimizer_for
 from nightjar.experiments.data_sets import Examples, iid, joined, synthetic
-from nightjar.experiments.networks import Network, dense
+from nightjar.experiments.networks import Classifier, dense
 from nightjar.wire.parameters import Vector
 
 Chosen = Sequence[int]
@@ -38,7 +38,7 @@ class Federation:
         tests: each client's own test examples; empty where a page needs none.
     """
 
-    network: Network
+    network: Classifier
     clients: Sequence[Examples]
     test: Examples
     tests: Sequence[Examples] = ()
@@ -50,7 +50,7 @@ class Federation:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClientPlan:
     """What a client does in a round: ``steps`` steps of SGD, or ``epochs`` passes where steps is 0.
 
     Attributes:
@@ -96,10 +96,10 @@ WORLDS = {"clients that differ": synthetic_federation, "clients alike": alike_fe
 
 
 def descend(
-    network: Network,
+    network: Classifier,
     start: Vector,
     examples: Examples,
-    plan: Plan,
+    plan: ClientPlan,
     rng: np.random.Generator,
     adjust: Adjust | None = None,
 ) -> Vector:
@@ -126,10 +126,10 @@ def descend(
 
 
 def descend_each(
-    network: Network,
+    network: Classifier,
     start: Vector,
     clients: Sequence[Examples],
-    plan: Plan,
+    plan: ClientPlan,
     rng: np.random.Generator,
     adjust: Adjust | None = None,
 ) -> Sequence[Vector]:
@@ -141,14 +141,14 @@ def descend_each(
     return network.descents(start, clients, order, plan.rate)
 
 
-def gradient_each(network: Network, weights: Vector, batches: Iterable[Examples]) -> Sequence[Vector]:
+def gradient_each(network: Classifier, weights: Vector, batches: Iterable[Examples]) -> Sequence[Vector]:
     """The gradients of clients' batches, which have as many examples each; at once where the network can."""
     if network.gradients is not None:
         return network.gradients(weights, list(batches))
     return [network.gradient(weights, each.x, each.y)[1] for each in batches]
 
 
-def batches(size: int, plan: Plan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def batches(size: int, plan: ClientPlan, rng: np.random.Generator) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """The indices of each step's examples."""
     found: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     while len(found) < plan.count(size):
@@ -179,7 +179,7 @@ def proximal(mu: float, start: Vector) -> Adjust | None:
     return near if mu else None
 
 
-def averaging(federation: Federation, plan: Plan, choice: StrategyChoice = FEDAVG, mu: float = 0.0) -> Advance:
+def averaging(federation: Federation, plan: ClientPlan, choice: StrategyChoice = FEDAVG, mu: float = 0.0) -> Advance:
     """FedAvg and the product's other strategies; the cost is a round."""
     optimizer = optimizer_for(choice)
     state = optimizer.init(federation.network.size)
@@ -267,10 +267,10 @@ def play(
     return Played(points, weights)
 
 
-def pooled_accuracy(federation: Federation, plan: Plan, seed: int, passes: int) -> float:
+def pooled_accuracy(federation: Federation, plan: ClientPlan, seed: int, passes: int) -> float:
     """Accuracy after so many passes over everybody's examples in one place."""
     rng = np.random.default_rng([seed, 2])
-    whole = Plan(plan.rate, plan.batch, epochs=passes)
+    whole = ClientPlan(plan.rate, plan.batch, epochs=passes)
     weights = descend(federation.network, federation.network.start(rng), federation.pooled, whole, rng)
     return federation.network.correct(weights, federation.test)
 

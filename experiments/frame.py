@@ -68,7 +68,7 @@ class Request:
                 return long
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """A result: of a page, or of the laboratory.
 
     Attributes:
@@ -129,7 +129,7 @@ def row(
     curves: Mapping[str, Curve] | None = None,
     axes: tuple[str, str] = ("round", "accuracy"),
     note: str = "",
-) -> Row:
+) -> ResultRow:
     """A row of a page; the command around the page adds what all its rows share.
 
     Args:
@@ -148,7 +148,7 @@ def row(
         note: a sentence beside the figures.
     """
     mean, spread, delta = _compared(measured, pooled)
-    return Row(
+    return ResultRow(
         name=name,
         command=f" --only '{name}'" if alone else "",
         printed=printed,
@@ -167,7 +167,7 @@ def row(
     )
 
 
-def averaged(of_seeds: Iterable[Sequence[Row]]) -> list[Row]:
+def averaged(of_seeds: Iterable[Sequence[ResultRow]]) -> list[ResultRow]:
     """Rows that were made with one seed after the other, as one row each: means, with the seeds' spread.
 
     Args:
@@ -176,7 +176,7 @@ def averaged(of_seeds: Iterable[Sequence[Row]]) -> list[Row]:
     return [_mean_of(rows) for rows in zip(*of_seeds, strict=True)]
 
 
-def _mean_of(rows: Sequence[Row]) -> Row:
+def _mean_of(rows: Sequence[ResultRow]) -> ResultRow:
     first = rows[0]
     pooled = None if first.pooled is None else fmean(each.pooled or 0.0 for each in rows)
     mean, spread, delta = _compared([each.measured for each in rows], pooled)
@@ -211,12 +211,12 @@ def _drawn(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-Page = Callable[[Request], Iterable[Row]]
+Page = Callable[[Request], Iterable[ResultRow]]
 IN_JAX = ("thesis",)
 """Pages that have their networks in JAX, too."""
 
 
-def run_page(name: str, run: Page, request: Request) -> Iterator[Row]:
+def run_page(name: str, run: Page, request: Request) -> Iterator[ResultRow]:
     """The rows of a page as it makes them, each with the command that makes it and the commit that ran."""
     request.out.mkdir(parents=True, exist_ok=True)
     data = "" if request.data is None else " --data DATA"
@@ -240,7 +240,7 @@ def _commit() -> str:
     return found.stdout.strip()
 
 
-def show(rows: Sequence[Row], *, as_json: bool) -> None:
+def show(rows: Sequence[ResultRow], *, as_json: bool) -> None:
     """Print rows: as JSON, or a line each."""
     if as_json:
         click.echo(msgspec.json.encode(rows))

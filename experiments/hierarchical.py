@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.experiments.engine import Federation, Plan, descend, sizes, synthetic_federation, weighted_mean
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.engine import ClientPlan, Federation, descend, sizes, synthetic_federation, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
 from nightjar.wire.parameters import Vector
 
 GROUPS = 4
@@ -42,7 +42,7 @@ def hierarchical_mean(
 
 def trained(federation: Federation, seed: int, rounds: int, groups: int, *, by_examples: bool = True) -> Vector:
     """Weights after rounds of all clients; one group is flat."""
-    plan, everybody = Plan(rate=0.02, batch=20), range(len(federation.clients))
+    plan, everybody = ClientPlan(rate=0.02, batch=20), range(len(federation.clients))
     rng = np.random.default_rng([seed, 4])
     weights = federation.network.start(np.random.default_rng([seed, 2]))
     for _ in range(rounds):
@@ -52,12 +52,12 @@ def trained(federation: Federation, seed: int, rounds: int, groups: int, *, by_e
     return weights
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Largest difference of a weight from flat averaging, and accuracies."""
     return averaged([_of_seed(request, seed)] for seed in request.pick((1,), (1, 2, 3), (1, 2, 3)))
 
 
-def _of_seed(request: Request, seed: int) -> Row:
+def _of_seed(request: Request, seed: int) -> ResultRow:
     rounds, federation = request.pick(2, 30, 100), synthetic_federation(seed)
     found = {
         "flat": trained(federation, seed, rounds, 1),

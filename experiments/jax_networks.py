@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nightjar.experiments.data_sets import Examples, Floats, Indices, Labels
-from nightjar.experiments.networks import LENET_5, Network, dense
+from nightjar.experiments.networks import LENET_5, Classifier, dense
 from nightjar.wire.parameters import Vector
 
 Arrays = Sequence[jax.Array]
@@ -35,13 +35,13 @@ def on_device(examples: Examples) -> Examples:
 
 
 @functools.cache
-def two_nn() -> Network:
+def two_nn() -> Classifier:
     """The 2NN of :func:`nightjar.experiments.networks.two_nn`."""
     return _in_jax(dense(784, 128, 64, 10).shapes, _layers)
 
 
 @functools.cache
-def lenet_5() -> Network:
+def lenet_5() -> Classifier:
     """The LeNet-5 of :func:`nightjar.experiments.networks.lenet_5`."""
 
     def scores(arrays: Arrays, x: jax.Array) -> jax.Array:
@@ -72,7 +72,7 @@ def _layers(arrays: Arrays, h: jax.Array) -> jax.Array:
     return h @ arrays[-2] + arrays[-1]
 
 
-def _in_jax(shapes: Sequence[tuple[int, ...]], score: Callable[[Arrays, jax.Array], jax.Array]) -> Network:
+def _in_jax(shapes: Sequence[tuple[int, ...]], score: Callable[[Arrays, jax.Array], jax.Array]) -> Classifier:
     cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
 
     def arrays_of(weights: jax.Array) -> Arrays:
@@ -120,4 +120,4 @@ def _in_jax(shapes: Sequence[tuple[int, ...]], score: Callable[[Arrays, jax.Arra
     def descent(start: Vector, x: Floats, y: Labels, batches: Indices, rate: float) -> Vector:
         return descents(start, [Examples(x, y)], batches[None], rate)[0]
 
-    return Network(shapes, gradient, forward, descent, descents, gradients, AT_ONCE)
+    return Classifier(shapes, gradient, forward, descent, descents, gradients, AT_ONCE)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.models import corpora
 from nightjar.models.batches import Batches, pack
 from nightjar.models.configurations import ModelConfiguration, configuration
 from nightjar.models.evaluation import evaluate
 from nightjar.models.initial import initial_weights
-from nightjar.models.program import Program
+from nightjar.models.program import KeyboardProgram
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.parameters import Vector
@@ -79,7 +79,7 @@ class LanguageModel:
         self._vocabulary = Vocabulary.build(text.train, size or self.shape.max_vocabulary)
         self.train = self._ids(text.train)
         self.valid, self.test = (self._packed(self._ids(part)) for part in (text.valid, text.test))
-        self._program = Program(self.shape, self._vocabulary.size)
+        self._program = KeyboardProgram(self.shape, self._vocabulary.size)
         self._step: Any = self._program.traced("train")
 
     def start(self, seed: int) -> Vector:
@@ -133,7 +133,7 @@ class LanguageModel:
         return pack(messages, self.shape.batch_rows, self.shape.sequence_length)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Perplexity of a federated LSTM by rounds and number of devices, beside training in one place."""
     text = read_text(request.data, request.pick(4, 40, 100), request.pick(20, 60, 100))
     federation = LanguageModel(text, request.pick(200, None, None))

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
 from nightjar.experiments.keras_networks import Array, Network, average, conv_lstm, fit, unet
 from nightjar.wire.errors import ConfigError
 
@@ -99,7 +99,7 @@ def compared(
     loss: Callable[[Array, Array], Array],
     score: Score,
     seed: int,
-) -> Row:
+) -> ResultRow:
     """A task, by each hospital alone, both pooled, and federated."""
     rounds, epochs = request.pick((1, 1), (5, 4), (10, 20))
     keras.utils.set_random_seed(seed)
@@ -154,13 +154,13 @@ def _read(request: Request) -> tuple[list[Scans], Scans] | None:
     return found[:2], found[2]
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Segmentation and detection of two hospitals, on generated lesions."""
     read = _read(request)
     return averaged(_of_seed(request, read, seed) for seed in request.pick((1,), (1,), (1, 2, 3)))
 
 
-def _of_seed(request: Request, read: tuple[list[Scans], Scans] | None, seed: int) -> list[Row]:
+def _of_seed(request: Request, read: tuple[list[Scans], Scans] | None, seed: int) -> list[ResultRow]:
     rng, count = np.random.default_rng(seed), request.pick(16, 120, 600)
     scanners = ((0.2, 0.12), (0.4, 0.2))
     kind = "read" if read else "generated"

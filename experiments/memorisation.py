@@ -23,7 +23,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
 
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
 from nightjar.experiments.recurrent import Array, Weights, clipped, loss_and_gradient, losses, moved, new_weights
 from nightjar.models import corpora
 from nightjar.models.vocabulary import EOS, FIRST_WORD, Vocabulary, words
@@ -145,7 +145,7 @@ def epsilon(noise: float, share: float, rounds: int) -> float:
     return float(accountant.get_epsilon(DELTA))
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Exposure of a canary by epochs, and with differential privacy."""
     ways = (("in one place", None), ("clipped alone", 0.0), ("noise 0.3", 0.3), ("noise 1", 1.0))
     return averaged(
@@ -154,7 +154,7 @@ def run(request: Request) -> list[Row]:
     )
 
 
-def _of_seed(request: Request, name: str, noise: float | None, seed: int) -> Row:
+def _of_seed(request: Request, name: str, noise: float | None, seed: int) -> ResultRow:
     rounds, every, share = request.pick(2, 20, 60), request.pick(1, 4, 10), 0.5
     at = world(request.pick(5, 40, 100), request.pick(20, 40, 40), request.pick(2, 4, 4), times=10, seed=seed)
     rng = np.random.default_rng(seed)

@@ -25,7 +25,7 @@ GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class Classifier:
     """A classifier.
 
     Attributes:
@@ -163,7 +163,7 @@ def stepped(
     return moved, first @ arrays[0].T
 
 
-def dense(*sizes: int) -> Network:
+def dense(*sizes: int) -> Classifier:
     """Layers of these sizes with ReLU between them; two sizes are logistic regression."""
     shapes = [shape for into, out in itertools.pairwise(sizes) for shape in ((into, out), (out,))]
 
@@ -175,16 +175,16 @@ def dense(*sizes: int) -> Network:
         backward(arrays, values, slope, arrays_of(result, shapes))
         return loss, result
 
-    return Network(shapes, gradient, lambda weights, x: forward(arrays_of(weights, shapes), x)[-1])
+    return Classifier(shapes, gradient, lambda weights, x: forward(arrays_of(weights, shapes), x)[-1])
 
 
-def two_nn() -> Network:
+def two_nn() -> Classifier:
     """The thesis' 2NN: 784, 128, 64, 10."""
     return dense(784, 128, 64, 10)
 
 
 @functools.cache
-def lenet_5() -> Network:
+def lenet_5() -> Classifier:
     """LeNet-5 of ReLU and maximum pooling on x (b, 784): 61,706 weights."""
 
     def scores(tf: Any, arrays: list[Any], x: Any) -> Any:
@@ -201,7 +201,7 @@ def lenet_5() -> Network:
 
 
 @functools.cache
-def resnet_8() -> Network:
+def resnet_8() -> Classifier:
     """ResNet-8 on x (b, 32, 32, 3): group norm instead of batch norm, whose statistics differ from client to client."""
     shapes: list[tuple[int, ...]] = [(3, 3, 3, 16), (1, 16), (16,)]
     for before, width in zip((16, *WIDTHS), WIDTHS, strict=False):
@@ -235,7 +235,7 @@ def resnet_8() -> Network:
 
 def _in_tensorflow(
     shapes: Sequence[tuple[int, ...]], form: tuple[int, ...], score: Callable[[Any, list[Any], Any], Any]
-) -> Network:
+) -> Classifier:
     import tensorflow as tf
 
     sizes = [math.prod(shape) for shape in shapes]
@@ -273,4 +273,4 @@ def _in_tensorflow(
         found: Vector = all_steps(weights, x, y, batches, rate).numpy()
         return found
 
-    return Network(shapes, gradient, lambda weights, x: forward(weights, x).numpy(), descent)
+    return Classifier(shapes, gradient, lambda weights, x: forward(weights, x).numpy(), descent)

@@ -9,8 +9,18 @@ from statistics import fmean
 import numpy as np
 
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, Played, averaging, descend, play
-from nightjar.experiments.frame import Request, Row
+from nightjar.experiments.engine import (
+    WORLDS,
+    Advance,
+    Chosen,
+    ClientPlan,
+    Federation,
+    Played,
+    averaging,
+    descend,
+    play,
+)
+from nightjar.experiments.frame import Request, ResultRow
 from nightjar.wire.parameters import Vector
 
 Accuracies = Callable[[Vector], list[float]]
@@ -30,7 +40,7 @@ class Personal:
     accuracies: Accuracies
 
 
-Personalise = Callable[[Federation, Plan], Personal]
+Personalise = Callable[[Federation, ClientPlan], Personal]
 
 
 def accuracies(federation: Federation, models: Sequence[Vector]) -> list[float]:
@@ -38,13 +48,13 @@ def accuracies(federation: Federation, models: Sequence[Vector]) -> list[float]:
     return [federation.network.correct(model, test) for model, test in zip(models, federation.tests, strict=True)]
 
 
-def shared_only(federation: Federation, plan: Plan) -> Personal:
+def shared_only(federation: Federation, plan: ClientPlan) -> Personal:
     """FedAvg: everybody has the shared model."""
     clients = len(federation.clients)
     return Personal(averaging(federation, plan), lambda weights: accuracies(federation, [weights] * clients))
 
 
-def tuned(federation: Federation, weights: Vector, plan: Plan) -> list[Vector]:
+def tuned(federation: Federation, weights: Vector, plan: ClientPlan) -> list[Vector]:
     """The shared model trained on by each client."""
     return [
         descend(federation.network, weights, mine, plan, np.random.default_rng([9, client]))
@@ -52,14 +62,14 @@ def tuned(federation: Federation, weights: Vector, plan: Plan) -> list[Vector]:
     ]
 
 
-def fine_tuned(federation: Federation, plan: Plan) -> Personal:
+def fine_tuned(federation: Federation, plan: ClientPlan) -> Personal:
     """FedAvg, then one plan more by each client."""
     return Personal(
         averaging(federation, plan), lambda weights: accuracies(federation, tuned(federation, weights, plan))
     )
 
 
-def alone(federation: Federation, plan: Plan) -> Personal:
+def alone(federation: Federation, plan: ClientPlan) -> Personal:
     """Nothing is shared: in its rounds a client trains its own model on."""
     own: dict[int, Vector] = {}
 
@@ -74,13 +84,15 @@ def alone(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def local_accuracies(federation: Federation, plan: Plan, seed: int, passes: int) -> list[float]:
+def local_accuracies(federation: Federation, plan: ClientPlan, seed: int, passes: int) -> list[float]:
     """Of clients that train alone."""
     weights = federation.network.start(np.random.default_rng([seed, 2]))
-    return accuracies(federation, tuned(federation, weights, Plan(plan.rate, plan.batch, passes)))
+    return accuracies(federation, tuned(federation, weights, ClientPlan(plan.rate, plan.batch, passes)))
 
 
-def personal_study(request: Request, name: str, methods: Mapping[str, Personalise], plan: Plan) -> list[Row]:
+def personal_study(
+    request: Request, name: str, methods: Mapping[str, Personalise], plan: ClientPlan
+) -> list[ResultRow]:
     """Methods beside FedAvg, fine-tuned FedAvg and training alone: mean accuracy of clients on their own tests."""
 
     def at(method: Personalise) -> Study:

@@ -15,7 +15,7 @@ from statistics import fmean
 import click
 import msgspec
 
-from nightjar.experiments.frame import Row
+from nightjar.experiments.frame import ResultRow
 from nightjar.host.files import replace_file
 from nightjar.simulation.demo.replay import RESULTS, Reached
 from nightjar.simulation.laboratory.checkpoint import CURVE, Point
@@ -26,12 +26,12 @@ CHAT = "Chat, "
 """The names of the laboratory's rows begin with it; below a heading or in a drawing it says nothing."""
 
 
-def results() -> list[Row]:
+def results() -> list[ResultRow]:
     """The recorded results: the laboratory's, then each page's, in the order of their names."""
-    return msgspec.json.decode(RESULTS.read_bytes(), type=list[Row]) if RESULTS.exists() else []
+    return msgspec.json.decode(RESULTS.read_bytes(), type=list[ResultRow]) if RESULTS.exists() else []
 
 
-def keep(rows: Sequence[Row]) -> None:
+def keep(rows: Sequence[ResultRow]) -> None:
     """Record rows; those of the same name are replaced, but a long form's not by a short one's.
 
     Raises:
@@ -67,7 +67,7 @@ def main(name: str, folder: Path, command: str, printed: float | None, commit: s
         raise ConfigError(msg)
     (outcome,) = outcomes
     pooled = outcome.central_top1
-    new = Row(
+    new = ResultRow(
         name=name,
         command=command,
         printed=printed,

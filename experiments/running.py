@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 
-from nightjar.experiments.frame import Request, Row, run_page
+from nightjar.experiments.frame import Request, ResultRow, run_page
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 
@@ -28,7 +28,7 @@ class Ended:
     processor_s: float
 
 
-def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ended]:
+def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[ResultRow | Ended]:
     """The rows of pages, each page followed by its end; with several jobs a page's rows come at its end.
 
     Args:
@@ -51,7 +51,7 @@ def run_pages(requests: Mapping[str, Request], jobs: int) -> Iterator[Row | Ende
                 raise UnavailableError(msg) from error
 
 
-def _page(name: str, request: Request) -> Iterator[Row | Ended]:
+def _page(name: str, request: Request) -> Iterator[ResultRow | Ended]:
     fault, began_s, spent_s = None, time.monotonic(), _processor_s()
     try:
         yield from run_page(name, import_module(f"nightjar.experiments.{name}").run, request)
@@ -60,7 +60,7 @@ def _page(name: str, request: Request) -> Iterator[Row | Ended]:
     yield Ended(name, fault, time.monotonic() - began_s, _processor_s() - spent_s)
 
 
-def _whole_page(name: str, request: Request) -> list[Row | Ended]:
+def _whole_page(name: str, request: Request) -> list[ResultRow | Ended]:
     return list(_page(name, request))
 
 

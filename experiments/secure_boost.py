@@ -38,7 +38,7 @@ from nightjar.experiments.boosting import (
     breast_cancer,
     sums_up_to,
 )
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.experiments.paillier import Encrypted, Private, decrypt, encrypt, from_bytes, public_key, to_bytes
 from nightjar.experiments.parties import Post, ProtocolRun, run_parties
 
@@ -121,7 +121,7 @@ def run_protocol(bins: Bins, labels: list[int], at: Boosting) -> ProtocolRun:
     })  # fmt: skip
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """SecureBoost of three processes, beside the same trees in one place."""
     at = request.pick(Boosting(2, 2, key_bits=512), Boosting(3, 3, key_bits=1024), Boosting(5, 3))
     bins, labels = breast_cancer(request.pick(60, 200, 569), request.pick(6, 8, 16), seed=1)

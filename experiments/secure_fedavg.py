@@ -27,8 +27,8 @@ from phe import generate_paillier_keypair
 from nightjar.benchmarks import sum_in_process
 from nightjar.benchmarks.sum_in_process import Member
 from nightjar.experiments.data_sets import Examples, digits, in_turn
-from nightjar.experiments.engine import Plan, descend
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.engine import ClientPlan, descend
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.experiments.networks import dense
 from nightjar.experiments.paillier import Encrypted, Public, decrypt, encrypt, to_bytes
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
@@ -132,7 +132,7 @@ def _member(words: Words, rng: np.random.Generator) -> Member:
 
 
 NETWORK = dense(64, 10)
-PLAN = Plan(rate=0.1, batch=16)
+PLAN = ClientPlan(rate=0.1, batch=16)
 GRID = Grid(step=0.002, most=255)
 """Nine bits for a number of a device; updates of the network here are below half."""
 
@@ -152,7 +152,7 @@ def moved(weights: Vector, total: Words, bits: int) -> Vector:
     return (weights + mean_of(total, GRID, bits)).astype(np.float32)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """FedAvg on digits with encrypted sums, beside the product's secure sums and training in one place."""
     count, rounds, key_bits = request.pick((4, 1, 512), (10, 10, 1024), (10, 30, 2048))
     data, weights = digits(1), NETWORK.start(np.random.default_rng(1))

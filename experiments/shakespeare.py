@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from nightjar.experiments.data_sets import place
-from nightjar.experiments.frame import Form, Request, Row, page_command, row
+from nightjar.experiments.frame import Form, Request, ResultRow, page_command, row
 from nightjar.experiments.language_model import RATES, LanguageModel, Text
 from nightjar.experiments.roles import roles
 from nightjar.models import corpora
@@ -24,7 +24,7 @@ LEAST = 20
 COHORT = 10
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Perplexity by rounds where clients are roles, and where they are not, beside training in one place."""
     if request.form is Form.SMOKE:
         said = {user: list(own) for user, own in corpora.load("personas", 1, people=4, messages=20).users.items()}

@@ -20,8 +20,8 @@ import numpy as np
 from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, last_average, optimizer_for
 from nightjar.experiments import skews
 from nightjar.experiments.data_sets import Examples, joined
-from nightjar.experiments.engine import Plan, descend, proximal, weighted_mean
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
+from nightjar.experiments.engine import ClientPlan, descend, proximal, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
 from nightjar.experiments.networks import dense
 from nightjar.experiments.skews import Population, Skew
 from nightjar.simulation.rounds.availability import GeneratedAvailability
@@ -82,7 +82,7 @@ def federated(
 
 def trained(start: Vector, own: Examples, rng: np.random.Generator, epochs: int, pull: float = 0.0) -> Vector:
     """A device's weights after some epochs, with FedProx's pull to where they began."""
-    return descend(NETWORK, start, own, Plan(RATE, 16, epochs), rng, proximal(pull, start))
+    return descend(NETWORK, start, own, ClientPlan(RATE, 16, epochs), rng, proximal(pull, start))
 
 
 def of_people(weights: Vector, tests: Sequence[Examples]) -> float:
@@ -97,7 +97,7 @@ def personal(weights: Vector, people: Population, seed: int) -> float:
     return float(np.mean([NETWORK.correct(at, test) for at, test in zip(own, people.test, strict=True)]))
 
 
-def _of_skew(request: Request, skew: Skew, seed: int) -> Row:
+def _of_skew(request: Request, skew: Skew, seed: int) -> ResultRow:
     rounds = request.pick(3, 40, 200)
     people = skews.population(skew, request.pick(10, 40, 100), 40, seed)
     start = NETWORK.start(np.random.default_rng(seed))
@@ -116,7 +116,7 @@ def _uniform(people: int) -> Choose:
     return lambda _number, rng: rng.choice(people, min(COHORT, people), replace=False).tolist()
 
 
-def _drift(request: Request, seed: int) -> Row:
+def _drift(request: Request, seed: int) -> ResultRow:
     """The plane of the first two inputs turns, half a turn in all."""
     rounds = request.pick(4, 60, 240)
     people = skews.population(Skew.NONE, 40, 40, seed)
@@ -144,7 +144,7 @@ def _drift(request: Request, seed: int) -> Row:
     return row(request, "FedAvg under drift, the model of now", [now], seeds=[seed], figures=others, curves=lines)
 
 
-def _day_and_night(request: Request, seed: int) -> Row:
+def _day_and_night(request: Request, seed: int) -> ResultRow:
     days = request.pick(1, 4, 10)
     people = skews.population(Skew.NONE, 60, 40, seed)
     # The west mostly has the labels of the first two classes, the east of the others
@@ -185,7 +185,7 @@ def _mostly(own: Examples, place: int) -> Examples:
     return Examples(own.x[kept], own.y[kept])
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Five skews with their measures and remedies, drift, and day and night."""
     return averaged(
         [*(_of_skew(request, skew, seed) for skew in Skew), _drift(request, seed), _day_and_night(request, seed)]

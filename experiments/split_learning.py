@@ -26,9 +26,9 @@ import numpy as np
 
 from nightjar.experiments.data_sets import Examples, Floats, digits, in_turn
 from nightjar.experiments.distance_correlation import distance_correlation
-from nightjar.experiments.engine import Plan, batches, descend, weighted_mean
-from nightjar.experiments.frame import Request, Row, averaged, page_command, row
-from nightjar.experiments.networks import Network, arrays_of, cross_entropy, dense, flat_of, forward, stepped
+from nightjar.experiments.engine import ClientPlan, batches, descend, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, averaged, page_command, row
+from nightjar.experiments.networks import Classifier, arrays_of, cross_entropy, dense, flat_of, forward, stepped
 from nightjar.experiments.parties import Post, ProtocolRun, from_floats, run_parties, to_floats
 from nightjar.wire.parameters import Vector
 
@@ -62,14 +62,14 @@ class SplitPlan:
     seed: int = 1
 
     @property
-    def network(self) -> Network:
+    def network(self) -> Classifier:
         """The whole network."""
         return dense(*self.widths)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ClientPlan:
         """What a device does in an epoch."""
-        return Plan(self.rate, self.batch)
+        return ClientPlan(self.rate, self.batch)
 
     def start(self) -> Vector:
         """The first weights of the whole network."""
@@ -160,7 +160,7 @@ def numbers_by_formula(examples: int, devices: int, at: SplitPlan) -> int:
     return 2 * examples * cuts * at.epochs + flat_of(body + head).size * (devices * at.epochs - 1)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Split learning beside FedAvg, by accuracy and bytes, for few and many devices."""
     epochs, counts = request.pick((1, (2,)), (5, (2, 8)), (20, (2, 8, 16)))
     kinds = [(count, cut) for count in counts for cut in (False, True)]
@@ -170,7 +170,7 @@ def run(request: Request) -> list[Row]:
     )
 
 
-def _compared(request: Request, count: int, at: SplitPlan) -> Row:
+def _compared(request: Request, count: int, at: SplitPlan) -> ResultRow:
     data = digits(at.seed)
     train, test = data.train.at(np.arange(request.pick(100, 1000, len(data.train)))), data.test
     devices = in_turn(train, count)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from nightjar.experiments.comparing import Study, study
 from nightjar.experiments.engine import (
+    ClientPlan,
     Federation,
-    Plan,
     Played,
     alike_federation,
     averaging,
     play,
     synthetic_federation,
 )
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.frame import Request, ResultRow, page_command
 
-PLAN = Plan(rate=0.02, batch=20, epochs=10)
+PLAN = ClientPlan(rate=0.02, batch=20, epochs=10)
 
 
 def method(proximal: float) -> Study:
@@ -31,7 +31,7 @@ def method(proximal: float) -> Study:
     return played
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """A row for each alpha and beta, and one for clients that do not differ."""
     methods = {"FedAvg": method(0.0), "FedProx": method(0.1)}
     rows = [

@@ -24,13 +24,13 @@ from nightjar.experiments.catalogue.dgc import dgc
 from nightjar.experiments.catalogue.q_fedavg import q_fedavg
 from nightjar.experiments.catalogue.selective_sgd import selective
 from nightjar.experiments.data_sets import iid, mnist_or_generated, shards
-from nightjar.experiments.engine import Advance, Federation, Plan, Played, averaging, play
-from nightjar.experiments.frame import Form, Request, Row, page_command, row
-from nightjar.experiments.networks import Network, lenet_5, two_nn
+from nightjar.experiments.engine import Advance, ClientPlan, Federation, Played, averaging, play
+from nightjar.experiments.frame import Form, Request, ResultRow, page_command, row
+from nightjar.experiments.networks import Classifier, lenet_5, two_nn
 from nightjar.experiments.thesis_cells import CELLS, CLIENTS, TableCell
 from nightjar.simulation.laboratory.optional_jax import needing_jax
 
-Networks = Mapping[str, Callable[[], Network]]
+Networks = Mapping[str, Callable[[], Classifier]]
 NUMPY_AND_TENSORFLOW: Networks = {"2NN": two_nn, "LeNet-5": lenet_5}
 SEED = 1
 SHORT = ("5-1 2NN C=0,E=5,B=10,", "5-1 2NN central,E=1,B=10,", "5-2 2NN C=0,E=5,B=10,", "5-2 2NN C=0.1,E=5,B=10,")
@@ -47,7 +47,7 @@ SMOKE = (
 
 def algorithm(cell: TableCell, federation: Federation) -> Advance:
     """What a round of the cell does."""
-    plan = Plan(cell.rate, cell.batch, cell.passes)
+    plan = ClientPlan(cell.rate, cell.batch, cell.passes)
     match cell.method:
         case "q-fedavg":
             return q_fedavg(federation, plan, q=1.0)
@@ -78,7 +78,7 @@ def run_cell(cell: TableCell, request: Request) -> Played:
     return play(federation, algorithm(cell, federation), SEED, most, cohort, select=select, until=cell.target)
 
 
-def run(request: Request) -> Iterator[Row]:
+def run(request: Request) -> Iterator[ResultRow]:
     """Every cell of the form beside the printed one, the cheap ones first."""
     wanted = request.pick(SMOKE, SHORT, ("",))
     for cell in sorted(CELLS, key=lambda each: each.work):

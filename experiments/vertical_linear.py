@@ -27,7 +27,7 @@ import numpy as np
 from phe import generate_paillier_keypair
 
 from nightjar.experiments import alignment
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.experiments.linear_regression import (
     Descent,
     Matrix,
@@ -128,7 +128,7 @@ def run_protocol(problem: Regression, at: Descent) -> ProtocolRun:
     })  # fmt: skip
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Vertical linear regression of three processes, beside the same in one place and scikit-learn."""
     from sklearn.linear_model import Ridge
 

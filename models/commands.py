@@ -116,12 +116,12 @@ def export(
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of weights and order.")
 def pretrain(corpus: Path, out: Path, before: str | None, language: str, source: str, seed: int) -> None:
     """Train the models with which fleets start, so that they name nobody; goes on where it was killed."""
-    from nightjar.models.pretraining.making import Asked, pretrain
+    from nightjar.models.pretraining.making import PretrainingOptions, pretrain
 
     options = {"before": before, "language": language, "source": source, "seed": seed}
     command = ["python", "-m", "nightjar.models", "pretrain", "--corpus", corpus.name, "--out", out.name]
     command += [part for name, value in options.items() if value for part in (f"--{name}", str(value))]
-    asked = Asked(corpus, out, before, language, seed, source, shlex.join(command))
+    asked = PretrainingOptions(corpus, out, before, language, seed, source, shlex.join(command))
     pretrain(asked, partial(click.echo, err=True), Paced(partial(click.echo, err=True)))
     for path in sorted(out.iterdir()):
         click.echo(f"{path}: {path.stat().st_size} bytes")

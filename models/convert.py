@@ -17,7 +17,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
 from nightjar.models.configurations import ModelConfiguration
-from nightjar.models.program import Program, TrainableProgram
+from nightjar.models.program import KeyboardProgram, TrainableProgram
 
 
 def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
@@ -27,7 +27,7 @@ def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
         Exception: any exception of the converter, for example because an operation is not built in.
     """
     with tempfile.TemporaryDirectory() as folder:
-        save(Program(configuration, vocabulary_size), Path(folder))
+        save(KeyboardProgram(configuration, vocabulary_size), Path(folder))
         return lowered(Path(folder))
 
 

@@ -85,9 +85,9 @@ def best_words(
     return best
 
 
-def _model(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int) -> lstm.Weights:
+def _model(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int) -> lstm.LstmTensors:
     tensors = configuration.layout(vocabulary_size).unflatten(weights)
-    return lstm.Weights(**{name: tf.constant(value) for name, value in tensors.items()})
+    return lstm.LstmTensors(**{name: tf.constant(value) for name, value in tensors.items()})
 
 
 _ranks = tf.function(lstm.ranks)  # traced once for each shape

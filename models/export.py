@@ -46,7 +46,7 @@ _REFUSED = re.compile(r"error: '?tf\.(?P<op>\w+)'? op is neither")
 
 
 def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
-    """The ``.tflite`` file with the signatures of :class:`nightjar.models.program.Program`, without weights.
+    """The ``.tflite`` file with the signatures of :class:`nightjar.models.program.KeyboardProgram`, without weights.
 
     Exported programs are kept in the folder ``cache``, which is created if missing.
 

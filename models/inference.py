@@ -24,7 +24,9 @@ class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
         super().__init__()
         tensors = configuration.layout(vocabulary_size).unflatten(weights)
-        self.weights = lstm.Weights(**{name: tf.Variable(value, trainable=False) for name, value in tensors.items()})
+        self.weights = lstm.LstmTensors(
+            **{name: tf.Variable(value, trainable=False) for name, value in tensors.items()}
+        )
         self.step = tf.function(
             self._step,
             input_signature=[
@@ -35,7 +37,7 @@ class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         )
 
     def _step(self, token: Any, h: Any, c: Any) -> dict[str, Any]:
-        scores, h, c = lstm.advance(lstm.Weights(*(w.read_value() for w in self.weights)), token, h, c)
+        scores, h, c = lstm.advance(lstm.LstmTensors(*(w.read_value() for w in self.weights)), token, h, c)
         return {"scores": scores, "h": h, "c": c}
 
 

@@ -35,7 +35,7 @@ NEVER = -1e9
 """The logit of ids that must not be suggested: finite, so that a softmax over it stays finite."""
 
 
-class Weights(NamedTuple):
+class LstmTensors(NamedTuple):
     """The parameters, in the order of the flat vector (``models.configurations.lstm_layout``).
 
     G is H for each gate. The bias has G values, or H more: those that a GRU adds to the recurrent product.
@@ -99,7 +99,7 @@ class Ranks(NamedTuple):
     rank: Tensor  # (N,) float32, number of words ranked before the target
 
 
-def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
+def gradient(weights: LstmTensors, x: Tensor, y: Tensor) -> Gradient:
     """Forward and backward pass of one batch.
 
     Inputs x are (B, T) int32, where ``BOS`` resets the state of its row; targets y (B, T) int32, where ``PAD`` is none.
@@ -134,7 +134,7 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     return Gradient(kernels._replace(embedding=d_softmax + d_rows), loss / tf.maximum(count, 1.0), count, hits)
 
 
-def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
+def score(weights: LstmTensors, x: Tensor, y: Tensor) -> Scores:
     """Loss and recall of one batch; the arguments are those of :func:`ranks`."""
     found = ranks(weights, x, y)
     return Scores(
@@ -146,7 +146,7 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
     )
 
 
-def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
+def ranks(weights: LstmTensors, x: Tensor, y: Tensor) -> Ranks:
     """Loss of one batch, x and y (B, T) int32, and the rank of each of its targets.
 
     The rank of a target is the number of words with a greater logit, or with the same one and a lower id, as in
@@ -170,7 +170,7 @@ def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
     return Ranks(loss, tf.reduce_sum(mask), counted, rank)
 
 
-def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def advance(weights: LstmTensors, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Read one word, (1,) int32, and score the next one; ``BOS`` resets the state h (1, D) and c (1, H).
 
     Returns logits (1, V), those of the specials ``NEVER``; the next h; the next c.
@@ -184,7 +184,7 @@ def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tens
     return tf.concat([tf.fill([1, FIRST_WORD], NEVER), logits[:, FIRST_WORD:]], 1), h, c
 
 
-def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> Pass:
+def _forward(weights: LstmTensors, embedded: Tensor, inputs: Tensor, steps: int) -> Pass:
     """Run the cell over ``embedded`` (N, D) in T = ``steps`` steps, from the zero state."""
     bias, recurrent_bias = weights.biases
     projected = tf.split(tf.matmul(embedded, weights.input_kernel) + bias, steps, axis=0)
@@ -208,7 +208,9 @@ def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> 
     return Pass(tf.concat(states, 0), tf.concat(previous, 0), joined, keeps)
 
 
-def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, one: Tensor) -> tuple[Weights, Tensor]:
+def _backward(
+    weights: LstmTensors, embedded: Tensor, run: Pass, d_states: Tensor, one: Tensor
+) -> tuple[LstmTensors, Tensor]:
     """Backpropagation through time of the slopes (N, D) of h that come from the softmax.
 
     Returns the gradient, with embedding None; and that (N, D) of ``embedded``.
@@ -253,7 +255,7 @@ def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, o
         d_recurrent = tf.matmul(run.previous_states, d_r, transpose_a=True)
         d_bias = tf.concat([d_bias, tf.reduce_sum(d_r[:, -weights.projection.shape[0] :], 0)], 0)
     d_projection = tf.matmul(run.kept[-1], tf.concat(d_hs, 0), transpose_a=True)
-    return Weights(None, d_input, d_recurrent, d_bias, d_projection), tf.matmul(d_z, input_t)
+    return LstmTensors(None, d_input, d_recurrent, d_bias, d_projection), tf.matmul(d_z, input_t)
 
 
 def _time_major(batch: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from nightjar.models import lstm
 from nightjar.models.cells import Tensor
 from nightjar.models.configurations import ModelConfiguration
-from nightjar.models.lstm import Gradient, Weights
+from nightjar.models.lstm import Gradient, LstmTensors
 from nightjar.wire.parameters import ParameterLayout
 
 
@@ -158,7 +158,7 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
         return [variable.read_value() for variable in self._weights]
 
 
-class Program(TrainableProgram):
+class KeyboardProgram(TrainableProgram):
     """The keyboard model, with the gradient in :mod:`nightjar.models.lstm`, faster than automatic differentiation."""
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
@@ -170,15 +170,15 @@ class Program(TrainableProgram):
 
     def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Gradient:
         """The gradient of a batch: x, y (B, T) int32."""
-        return lstm.gradient(Weights(*weights), x, y)
+        return lstm.gradient(LstmTensors(*weights), x, y)
 
     def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Loss and recall on a batch: the fields of :class:`nightjar.models.lstm.Scores`."""
-        return lstm.score(Weights(*self._read()), x, y)._asdict()
+        return lstm.score(LstmTensors(*self._read()), x, y)._asdict()
 
     def step(self, token: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
         """Read one word; see :func:`nightjar.models.lstm.advance`."""
-        scores, h, c = lstm.advance(Weights(*self._read()), token, h, c)
+        scores, h, c = lstm.advance(LstmTensors(*self._read()), token, h, c)
         return {"scores": scores, "h": h, "c": c}
 
 

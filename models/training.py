@@ -14,7 +14,7 @@ import tensorflow as tf
 from nightjar.models.batches import Batches
 from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.learning_rate import falling_rate
-from nightjar.models.program import Program
+from nightjar.models.program import KeyboardProgram
 from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.parameters import Vector
 
@@ -41,7 +41,7 @@ def train_centrally(
     if steps and not len(batches):
         msg = "central training needs at least one batch, got none"
         raise LocalProtocolError(msg)
-    program = Program(configuration, vocabulary_size)
+    program = KeyboardProgram(configuration, vocabulary_size)
     program.restore(tf.constant(weights))
     train = program.traced("train")
     for step, (x, y) in enumerate(itertools.islice(itertools.cycle(batches), steps)):

@@ -135,7 +135,9 @@ def _on_real_adapters(tree: Path, folder: Path, world: Any, stack: contextlib.Ex
     def post(event: object) -> None:
         world.driver.post(event)
 
-    transport = ours(tree, "coordinator.mqtt.client").MqttTransport(config.BrokerConfig(), "demo", 1, post)
+    client = ours(tree, "coordinator.mqtt.client")
+    sessions = vars(client).get("MqttSessions") or client.MqttTransport  # its name before
+    transport = sessions(config.BrokerConfig(), "demo", 1, post)
     stores = worker.Stores(artifacts=str(folder / "artifacts"), database_url=f"sqlite:///{folder / '0.sqlite'}")
     command = (sys.executable, "-P", __file__, "worker", "--tree", str(tree), "--calls", str(folder / "calls"))
     process = worker.WorkerProcess(stores, folder / "worker.log", post, command)

@@ -224,3 +224,14 @@ def test_nothing_beside_a_configuration_is_run(trapped):
     program("nightjar-agent", "doctor", "--config", "agent.toml")
     program("nightjar-firmware", "targets")
     assert sprung(trapped) == ""
+
+
+def test_a_public_class_has_a_name_of_its_own_but_for_ports_and_what_both_sides_have():
+    packages = defaultdict(set)
+    for package in PRODUCT:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    packages[node.name].add(package)
+    shared = {name for name, where in packages.items() if len(where) > 1}
+    assert shared == {"Clock", "Database", "Driver", "Transport", "Worker"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from nightjar.coordinator.config import BrokerConfig
 from nightjar.coordinator.learning.fedavg import ClientUpdate, Contribution
-from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.records.inbox import MessageArrived
 from nightjar.coordinator.records.jobs import ReportFile
 from nightjar.coordinator.records.rounds import StoredReport
@@ -80,7 +80,7 @@ def test_a_report_goes_the_way_of_its_page(tmp_path):
         for name in ("a", "b")
     }
     world.receive("a", "report", sent["a"])
-    session = MqttTransport(BrokerConfig(), POPULATION, 1, world.driver.handle)._sessions[0]
+    session = MqttSessions(BrokerConfig(), POPULATION, 1, world.driver.handle)._sessions[0]
     topic = topics.up(POPULATION, DeviceId("b"), "report", 1)
     message = SimpleNamespace(topic=topic, payload=sent["b"], qos=0, mid=1, retain=False)
     kinds = (MessageArrived, StoredReport, frame.Report, ReportReceived, ReportFile, ClientUpdate, Contribution, Sparse)

@@ -35,7 +35,7 @@ from nightjar.coordinator.rounds.events import (
     SendReceipt,
 )
 from nightjar.coordinator.rounds.kinds import kind_of
-from nightjar.coordinator.rounds.lease import CheckedIn, Heard, Lease, StatusCame, WentAway
+from nightjar.coordinator.rounds.lease import CheckInCame, Heard, Lease, StatusCame, WentAway
 from nightjar.coordinator.rounds.pace_steering import check_in_counted
 from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid
 from nightjar.coordinator.rounds.round import Round, seat_round, seat_version
@@ -143,7 +143,7 @@ class MessageHandler:
                 self._rounds.step(state.task, DeviceReturned(device, unit.now_s), unit)
 
     def _take_check_in(self, device: DeviceId, message: CheckIn, unit: UnitOfWork) -> None:
-        lease = _note(device, CheckedIn(message, unit.now_s), unit)
+        lease = _note(device, CheckInCame(message, unit.now_s), unit)
         unit.tx.save_rhythm(check_in_counted(unit.tx.rhythm(), unit.now_s))
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
         if not candidates:

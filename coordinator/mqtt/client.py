@@ -61,7 +61,7 @@ SWEEP_S = 60.0
 _log = structlog.get_logger("coordinator")
 
 
-class MqttTransport:
+class MqttSessions:
     """The coordinator's connections to the broker, one per shard; ``post`` gets each event, and must not block."""
 
     def __init__(

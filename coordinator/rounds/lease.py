@@ -40,14 +40,14 @@ def _rows() -> Iterable[Row[Lease]]:
     """The legal (presence, event) pairs. Heard precedes ReportCounted, so an AWAY device never gets ReportCounted."""
     return (
         row(Presence.AWAY, Heard, _arrive, Presence.PRESENT),
-        row(Presence.AWAY, CheckedIn, _offer, Presence.READY),
+        row(Presence.AWAY, CheckInCame, _offer, Presence.READY),
         row(Presence.AWAY, StatusCame, _tell, Presence.PRESENT),
         row(Presence.AWAY, WentAway, _leave, Presence.AWAY),
         row(Presence.AWAY, ReportRefused, _refuse, Presence.AWAY),
         row(Presence.AWAY, BlockingChanged, _block, Presence.AWAY),
         row(Presence.AWAY, LabelsChanged, _label, Presence.AWAY),
         row(Presence.PRESENT, Heard, _live, Presence.PRESENT),
-        row(Presence.PRESENT, CheckedIn, _offer, Presence.READY),
+        row(Presence.PRESENT, CheckInCame, _offer, Presence.READY),
         row(Presence.PRESENT, StatusCame, _tell, Presence.PRESENT),
         row(Presence.PRESENT, WentAway, _leave, Presence.AWAY),
         row(Presence.PRESENT, ReportCounted, _count, Presence.PRESENT),
@@ -55,7 +55,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.PRESENT, BlockingChanged, _block, Presence.PRESENT),
         row(Presence.PRESENT, LabelsChanged, _label, Presence.PRESENT),
         row(Presence.READY, Heard, _live, Presence.READY),
-        row(Presence.READY, CheckedIn, _offer, Presence.READY),
+        row(Presence.READY, CheckInCame, _offer, Presence.READY),
         row(Presence.READY, StatusCame, _tell, Presence.READY, Presence.PRESENT),
         row(Presence.READY, WentAway, _leave, Presence.AWAY),
         row(Presence.READY, ReportCounted, _count, Presence.PRESENT),
@@ -166,7 +166,7 @@ class Heard(msgspec.Struct, frozen=True):
     now_s: float
 
 
-class CheckedIn(msgspec.Struct, frozen=True):
+class CheckInCame(msgspec.Struct, frozen=True):
     """The device checked in and reported what it holds."""
 
     message: CheckIn
@@ -212,7 +212,7 @@ class LabelsChanged(msgspec.Struct, frozen=True):
     labels: str
 
 
-Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged | LabelsChanged
+Event = Heard | CheckInCame | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged | LabelsChanged
 
 
 def step(lease: Lease, event: Event) -> Lease:
@@ -246,7 +246,7 @@ def _live(lease: Lease, event: Heard) -> Lease:
     return replace(lease, last_seen_s=event.now_s)
 
 
-def _offer(lease: Lease, event: CheckedIn) -> Lease:
+def _offer(lease: Lease, event: CheckInCame) -> Lease:
     message = event.message
     return replace(
         _with_agent(lease, message.agent_version),

@@ -33,11 +33,11 @@ def _rows() -> Iterable[Row[Result]]:
     return (
         row(Pending, TimePassed, _send_all, Sent),
         row(Pending, Nudged, _stay, Pending),
-        row(Pending, ReceiptCame, _settle, Pending, Settled),
+        row(Pending, ReceiptCame, _settle, Pending, Delivered),
         row(Pending, MissingCame, _stay, Pending),
         row(Sent, TimePassed, _send_again, Sent),
         row(Sent, Nudged, _hasten, Sent),
-        row(Sent, ReceiptCame, _settle, Sent, Settled),
+        row(Sent, ReceiptCame, _settle, Sent, Delivered),
         row(Sent, MissingCame, _send_missing, Sent),
     )
 
@@ -78,14 +78,14 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Delivered:
     """The receipt has arrived."""
 
     parcel: Parcel
     receipt: Receipt
 
 
-State = Pending | Sent | Settled
+State = Pending | Sent | Delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def due_at_s(state: State) -> float | None:
             return -math.inf
         case Sent(_, _, again_at_s):
             return again_at_s
-        case Settled():
+        case Delivered():
             return None
 
 
@@ -192,7 +192,7 @@ def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
     receipt = event.receipt
     if (receipt.round, receipt.attempt) != (state.parcel.round, state.parcel.attempt):
         return state, ()
-    return Settled(state.parcel, receipt), ()
+    return Delivered(state.parcel, receipt), ()
 
 
 def _send_missing(state: Sent, event: MissingCame) -> Result:

@@ -68,7 +68,7 @@ class Delivery:
             return
         before = self._state
         state, effects = outbox.step(before, event)
-        if isinstance(state, outbox.Settled):
+        if isinstance(state, outbox.Delivered):
             receipt = state.receipt
             self._log.info(
                 "receipt",

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, averaging, paces, play
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 DELAY_S = 10.0
@@ -63,7 +63,7 @@ def timed(federation: Federation, rate: float, slowest_s: float, steps_at: Steps
     def advance(number: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         nonlocal now_s
         steps = steps_at(now_s, weights)
-        weights, _ = averaging(federation, Plan(rate, 20, steps=steps))(number, weights, chosen, rng)
+        weights, _ = averaging(federation, ClientPlan(rate, 20, steps=steps))(number, weights, chosen, rng)
         spent_s = steps * slowest_s + DELAY_S
         now_s += spent_s
         return weights, spent_s
@@ -71,7 +71,7 @@ def timed(federation: Federation, rate: float, slowest_s: float, steps_at: Steps
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """AdaComm beside fixed numbers of steps, in equally many simulated seconds."""
     rate = 0.02
     horizon_s = request.pick(200.0, 4000.0, 12000.0)
@@ -91,7 +91,7 @@ def run(request: Request) -> list[Row]:
         "1 step": method(lambda _: lambda _now, _weights: 1),
     }
     rounds = (10, 1000, 3000)
-    return [study(request, "AdaComm", methods, Plan(rate, 20), rounds=rounds, cost="second")]
+    return [study(request, "AdaComm", methods, ClientPlan(rate, 20), rounds=rounds, cost="second")]
 
 
 main = page_command("catalogue.adacomm", run)

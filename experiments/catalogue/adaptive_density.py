@@ -21,8 +21,8 @@ import numpy as np
 
 from nightjar.experiments.catalogue.compressing import VALUE_BYTES, largest, seconds
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, Played, descend, play
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -49,7 +49,7 @@ def next_count(
     return float(np.clip(count - step * np.sign(cost - cost_of_fewer), least, most))
 
 
-def sparse(federation: Federation, plan: Plan, fixed: int | None) -> Advance:
+def sparse(federation: Federation, plan: ClientPlan, fixed: int | None) -> Advance:
     """Rounds of top-k with error feedback and all clients; the cost is seconds."""
     size, pooled = federation.network.size, federation.pooled
     least, most = max(1, size // 100), size
@@ -81,9 +81,9 @@ def sparse(federation: Federation, plan: Plan, fixed: int | None) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """The adaptive k beside three fixed ones, in equally many simulated seconds."""
-    plan = Plan(rate=0.02, batch=20, steps=5)
+    plan = ClientPlan(rate=0.02, batch=20, steps=5)
     horizon_s = request.pick(50.0, 1000.0, 3000.0)
 
     def method(density: float | None) -> Study:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nightjar.experiments.engine import Chosen, Federation, Plan, batches, sizes, weighted_mean
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, batches, sizes, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.experiments.personal import Personal, accuracies, personal_study
 from nightjar.wire.parameters import Vector
 
@@ -42,7 +42,7 @@ def next_alpha(alpha: float, own: Vector, shared: Vector, gradient: Vector, rate
     return float(np.clip(alpha - rate * float((own - shared) @ gradient), 0, 1))
 
 
-def apfl(federation: Federation, plan: Plan) -> Personal:
+def apfl(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of APFL."""
     own: dict[int, Vector] = {}
     alphas = [FIRST_ALPHA] * len(federation.clients)
@@ -71,9 +71,9 @@ def apfl(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg with and without fine-tuning."""
-    return personal_study(request, "APFL", {"APFL": apfl}, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(request, "APFL", {"APFL": apfl}, ClientPlan(rate=0.02, batch=20, epochs=2))
 
 
 main = page_command("catalogue.apfl", run)

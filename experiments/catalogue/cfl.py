@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nightjar.experiments.engine import Chosen, Federation, Plan, descend
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, descend
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.experiments.personal import Personal, accuracies, personal_study
 from nightjar.wire.parameters import Vector
 
@@ -53,7 +53,7 @@ def torn(updates: Sequence[Vector], first_norm: float) -> bool:
     return mean < EPS_1 * longest and longest > EPS_2 * first_norm
 
 
-def cfl(federation: Federation, plan: Plan) -> Personal:
+def cfl(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of CFL with all clients."""
     clusters = [list(range(len(federation.clients)))]
     models: list[Vector] = []
@@ -81,9 +81,9 @@ def cfl(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg; a round of all clients costs three of theirs."""
-    return personal_study(request, "CFL", {"CFL": cfl}, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(request, "CFL", {"CFL": cfl}, ClientPlan(rate=0.02, batch=20, epochs=2))
 
 
 main = page_command("catalogue.cfl", run)

@@ -16,8 +16,8 @@ import numpy as np
 
 from nightjar.experiments.catalogue.compressing import DENSE_BYTES
 from nightjar.experiments.comparing import Study, playing, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -30,7 +30,7 @@ def relevance(update: Vector, shared: Vector) -> float:
     return float((np.sign(update) == np.sign(shared)).mean())
 
 
-def cmfl(federation: Federation, plan: Plan, threshold: float) -> Advance:
+def cmfl(federation: Federation, plan: ClientPlan, threshold: float) -> Advance:
     """Rounds of CMFL; the cost is bytes that all clients sent. A round in which nobody sends changes nothing."""
     last: Vector | None = None
 
@@ -50,9 +50,9 @@ def cmfl(federation: Federation, plan: Plan, threshold: float) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """CMFL beside FedAvg by bytes."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
 
     def method(threshold: float) -> Study:
         return playing(lambda federation: cmfl(federation, plan, threshold))

@@ -22,8 +22,8 @@ import numpy as np
 from nightjar.experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest
 from nightjar.experiments.comparing import Study, playing, study
 from nightjar.experiments.data_sets import Examples
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, gradient_each
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, gradient_each
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 MOMENTUM = 0.9
@@ -72,7 +72,7 @@ def clipped_gradients(
     return [each * np.float32(min(1.0, most / max(float(np.linalg.norm(each)), 1e-12))) for each in found]
 
 
-def dgc(federation: Federation, plan: Plan, *, dense: bool) -> Advance:
+def dgc(federation: Federation, plan: ClientPlan, *, dense: bool) -> Advance:
     """Rounds of one gradient of every client; the cost is bytes that a client sends."""
     size, clients = federation.network.size, len(federation.clients)
     u = [np.zeros(size, np.float32) for _ in range(clients)]
@@ -94,9 +94,9 @@ def dgc(federation: Federation, plan: Plan, *, dense: bool) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """DGC beside SGD with momentum that sends everything, by bytes."""
-    plan = Plan(rate=0.1, batch=20)
+    plan = ClientPlan(rate=0.1, batch=20)
 
     def method(*, dense: bool) -> Study:
         return playing(lambda federation: dgc(federation, plan, dense=dense), cohort=None, every=10)

@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.experiments.data_sets import Examples, Floats
-from nightjar.experiments.engine import Chosen, Federation, Plan, batches, descend, sizes, weighted_mean
-from nightjar.experiments.frame import Request, Row, page_command
-from nightjar.experiments.networks import Network, dense, softmax
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, batches, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, page_command
+from nightjar.experiments.networks import Classifier, dense, softmax
 from nightjar.experiments.personal import Personal, personal_study
 from nightjar.wire.parameters import Vector
 
@@ -38,11 +38,11 @@ def target(labels: Floats, other: Floats, share: float) -> Floats:
     return np.float32(share) * labels + np.float32(1 - share) * other
 
 
-def _two_layers(federation: Federation) -> Network:
+def _two_layers(federation: Federation) -> Classifier:
     return dense(federation.clients[0].x.shape[1], 32, 10)
 
 
-def fml(federation: Federation, plan: Plan) -> Personal:
+def fml(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of FML."""
     shared, own = federation.network, _two_layers(federation)
     models = [own.start(np.random.default_rng([8, each])) for each in range(len(federation.clients))]
@@ -67,7 +67,7 @@ def fml(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def fedmd(federation: Federation, plan: Plan) -> Personal:
+def fedmd(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of FedMD; the shared weights are not used."""
     kinds = (_two_layers(federation), federation.network)
     networks = [kinds[each % 2] for each in range(len(federation.clients))]
@@ -79,7 +79,7 @@ def fedmd(federation: Federation, plan: Plan) -> Personal:
         consensus = softmax(np.mean([networks[each].scores(models[each], public) for each in chosen], axis=0))
         for each in chosen:
             network, digested = networks[each], models[each].copy()
-            for batch in batches(len(public), Plan(plan.rate, plan.batch), rng):
+            for batch in batches(len(public), ClientPlan(plan.rate, plan.batch), rng):
                 digested -= np.float32(plan.rate) * network.gradient(digested, public[batch], consensus[batch])[1]
             mine: Examples = federation.clients[each]
             models[each] = descend(network, digested, mine, plan, rng)
@@ -92,10 +92,10 @@ def fedmd(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg with and without fine-tuning."""
     methods = {"FML": fml, "FedMD": fedmd}
-    return personal_study(request, "FML", methods, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(request, "FML", methods, ClientPlan(rate=0.02, batch=20, epochs=2))
 
 
 main = page_command("catalogue.distilling", run)

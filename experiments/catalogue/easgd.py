@@ -19,8 +19,18 @@ import numpy as np
 
 from nightjar.experiments.catalogue.overlap import DELAY_S, round_seconds
 from nightjar.experiments.comparing import playing, study
-from nightjar.experiments.engine import WORLDS, Advance, Chosen, Federation, Plan, averaging, descend, paces, priced
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import (
+    WORLDS,
+    Advance,
+    Chosen,
+    ClientPlan,
+    Federation,
+    averaging,
+    descend,
+    paces,
+    priced,
+)
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -40,7 +50,7 @@ def exchange(models: Sequence[Vector], anchor: Vector, alpha: float) -> tuple[li
     return [model - pull for model, pull in zip(models, pulls, strict=True)], anchor + np.sum(pulls, axis=0)
 
 
-def easgd(federation: Federation, plan: Plan, beta: float) -> Advance:
+def easgd(federation: Federation, plan: ClientPlan, beta: float) -> Advance:
     """Rounds of EASGD with alpha = beta / m."""
     models: list[Vector] = []
 
@@ -57,9 +67,9 @@ def easgd(federation: Federation, plan: Plan, beta: float) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """EASGD beside FedAvg, both with all clients, equally many steps, and rounds as long as overlap local SGD's."""
-    plan = Plan(rate=0.02, batch=20, steps=20)
+    plan = ClientPlan(rate=0.02, batch=20, steps=20)
 
     def second(chosen: Chosen) -> float:
         return round_seconds(plan.steps, max(paces(1, len(chosen))), DELAY_S, overlap=False)

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.coordinator.learning.robust import robust_mean
-from nightjar.experiments.engine import Adjust, Chosen, Federation, Plan, descend, sizes
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Adjust, Chosen, ClientPlan, Federation, descend, sizes
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.experiments.personal import Personal, accuracies, personal_study
 from nightjar.wire.parameters import Vector
 
@@ -43,7 +43,7 @@ def _near(centre: Vector) -> Adjust:
     return lambda gradient, theta: gradient + pull(theta, centre, KAPPA, RHO)
 
 
-def fed_plus(federation: Federation, plan: Plan) -> Personal:
+def fed_plus(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of Fed+."""
     own: dict[int, Vector] = {}
 
@@ -60,9 +60,9 @@ def fed_plus(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg with and without fine-tuning."""
-    return personal_study(request, "Fed+", {"Fed+": fed_plus}, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(request, "Fed+", {"Fed+": fed_plus}, ClientPlan(rate=0.02, batch=20, epochs=2))
 
 
 main = page_command("catalogue.fed_plus", run)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nightjar.experiments.comparing import study
-from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 SEND_S = 0.5
@@ -63,9 +63,9 @@ def finished(chosen: Chosen, compute: Sequence[float], send: Sequence[float]) ->
     return spent
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """FedCS beside a uniform draw that waits for everybody, in equally many simulated seconds."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
     horizon_s = request.pick(50.0, 2000.0, 6000.0)
 
     def method(*, fedcs: bool) -> Callable[[Federation, int, int], Played]:

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nightjar.experiments.comparing import Study, playing, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, descend, sizes, weighted_mean
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, descend, sizes, weighted_mean
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -40,13 +40,13 @@ def normalised_step(deltas: Sequence[Vector], steps: Sequence[int], weights: Seq
     return (effective * mean).astype(np.float32)
 
 
-def unequal(federation: Federation, plan: Plan, *, normalise: bool) -> Advance:
+def unequal(federation: Federation, plan: ClientPlan, *, normalise: bool) -> Advance:
     """Rounds of clients that make 1 to 5 passes, by FedNova or by FedAvg."""
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
         deltas, steps = [], []
         for each in chosen:
-            mine = Plan(plan.rate, plan.batch, epochs=int(rng.integers(1, 6)))
+            mine = ClientPlan(plan.rate, plan.batch, epochs=int(rng.integers(1, 6)))
             deltas.append(descend(federation.network, weights, federation.clients[each], mine, rng) - weights)
             steps.append(mine.count(len(federation.clients[each])))
         shares = sizes(federation, chosen)
@@ -56,9 +56,9 @@ def unequal(federation: Federation, plan: Plan, *, normalise: bool) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """FedNova beside FedAvg where clients take unequally many steps."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
 
     def method(*, normalise: bool) -> Study:
         return playing(lambda federation: unequal(federation, plan, normalise=normalise))

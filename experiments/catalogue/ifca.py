@@ -15,21 +15,21 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.experiments.data_sets import Examples
-from nightjar.experiments.engine import Chosen, Federation, Plan, descend
-from nightjar.experiments.frame import Request, Row, page_command
-from nightjar.experiments.networks import Network
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, descend
+from nightjar.experiments.frame import Request, ResultRow, page_command
+from nightjar.experiments.networks import Classifier
 from nightjar.experiments.personal import Personal, accuracies, personal_study
 from nightjar.wire.parameters import Vector
 
 CLUSTERS = 3
 
 
-def best(network: Network, models: list[Vector], mine: Examples) -> int:
+def best(network: Classifier, models: list[Vector], mine: Examples) -> int:
     """j_i."""
     return int(np.argmin([network.loss(model, mine) for model in models]))
 
 
-def ifca(federation: Federation, plan: Plan) -> Personal:
+def ifca(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of IFCA; the models start apart, at random."""
     network = federation.network
     models = [network.start(np.random.default_rng([8, cluster])) for cluster in range(CLUSTERS)]
@@ -50,9 +50,11 @@ def ifca(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, each_accuracy)
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg with and without fine-tuning."""
-    return personal_study(request, f"IFCA, {CLUSTERS} models", {"IFCA": ifca}, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(
+        request, f"IFCA, {CLUSTERS} models", {"IFCA": ifca}, ClientPlan(rate=0.02, batch=20, epochs=2)
+    )
 
 
 main = page_command("catalogue.ifca", run)

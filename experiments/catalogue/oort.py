@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from nightjar.experiments.catalogue.selecting import Learned, beside_uniform, round_times
-from nightjar.experiments.engine import Chosen, Federation, Plan
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 PENALTY = 2.0
@@ -71,7 +71,7 @@ def choose(
 
 
 def oort(
-    federation: Federation, plan: Plan, seed: int, cohort: int
+    federation: Federation, plan: ClientPlan, seed: int, cohort: int
 ) -> tuple[Callable[[int, np.random.Generator], Chosen], Learned]:
     """The selection, and what it learns from each round."""
     times = round_times(federation, plan, seed)
@@ -94,7 +94,7 @@ def oort(
     return select, learned
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Oort beside a uniform draw, in equally many simulated seconds."""
     return [
         beside_uniform(request, "Oort", lambda federation, plan, seed, cohort, _: oort(federation, plan, seed, cohort))

@@ -22,8 +22,8 @@ from nightjar.experiments.engine import (
     WORLDS,
     Advance,
     Chosen,
+    ClientPlan,
     Federation,
-    Plan,
     Played,
     averaging,
     descend,
@@ -31,7 +31,7 @@ from nightjar.experiments.engine import (
     play,
     priced,
 )
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 DELAY_S = 10.0
@@ -58,7 +58,7 @@ def round_seconds(steps: int, slowest_s: float, delay_s: float, *, overlap: bool
     return max(steps * slowest_s, delay_s) if overlap else steps * slowest_s + delay_s
 
 
-def overlapped(federation: Federation, plan: Plan, seed: int) -> Advance:
+def overlapped(federation: Federation, plan: ClientPlan, seed: int) -> Advance:
     """Rounds of overlap local SGD with all clients; the cost is seconds."""
     slowest_s = max(paces(seed, len(federation.clients)))
     models: list[Vector] = []
@@ -78,9 +78,9 @@ def overlapped(federation: Federation, plan: Plan, seed: int) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy by simulated seconds, beside FedAvg that waits for what it sends."""
-    plan = Plan(rate=0.02, batch=20, steps=20)
+    plan = ClientPlan(rate=0.02, batch=20, steps=20)
 
     def ours(federation: Federation, seed: int, rounds: int) -> Played:
         return play(federation, overlapped(federation, plan, seed), seed, rounds, len(federation.clients), every=4)

@@ -19,9 +19,9 @@ import itertools
 import numpy as np
 
 from nightjar.experiments.data_sets import Examples
-from nightjar.experiments.engine import Chosen, Federation, Plan, batches, descend
-from nightjar.experiments.frame import Request, Row, page_command
-from nightjar.experiments.networks import Network
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, batches, descend
+from nightjar.experiments.frame import Request, ResultRow, page_command
+from nightjar.experiments.networks import Classifier
 from nightjar.experiments.personal import Personal, accuracies, personal_study, tuned
 from nightjar.wire.parameters import Vector
 
@@ -29,7 +29,9 @@ STEPS = 20
 EPSILON = 0.5
 
 
-def meta_descend(network: Network, start: Vector, mine: Examples, plan: Plan, rng: np.random.Generator) -> Vector:
+def meta_descend(
+    network: Classifier, start: Vector, mine: Examples, plan: ClientPlan, rng: np.random.Generator
+) -> Vector:
     """A client's weights after first-order Per-FedAvg with alpha = beta, one meta step for each two batches."""
     weights, rate = start.copy(), np.float32(plan.rate)
     for support, query in itertools.pairwise(batches(len(mine), plan, rng)):
@@ -38,12 +40,12 @@ def meta_descend(network: Network, start: Vector, mine: Examples, plan: Plan, rn
     return weights
 
 
-def adapted(federation: Federation, plan: Plan, weights: Vector) -> list[float]:
+def adapted(federation: Federation, plan: ClientPlan, weights: Vector) -> list[float]:
     """Accuracies after a few steps of each client."""
-    return accuracies(federation, tuned(federation, weights, Plan(plan.rate, plan.batch, steps=STEPS)))
+    return accuracies(federation, tuned(federation, weights, ClientPlan(plan.rate, plan.batch, steps=STEPS)))
 
 
-def per_fedavg(federation: Federation, plan: Plan) -> Personal:
+def per_fedavg(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of Per-FedAvg."""
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
@@ -54,7 +56,7 @@ def per_fedavg(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, lambda weights: adapted(federation, plan, weights))
 
 
-def reptile(federation: Federation, plan: Plan) -> Personal:
+def reptile(federation: Federation, plan: ClientPlan) -> Personal:
     """Rounds of Reptile."""
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
@@ -64,10 +66,10 @@ def reptile(federation: Federation, plan: Plan) -> Personal:
     return Personal(advance, lambda weights: adapted(federation, plan, weights))
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Accuracy of clients on their own tests, beside FedAvg with and without fine-tuning."""
     methods = {"Per-FedAvg": per_fedavg, "Reptile": reptile}
-    return personal_study(request, "Per-FedAvg", methods, Plan(rate=0.02, batch=20, epochs=2))
+    return personal_study(request, "Per-FedAvg", methods, ClientPlan(rate=0.02, batch=20, epochs=2))
 
 
 main = page_command("catalogue.per_fedavg", run)

@@ -26,8 +26,8 @@ from nightjar.experiments.comparing import playing, study
 from nightjar.experiments.engine import (
     Advance,
     Chosen,
+    ClientPlan,
     Federation,
-    Plan,
     averaging,
     descend,
     priced,
@@ -35,7 +35,7 @@ from nightjar.experiments.engine import (
     synthetic_federation,
     weighted_mean,
 )
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.experiments.networks import dense
 from nightjar.wire.parameters import Vector
 
@@ -81,7 +81,7 @@ def choose(weights: Vector, gradient: Vector, stay: int, fixed_s: float) -> Kept
     return kept
 
 
-def pruned(federation: Federation, plan: Plan, *, again: bool) -> Advance:
+def pruned(federation: Federation, plan: ClientPlan, *, again: bool) -> Advance:
     """Rounds of all clients on the kept weights; the cost is seconds, of which the first round has stage 1's."""
     network, size = federation.network, federation.network.size
     stay = round(SHARE * size)
@@ -128,9 +128,9 @@ def world(seed: int) -> Federation:
     return replace(given, network=dense(given.clients[0].x.shape[1], HIDDEN, 10))
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Both stages beside the first alone and beside no pruning, in equally many simulated seconds."""
-    plan, size = Plan(rate=0.02, batch=20, steps=5), world(1).network.size
+    plan, size = ClientPlan(rate=0.02, batch=20, steps=5), world(1).network.size
     whole_s = FIXED_S + round_seconds(size, size)
     in_time = functools.partial(playing, cohort=None, every=5, cost=request.pick(300.0, 10_000.0, 30_000.0))
     methods = {

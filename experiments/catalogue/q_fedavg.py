@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend_each, play
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, Played, descend_each, play
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 LEAST_LOSS = 1e-10
@@ -48,7 +48,7 @@ def fair_step(deltas: Sequence[Vector], losses: Sequence[float], q: float, rate:
     return np.asarray(above / below, np.float32)
 
 
-def q_fedavg(federation: Federation, plan: Plan, q: float) -> Advance:
+def q_fedavg(federation: Federation, plan: ClientPlan, q: float) -> Advance:
     """Rounds of q-FedAvg."""
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
@@ -66,9 +66,9 @@ def worst_tenth(federation: Federation, weights: Vector) -> float:
     return float(np.mean(each[: max(1, len(each) // 10)]))
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """q-FedAvg beside FedAvg with equal weights: accuracy, and that of the worst tenth of the clients."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
 
     def method(q: float, *, worst: bool) -> Study:
         def played(federation: Federation, seed: int, rounds: int) -> Played:

@@ -19,15 +19,15 @@ from nightjar.experiments.comparing import Study, playing, study
 from nightjar.experiments.engine import (
     Advance,
     Chosen,
+    ClientPlan,
     Federation,
-    Plan,
     averaging,
     descend,
     priced,
     sizes,
     weighted_mean,
 )
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 DENSITY = 0.1
@@ -48,7 +48,7 @@ def random_k(values: Vector, count: int, seed: int) -> Vector:
     return result
 
 
-def compressed(federation: Federation, plan: Plan, *, top: bool) -> Advance:
+def compressed(federation: Federation, plan: ClientPlan, *, top: bool) -> Advance:
     """Rounds of FedAvg on compressed changes; the cost is seconds."""
     size = federation.network.size
     count = kept_of(size, DENSITY)
@@ -71,9 +71,9 @@ def compressed(federation: Federation, plan: Plan, *, top: bool) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Random-k, top-k with error feedback and dense FedAvg, by simulated seconds."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
 
     def method(*, top: bool) -> Study:
         return playing(lambda federation: compressed(federation, plan, top=top))

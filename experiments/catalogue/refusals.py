@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nightjar.experiments.frame import Request, Row, page_command, row
+from nightjar.experiments.frame import Request, ResultRow, page_command, row
 from nightjar.wire.errors import ConfigError
 
 KEEPS_STATE = {
@@ -91,7 +91,7 @@ def strategies() -> list[str]:
     )
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """How many strategies each kind of fleet rules out."""
     fleets = {
         "devices that appear once": Deployment(returning=False),

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from nightjar.experiments.comparing import playing, study
-from nightjar.experiments.engine import Adjust, Advance, Chosen, Federation, Plan, averaging, descend
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Adjust, Advance, Chosen, ClientPlan, Federation, averaging, descend
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -40,7 +40,7 @@ def next_variate(own: Vector, shared: Vector, start: Vector, trained: Vector, st
     return (own - shared + (start - trained) / np.float32(steps * rate)).astype(np.float32)
 
 
-def scaffold(federation: Federation, plan: Plan) -> Advance:
+def scaffold(federation: Federation, plan: ClientPlan) -> Advance:
     """Rounds of SCAFFOLD with server rate 1; clients count alike."""
     clients, size = len(federation.clients), federation.network.size
     shared = np.zeros(size, np.float32)
@@ -66,9 +66,9 @@ def _corrected(by: Vector) -> Adjust:
     return lambda gradient, _: gradient + by
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """SCAFFOLD beside FedAvg and FedProx on clients that differ."""
-    plan = Plan(rate=0.02, batch=20, epochs=5)
+    plan = ClientPlan(rate=0.02, batch=20, epochs=5)
 
     methods = {
         "SCAFFOLD": playing(lambda federation: scaffold(federation, plan)),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nightjar.experiments.comparing import study
-from nightjar.experiments.engine import Chosen, Federation, Plan, Played, averaging, paces, play
-from nightjar.experiments.frame import Request, Row
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation, Played, averaging, paces, play
+from nightjar.experiments.frame import Request, ResultRow
 from nightjar.wire.parameters import Vector
 
 SENDING_S = 2.0
@@ -16,11 +16,11 @@ Select = Callable[[int, np.random.Generator], Chosen]
 """(round, rng) -> clients."""
 Learned = Callable[[Chosen, Vector], None]
 """Told of the clients of a round and the weights that they began with."""
-Selection = Callable[[Federation, Plan, int, int, int], tuple[Select, Learned]]
+Selection = Callable[[Federation, ClientPlan, int, int, int], tuple[Select, Learned]]
 """(federation, plan, seed, cohort, rounds) -> how clients are selected, and what learns from them."""
 
 
-def round_times(federation: Federation, plan: Plan, seed: int) -> list[float]:
+def round_times(federation: Federation, plan: ClientPlan, seed: int) -> list[float]:
     """Seconds of a round of each client."""
     clients = federation.clients
     return [
@@ -30,7 +30,7 @@ def round_times(federation: Federation, plan: Plan, seed: int) -> list[float]:
 
 def play_selected(
     federation: Federation,
-    plan: Plan,
+    plan: ClientPlan,
     seed: int,
     rounds: int,
     cohort: int,
@@ -65,9 +65,9 @@ def slowest(times: Sequence[float], chosen: Chosen) -> float:
     return max(times[each] for each in chosen)
 
 
-def beside_uniform(request: Request, name: str, selection: Selection) -> Row:
+def beside_uniform(request: Request, name: str, selection: Selection) -> ResultRow:
     """A selection beside a uniform draw of six clients, in equally many simulated seconds."""
-    plan, cohort = Plan(rate=0.02, batch=20), 6
+    plan, cohort = ClientPlan(rate=0.02, batch=20), 6
     horizon_s = request.pick(50.0, 2000.0, 6000.0)
 
     def ours(federation: Federation, seed: int, rounds: int) -> Played:

@@ -15,8 +15,8 @@ import numpy as np
 
 from nightjar.experiments.catalogue.compressing import VALUE_BYTES, kept_of, largest
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Advance, Chosen, ClientPlan, Federation, Played, descend, play
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 
@@ -29,7 +29,7 @@ def selected(delta: Vector, theta: float) -> Vector:
     return np.where(largest(delta, kept_of(delta.size, theta)), delta, np.float32(0))
 
 
-def selective(federation: Federation, plan: Plan, theta: float) -> Advance:
+def selective(federation: Federation, plan: ClientPlan, theta: float) -> Advance:
     """A turn of one client; the cost is the bytes that it sends."""
 
     def advance(_: int, weights: Vector, chosen: Chosen, rng: np.random.Generator) -> tuple[Vector, float]:
@@ -40,9 +40,9 @@ def selective(federation: Federation, plan: Plan, theta: float) -> Advance:
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """A tenth of the changes beside all of them, by bytes, with clients in turn."""
-    plan = Plan(rate=0.02, batch=20)
+    plan = ClientPlan(rate=0.02, batch=20)
 
     def method(theta: float) -> Study:
         def played(federation: Federation, seed: int, rounds: int) -> Played:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nightjar.experiments.catalogue.selecting import Learned, beside_uniform, round_times
-from nightjar.experiments.engine import Chosen, Federation, Plan
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import Chosen, ClientPlan, Federation
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 TIERS = 5
@@ -51,7 +51,7 @@ def chances(accuracies: Sequence[float], credits: Sequence[int]) -> list[float]:
 
 
 def tifl(
-    federation: Federation, plan: Plan, seed: int, cohort: int, rounds: int
+    federation: Federation, plan: ClientPlan, seed: int, cohort: int, rounds: int
 ) -> tuple[Callable[[int, np.random.Generator], Chosen], Learned]:
     """The selection, and the accuracy that it asks of the tiers."""
     found = tiers(round_times(federation, plan, seed), TIERS)
@@ -78,7 +78,7 @@ def tifl(
     return select, learned
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """TIFL beside a uniform draw, in equally many simulated seconds."""
     return [beside_uniform(request, "TIFL", tifl)]
 

@@ -17,8 +17,18 @@ import numpy as np
 
 from nightjar.experiments.catalogue.compressing import DENSE_BYTES, VALUE_BYTES, kept_of, largest, seconds
 from nightjar.experiments.comparing import Study, study
-from nightjar.experiments.engine import Advance, Chosen, Federation, Plan, Played, descend, play, sizes, weighted_mean
-from nightjar.experiments.frame import Request, Row, page_command
+from nightjar.experiments.engine import (
+    Advance,
+    Chosen,
+    ClientPlan,
+    Federation,
+    Played,
+    descend,
+    play,
+    sizes,
+    weighted_mean,
+)
+from nightjar.experiments.frame import Request, ResultRow, page_command
 from nightjar.wire.parameters import Vector
 
 DENSITY = 0.1
@@ -34,7 +44,7 @@ def split(whole: Vector, count: int) -> tuple[Vector, Vector]:
     return sent, whole - sent
 
 
-def compressed(federation: Federation, plan: Plan, *, down: bool, remember: bool = True) -> Advance:
+def compressed(federation: Federation, plan: ClientPlan, *, down: bool, remember: bool = True) -> Advance:
     """Rounds of all clients; the cost is seconds.
 
     Args:
@@ -65,9 +75,9 @@ def compressed(federation: Federation, plan: Plan, *, down: bool, remember: bool
     return advance
 
 
-def run(request: Request) -> list[Row]:
+def run(request: Request) -> list[ResultRow]:
     """Both ends compressed, with and without the server's memory, beside clients alone, by simulated seconds."""
-    plan = Plan(rate=0.02, batch=20, steps=5)
+    plan = ClientPlan(rate=0.02, batch=20, steps=5)
     horizon_s = request.pick(50.0, 1000.0, 3000.0)
 
     def method(*, down: bool, remember: bool = True) -> Study:

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 import click
 import msgspec
 
-from nightjar.experiments.frame import Form, Row
+from nightjar.experiments.frame import Form, ResultRow
 from nightjar.experiments.record import keep
 from nightjar.experiments.silos.command import OUTCOME
 from nightjar.experiments.silos.study import StudyRun
@@ -39,9 +39,9 @@ def main(folder: Path, command: str, commit: str) -> None:
     keep([_row([run for run in runs if (run.model, run.split) == kind], command, commit) for kind in kinds])
 
 
-def _row(runs: Sequence[StudyRun], command: str, commit: str) -> Row:
+def _row(runs: Sequence[StudyRun], command: str, commit: str) -> ResultRow:
     federated, pooled = [run.federated for run in runs], fmean(run.pooled for run in runs)
-    return Row(
+    return ResultRow(
         name=f"two silos, {runs[0].model}, {runs[0].split}",
         command=command,
         measured=fmean(federated),

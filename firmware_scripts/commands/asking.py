@@ -10,7 +10,7 @@ import click
 
 from nightjar.firmware_scripts.commands.ending import CommandEnded
 from nightjar.firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
-from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.devices import StorageDevice
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
 from nightjar.firmware_scripts.core.host_settings import wifi_key
 from nightjar.firmware_scripts.core.printable import printable, size_text
@@ -31,7 +31,7 @@ allow_option = click.option(
 
 
 def confirm(
-    target: Target, name: str, serial: str, disks: Sequence[BlockDevice], what_happens: str, *, yes: bool
+    target: Target, name: str, serial: str, disks: Sequence[StorageDevice], what_happens: str, *, yes: bool
 ) -> None:
     """End the command unless the target, given as ``name``, is confirmed.
 
@@ -93,7 +93,7 @@ def ask_wifi_key(ssid: str, *, twice: bool = False) -> str:
             click.echo(str(error), err=True)
 
 
-def _ask(target: Target, disks: Sequence[BlockDevice], what_happens: str) -> str | None:
+def _ask(target: Target, disks: Sequence[StorageDevice], what_happens: str) -> str | None:
     match target:
         case FileTarget(_, None):
             return None

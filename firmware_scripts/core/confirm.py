@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.devices import StorageDevice
 from nightjar.firmware_scripts.core.printable import printable, size_text
 
 # The facts that must not change for a disk to count as the same disk when it is checked again.
 _IDENTITY = ("number", "path", "model", "vendor", "serial", "wwn", "size_bytes", "sequence")
 
 
-def differences(confirmed: BlockDevice, now: BlockDevice) -> tuple[str, ...]:
+def differences(confirmed: StorageDevice, now: StorageDevice) -> tuple[str, ...]:
     """The names of the fields that changed since the confirmation; empty if it is the same disk."""
     return tuple(name for name in _IDENTITY if getattr(confirmed, name) != getattr(now, name))
 
 
-def phrase(device: BlockDevice, disks: Sequence[BlockDevice]) -> str:
+def phrase(device: StorageDevice, disks: Sequence[StorageDevice]) -> str:
     """The phrase that confirms ``device``, one of ``disks``: model and size, plus the name if those are ambiguous."""
     words = _looks(device)
     alike = [other for other in disks if other.name != device.name and other.size_bytes and _looks(other) == words]
@@ -38,7 +38,7 @@ def typed_matches(typed: str, expected: str) -> bool:
     return typed.casefold().split() == expected.casefold().split()
 
 
-def serial_objection(device: BlockDevice, expected: str, disks: Sequence[BlockDevice]) -> str | None:
+def serial_objection(device: StorageDevice, expected: str, disks: Sequence[StorageDevice]) -> str | None:
     """Why the serial number given by a script does not confirm ``device``; None if it does."""
     if not device.serial:
         return f"{printable(device.path)} has no serial number to expect: confirm it by hand"
@@ -49,6 +49,6 @@ def serial_objection(device: BlockDevice, expected: str, disks: Sequence[BlockDe
     return None
 
 
-def _looks(device: BlockDevice) -> str:
+def _looks(device: StorageDevice) -> str:
     model = printable(device.model or device.vendor or device.name)
     return f"{model} {size_text(device.size_bytes or 0)}"

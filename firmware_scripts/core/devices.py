@@ -18,7 +18,7 @@ _PARTITION = re.compile(r"/dev/(?:((?:sd|vd|xvd|hd)[a-z]+)\d*|((?:mmcblk\d+|nvme
 
 
 @dataclass(frozen=True, slots=True)
-class BlockDevice:
+class StorageDevice:
     """One block device."""
 
     name: str  # the kernel's name, such as ``sdb1``; unique on a machine
@@ -50,9 +50,9 @@ class BlockDevice:
 class BlockDevices:
     """All block devices of a machine, by name, in no guaranteed order of parents and children."""
 
-    by_name: Mapping[str, BlockDevice]
+    by_name: Mapping[str, StorageDevice]
 
-    def whole(self) -> tuple[BlockDevice, ...]:
+    def whole(self) -> tuple[StorageDevice, ...]:
         """The devices with no parents (disks, loop devices, drives), in lsblk's order."""
         return tuple(device for device in self.by_name.values() if not device.parents)
 
@@ -67,11 +67,11 @@ class BlockDevices:
                 waiting.extend(self.by_name[current].parents)
         return frozenset(seen)
 
-    def numbered(self, number: str) -> BlockDevice | None:
+    def numbered(self, number: str) -> StorageDevice | None:
         """The device with this ``major:minor``."""
         return next((device for device in self.by_name.values() if device.number == number), None)
 
-    def named(self, source: str) -> BlockDevice | None:
+    def named(self, source: str) -> StorageDevice | None:
         """The device that a path such as ``/dev/sda1`` or ``/dev/disk/by-uuid/...`` refers to."""
         folder, _, last = source.rpartition("/")
         for device in self.by_name.values():
@@ -109,7 +109,7 @@ def parse_lsblk(text: str) -> BlockDevices:
     if not isinstance(top, list):
         msg = "lsblk: 'blockdevices' is not a list"
         raise RemoteProtocolError(msg, code="lsblk")
-    devices: dict[str, BlockDevice] = {}
+    devices: dict[str, StorageDevice] = {}
     for count, (raw, parent) in enumerate(_walk(top)):
         if count >= MAX_DEVICES:
             msg = f"lsblk: more than {MAX_DEVICES} devices"
@@ -141,10 +141,10 @@ def _walk(top: list[object]) -> Iterator[tuple[dict[str, object], str]]:
         waiting.extend((child, _text(raw, "kname", "name")) for child in reversed(children))
 
 
-def _device(raw: dict[str, object], parent: str) -> BlockDevice:
+def _device(raw: dict[str, object], parent: str) -> StorageDevice:
     name = _text(raw, "kname", "name")
     points = raw.get("mountpoints", [raw.get("mountpoint")])
-    return BlockDevice(
+    return StorageDevice(
         name=name,
         path=_text(raw, "path") or f"/dev/{name}",
         number=_text(raw, "maj:min").replace(" ", ""),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nightjar.firmware_scripts.core.devices import BlockDevice, BlockDevices, parse_lsblk, partition_of
+from nightjar.firmware_scripts.core.devices import BlockDevices, StorageDevice, parse_lsblk, partition_of
 from nightjar.firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinfo, parse_swaps
 from nightjar.firmware_scripts.core.printable import printable, size_text
 from nightjar.firmware_scripts.core.rules import Reason, Rule
@@ -89,7 +89,7 @@ class MachineState:
 class TargetVerdict:
     """A device and every reason to refuse it; with no reasons, it may be written to once it is confirmed."""
 
-    device: BlockDevice
+    device: StorageDevice
     reasons: tuple[Reason, ...]
 
     @property
@@ -118,12 +118,14 @@ def judge_all(machine: MachineState) -> tuple[TargetVerdict, ...]:
     return _verdicts(machine, machine.devices.whole(), SIZE_CEILING_BYTES)
 
 
-def judge(machine: MachineState, device: BlockDevice, ceiling_bytes: int = SIZE_CEILING_BYTES) -> TargetVerdict:
+def judge(machine: MachineState, device: StorageDevice, ceiling_bytes: int = SIZE_CEILING_BYTES) -> TargetVerdict:
     """The verdict for one device, which may be a partition named by mistake."""
     return _verdicts(machine, (device,), ceiling_bytes)[0]
 
 
-def _verdicts(machine: MachineState, devices: tuple[BlockDevice, ...], ceiling_bytes: int) -> tuple[TargetVerdict, ...]:
+def _verdicts(
+    machine: MachineState, devices: tuple[StorageDevice, ...], ceiling_bytes: int
+) -> tuple[TargetVerdict, ...]:
     common = tuple(_about_the_machine(machine))
     claimed: dict[str, list[Reason]] = {}
     for claim in _claims(machine):
@@ -170,7 +172,7 @@ def _claims(machine: MachineState) -> Iterator[_Claim]:
             yield _Claim(device.name, Reason(Rule.PART_OF_POOL, text))
 
 
-def _elsewhere(devices: BlockDevices, device: BlockDevice) -> list[str]:
+def _elsewhere(devices: BlockDevices, device: StorageDevice) -> list[str]:
     """Devices on other disks that belong to the same disk-spanning file system."""
     if device.file_system not in _SPANNING or not device.uuid:
         return []
@@ -182,7 +184,7 @@ def _elsewhere(devices: BlockDevices, device: BlockDevice) -> list[str]:
     ]
 
 
-def _mounted(device: BlockDevice, point: str) -> Reason:
+def _mounted(device: StorageDevice, point: str) -> Reason:
     where = printable(point)
     if point == "/":
         return Reason(Rule.HOLDS_ROOT, f"{_name(device)} holds the running system (mounted at /)")
@@ -209,7 +211,7 @@ def _holders(devices: BlockDevices) -> Iterator[_Claim]:
             yield _Claim(parent, reason)
 
 
-def _devices_of(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
+def _devices_of(machine: MachineState, mount: Mount) -> tuple[StorageDevice, ...]:
     """The devices that a mounted file system lies on, as far as they can be determined."""
     devices = machine.devices
     if direct := devices.numbered(mount.number):
@@ -225,14 +227,14 @@ def _devices_of(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
     return (*devices_found, *others)
 
 
-def _named(devices: BlockDevices, source: str) -> BlockDevice | None:
+def _named(devices: BlockDevices, source: str) -> StorageDevice | None:
     if not source.startswith("/dev/"):
         return None
     # A partition created after lsblk ran can still be traced to its disk by name.
     return devices.named(source) or devices.by_name.get(partition_of(source) or "")
 
 
-def _devices_of_swap(machine: MachineState, swap: Swap) -> tuple[BlockDevice, ...]:
+def _devices_of_swap(machine: MachineState, swap: Swap) -> tuple[StorageDevice, ...]:
     if not swap.is_file:
         device = _named(machine.devices, swap.path)
         return (device,) if device else ()
@@ -243,11 +245,11 @@ def _devices_of_swap(machine: MachineState, swap: Swap) -> tuple[BlockDevice, ..
 # ---- what the root file system stands on -----------------------------------------------------------------------------
 
 
-def _ground(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
+def _ground(machine: MachineState, mount: Mount) -> tuple[StorageDevice, ...]:
     """The devices under a mount, which may be an overlay over other mounts."""
     if mount.file_system != "overlay":
         return _devices_of(machine, mount)
-    devices: list[BlockDevice] = []
+    devices: list[StorageDevice] = []
     for option in mount.options.split(","):
         key, _, paths = option.partition("=")
         if key in {"lowerdir", "upperdir", "lowerdir+", "datadir+"}:
@@ -263,13 +265,13 @@ def _root(machine: MachineState) -> Mount | None:
     return next((mount for mount in reversed(machine.mounts) if mount.point == "/"), None)
 
 
-def _on_disks(machine: MachineState, ground: tuple[BlockDevice, ...]) -> bool:
+def _on_disks(machine: MachineState, ground: tuple[StorageDevice, ...]) -> bool:
     """Whether some of these devices lie on a real disk, not on a loop device whose file may be anywhere."""
     bottoms = [machine.devices.by_name[name] for device in ground for name in machine.devices.under(device.name)]
     return any(not d.parents and d.kind != "loop" and not _VIRTUAL.fullmatch(d.name) for d in bottoms)
 
 
-def _live_media(machine: MachineState) -> tuple[BlockDevice, ...]:
+def _live_media(machine: MachineState) -> tuple[StorageDevice, ...]:
     """The devices that the running system lies on if its root is an overlay or a loop device."""
     root = _root(machine)
     if root is None:
@@ -320,7 +322,7 @@ def _about_the_machine(machine: MachineState) -> Iterator[Reason]:
 # ---- the device's own facts ------------------------------------------------------------------------------------------
 
 
-def _about_the_device(machine: MachineState, device: BlockDevice, ceiling_bytes: int) -> Iterator[Reason]:
+def _about_the_device(machine: MachineState, device: StorageDevice, ceiling_bytes: int) -> Iterator[Reason]:
     yield from _by_kind(device)
     if re.fullmatch(r"mmcblk\d+(boot\d+|rpmb|gp\d+)", device.name):
         yield Reason(Rule.IS_EMMC_BOOT, "it is a boot or special area of an eMMC, not a disk")
@@ -345,7 +347,7 @@ def _about_the_device(machine: MachineState, device: BlockDevice, ceiling_bytes:
         yield from _by_removability(machine, device)
 
 
-def _by_kind(device: BlockDevice) -> Iterator[Reason]:
+def _by_kind(device: StorageDevice) -> Iterator[Reason]:
     match device.kind:
         case "disk" if _VIRTUAL.fullmatch(device.name):
             yield Reason(Rule.IS_VIRTUAL, "it is memory of this machine, not a disk")
@@ -368,7 +370,7 @@ def _by_kind(device: BlockDevice) -> Iterator[Reason]:
             yield Reason(Rule.UNKNOWN_KIND, f"devices of type {printable(kind)} are not known here")
 
 
-def _by_removability(machine: MachineState, device: BlockDevice) -> Iterator[Reason]:
+def _by_removability(machine: MachineState, device: StorageDevice) -> Iterator[Reason]:
     """Refuse everything but cards and sticks: USB with a removable medium, or an SD slot.
 
     The kernel's removable flag alone errs in both directions.
@@ -389,9 +391,9 @@ def _by_removability(machine: MachineState, device: BlockDevice) -> Iterator[Rea
     yield Reason(Rule.NOT_REMOVABLE, text)
 
 
-def _name(device: BlockDevice) -> str:
+def _name(device: StorageDevice) -> str:
     return printable(device.name, 40)
 
 
-def _path(device: BlockDevice) -> str:
+def _path(device: StorageDevice) -> str:
     return printable(device.path)

@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 
 from nightjar.firmware_scripts.device.places import Places
-from nightjar.firmware_scripts.device.releases import Withdrawn
+from nightjar.firmware_scripts.device.releases import ReleaseWithdrawn
 from nightjar.host.files import READABLE, replace_file, sync_folder
 
 BUNDLE, WITHDRAWN = "bundle.tar", "withdrawn.json"
@@ -56,7 +56,7 @@ def done_with_bundle(places: Places, reason: str = "") -> None:
     sync_folder(places.kept)
 
 
-def withdrawal(places: Places) -> Withdrawn | None:
+def withdrawal(places: Places) -> ReleaseWithdrawn | None:
     """What the agent says was withdrawn; None if nothing was, or it is unreadable."""
     try:
         fd = os.open(places.handed_over / WITHDRAWN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -65,7 +65,7 @@ def withdrawal(places: Places) -> Withdrawn | None:
         version, reason = str(fields["version"]), _printable(str(fields["reason"])[:200])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Withdrawn(version, reason)
+    return ReleaseWithdrawn(version, reason)
 
 
 def done_with_withdrawal(places: Places) -> None:

@@ -3,8 +3,8 @@
 ::
 
     Empty ──Offered──> Unpacking ──Unpacked──> Trying ──FoundHealthy──> Settled ──Offered──> Unpacking ...
-                                                  │                        └──Withdrawn──> Settled on the release before
-                                                  └──FoundUnhealthy──> Settled on the release before
+                                                  │                        └──ReleaseWithdrawn──> Settled (before)
+                                                  └──FoundUnhealthy──> Settled (on the release before)
 
 The record is stored before the effects of a step run, and each effect may run twice. :class:`DeviceStarted` repairs
 whatever a power cut interrupted, so power may be cut at any line. A release that was rolled back is recorded with the
@@ -39,7 +39,7 @@ def _rows() -> Iterable[Row[Step]]:
         _row(Trying, DeviceStarted, _try_again, Trying, Settled),
         _row(Settled, Offered, _consider, Unpacking, Settled),
         _row(Settled, DeviceStarted, _repair, Settled),
-        _row(Settled, Withdrawn, _withdraw, Settled),
+        _row(Settled, ReleaseWithdrawn, _withdraw, Settled),
     )
 
 
@@ -127,14 +127,14 @@ class DeviceStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class ReleaseWithdrawn:
     """The coordinator took a release back."""
 
     version: str
     reason: str
 
 
-Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted | Withdrawn
+Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted | ReleaseWithdrawn
 
 
 # --- effects ---
@@ -331,7 +331,7 @@ def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
     return Record(Settled(state.previous), refused), (PointTo(state.previous), message, RestartAgent())
 
 
-def _withdraw(record: Record[Settled], event: Withdrawn) -> Step:
+def _withdraw(record: Record[Settled], event: ReleaseWithdrawn) -> Step:
     state = record.state
     if event.version != state.version:
         return record, (Decline("not-here", f"{event.version} was withdrawn, and {state.version} runs"),)

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from nightjar.firmware_scripts.core.devices import BlockDevice
+from nightjar.firmware_scripts.core.devices import StorageDevice
 from nightjar.firmware_scripts.core.rules import Reason, Rule
 from nightjar.firmware_scripts.core.targets import MachineState
 
@@ -17,7 +17,7 @@ class DiskTarget:
     """A block device; all symlinks in ``path`` are resolved."""
 
     path: Path
-    device: BlockDevice
+    device: StorageDevice
 
 
 @dataclass(frozen=True, slots=True)

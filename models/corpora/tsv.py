@@ -18,7 +18,7 @@ TIME = "time"
 """Column of the times, which only some commands use."""
 
 
-class Row(NamedTuple):
+class CorpusLine(NamedTuple):
     """One line of a corpus file; user or text is empty if the line has none."""
 
     number: int  # of the line, from 1
@@ -43,7 +43,7 @@ def tsv(path: Path) -> Corpus:
     return Corpus(path.name, {user: tuple(messages) for user, messages in users.items()}, skipped)
 
 
-def rows(path: Path) -> Iterator[Row]:
+def rows(path: Path) -> Iterator[CorpusLine]:
     """The lines of a corpus file after its header.
 
     Raises:
@@ -63,7 +63,7 @@ def rows(path: Path) -> Iterator[Row]:
         raise CorpusError(msg) from error
 
 
-def _read(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
+def _read(path: Path, lines: Iterable[bytes]) -> Iterator[CorpusLine]:
     numbered = enumerate(lines, 1)
     _, first = next(numbered, (0, b""))
     header = _text(path, 1, first.removeprefix(b"\xef\xbb\xbf")).split("\t")
@@ -87,7 +87,9 @@ def _read(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
         fields = _text(path, number, line).split("\t", len(header) - 1)
         user, text = (fields[user_at].strip(), fields[text_at].strip()) if len(fields) > last else ("", "")
         any_usable += bool(user and text)
-        yield Row(number, user, text, fields[time_at].strip() if time_at is not None and len(fields) > time_at else "")
+        yield CorpusLine(
+            number, user, text, fields[time_at].strip() if time_at is not None and len(fields) > time_at else ""
+        )
     if not any_usable:
         msg = f"{path} has no row with a user and a text ({found} rows, all skipped); expected both on each line"
         raise CorpusError(msg)

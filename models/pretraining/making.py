@@ -20,9 +20,9 @@ from nightjar.models.ngram import recall_of, train_trigram
 from nightjar.models.pretraining import examples, word_rule
 from nightjar.models.pretraining.examples import shared_examples
 from nightjar.models.pretraining.readme import readme
-from nightjar.models.pretraining.training import PLANS, Plan, train
+from nightjar.models.pretraining.training import PLANS, PretrainingPlan, train
 from nightjar.models.pretraining.word_rule import Language, ranked_words
-from nightjar.models.pretraining.written import Written, written
+from nightjar.models.pretraining.written import CorpusMessages, written
 from nightjar.models.shipped import (
     MADE_FROM,
     NAMES,
@@ -43,7 +43,7 @@ MOST_MEASURED = 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PretrainingOptions:
     """What to make; the help of the options explains it."""
 
     corpus: Path
@@ -59,7 +59,10 @@ class Asked:
 
 
 def pretrain(
-    asked: Asked, say: Callable[[str], None], progress: Callable[[str, int, int], None], plans: dict[str, Plan] = PLANS
+    asked: PretrainingOptions,
+    say: Callable[[str], None],
+    progress: Callable[[str, int, int], None],
+    plans: dict[str, PretrainingPlan] = PLANS,
 ) -> MadeFrom:
     """Make the folder; begun again after a kill, it goes on where it was.
 
@@ -74,11 +77,11 @@ def pretrain(
 
 
 def pretrain_on(
-    text: Written,
-    asked: Asked,
+    text: CorpusMessages,
+    asked: PretrainingOptions,
     say: Callable[[str], None],
     progress: Callable[[str, int, int], None],
-    plans: dict[str, Plan] = PLANS,
+    plans: dict[str, PretrainingPlan] = PLANS,
 ) -> MadeFrom:
     """As :func:`pretrain`, on text that was read elsewhere.
 
@@ -109,11 +112,11 @@ def pretrain_on(
 
 
 def _make(
-    asked: Asked,
+    asked: PretrainingOptions,
     shape: ModelConfiguration,
-    text: Written,
+    text: CorpusMessages,
     ranked: Sequence[str],
-    plan: Plan,
+    plan: PretrainingPlan,
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
 ) -> Figures | None:
@@ -156,7 +159,7 @@ def _recall(weights: Vector, shape: ModelConfiguration, size: int, messages: Seq
     return Recall(top1=found.top1, top3=found.top3)
 
 
-def _about(asked: Asked, text: Written, figures: dict[str, Figures]) -> MadeFrom:
+def _about(asked: PretrainingOptions, text: CorpusMessages, figures: dict[str, Figures]) -> MadeFrom:
     return MadeFrom(
         before=text.before,
         text_sha256=text.text_sha256,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nightjar.models.pretraining.examples import CONTEXT, LEAST_PEOPLE_OF_PAIR
-from nightjar.models.pretraining.training import Plan
+from nightjar.models.pretraining.training import PretrainingPlan
 from nightjar.models.pretraining.word_rule import COMMONEST
 from nightjar.models.shipped import MadeFrom
 
 
-def readme(about: MadeFrom, plans: Mapping[str, Plan]) -> str:
+def readme(about: MadeFrom, plans: Mapping[str, PretrainingPlan]) -> str:
     """The text, in Markdown."""
     when = f" before {about.before}" if about.before else ""
     return f"""# Pre-trained models
@@ -46,7 +46,7 @@ what was rejected, is in `docs/adr/0055-what-a-first-model-may-learn.md`.
 {_recall(about)}"""
 
 
-def _training(about: MadeFrom, plans: Mapping[str, Plan]) -> str:
+def _training(about: MadeFrom, plans: Mapping[str, PretrainingPlan]) -> str:
     return "\n".join(
         f"- `{name}`: {plan.passes:g} passes, rate {plan.learning_rate:g} falling linearly, gradients clipped at "
         f"{plan.clip_norm:g}, seed {about.seed}"

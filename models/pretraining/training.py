@@ -22,14 +22,14 @@ from nightjar.host.files import READABLE, replace_file
 from nightjar.models.batches import Batches, Piece, pack_pieces
 from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.initial import initial_weights
-from nightjar.models.program import Program
+from nightjar.models.program import KeyboardProgram
 from nightjar.wire.parameters import Vector
 
 CHECKPOINT_EVERY_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PretrainingPlan:
     """How a configuration is trained."""
 
     passes: float
@@ -38,8 +38,8 @@ class Plan:
 
 
 PLANS = {
-    "tiny": Plan(passes=6.0, learning_rate=6.0, clip_norm=0.5),
-    "gboard": Plan(passes=4.0, learning_rate=6.0, clip_norm=0.5),
+    "tiny": PretrainingPlan(passes=6.0, learning_rate=6.0, clip_norm=0.5),
+    "gboard": PretrainingPlan(passes=4.0, learning_rate=6.0, clip_norm=0.5),
 }
 
 
@@ -56,7 +56,7 @@ def train(
     shape: ModelConfiguration,
     vocabulary_size: int,
     examples: Sequence[Piece],
-    plan: Plan,
+    plan: PretrainingPlan,
     seed: int,
     checkpoint: Path,
     progress: Callable[[int, int], None],
@@ -73,7 +73,7 @@ def train(
     tf.config.experimental.enable_op_determinism()
     mark = _mark(shape, vocabulary_size, examples, plan, seed)
     done, weights = _resumed(checkpoint, mark) or (0, initial_weights(shape, vocabulary_size, seed))
-    program = Program(shape, vocabulary_size)
+    program = KeyboardProgram(shape, vocabulary_size)
     program.restore(tf.constant(weights))
     step_of = program.traced("train")
     per_pass = len(_packed(shape, examples, seed, 0))
@@ -114,7 +114,7 @@ def _packed(shape: ModelConfiguration, examples: Sequence[Piece], seed: int, num
     return pack_pieces(shuffled, shape.batch_rows, shape.sequence_length)
 
 
-def _mark(shape: ModelConfiguration, size: int, examples: Sequence[Piece], plan: Plan, seed: int) -> str:
+def _mark(shape: ModelConfiguration, size: int, examples: Sequence[Piece], plan: PretrainingPlan, seed: int) -> str:
     """Hash of what a training depends on."""
     digest = hashlib.sha256(msgspec.json.encode((shape, size, plan, seed)))
     for inputs, targets in examples:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from nightjar.models.pretraining.sharing import people_by_word
-from nightjar.models.pretraining.written import Written
+from nightjar.models.pretraining.written import CorpusMessages
 from nightjar.models.vocabulary import MAX_WORD_CHARACTERS, words
 from nightjar.models.word_lists import dictionary, frequencies
 
@@ -43,7 +43,7 @@ class Language:
         return cls(dictionary(language), frequencies(language))
 
 
-def ranked_words(text: Written, language: Language, least_people: int = LEAST_PEOPLE) -> list[str]:
+def ranked_words(text: CorpusMessages, language: Language, least_people: int = LEAST_PEOPLE) -> list[str]:
     """All allowed words, most frequent first; a vocabulary is the first of them."""
     messages = text.messages
     people = people_by_word(messages, text.people.tolist())

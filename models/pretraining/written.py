@@ -27,7 +27,7 @@ People = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class CorpusMessages:
     """Messages in the order of the file."""
 
     users: tuple[str, ...]  # names, by the number of the person
@@ -46,7 +46,7 @@ class Written:
         return [words(text) for text in self.texts]
 
 
-def written(path: Path, before: str | None) -> Written:
+def written(path: Path, before: str | None) -> CorpusMessages:
     """Read a corpus file. Without a date everything is used, and nobody is outside.
 
     Raises:
@@ -72,7 +72,7 @@ def written(path: Path, before: str | None) -> Written:
         digest.update(f"{row.user}\t{row.text}\n".encode())
     if before is None and timed:
         before = _day_after(path, max(row.time[:_DAY] for row in read))
-    return Written(
+    return CorpusMessages(
         users=tuple(numbers),
         people=people,
         texts=tuple(row.text for row in used),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nightjar.experiments.__main__ import PAGES
-from nightjar.experiments.frame import Row
+from nightjar.experiments.frame import ResultRow
 from nightjar.experiments.linear import results as linear
 from nightjar.experiments.linear.screening import Screened, screened
 from nightjar.experiments.record import CHAT, results
@@ -109,7 +109,7 @@ def page() -> str:
     )
 
 
-def _rows(name: str) -> list[Row]:
+def _rows(name: str) -> list[ResultRow]:
     return [each for each in results() if each.page == name]
 
 
@@ -128,9 +128,9 @@ def _section(name: str) -> str:
     return "\n".join([*lines, *tables, *(f"- {note}" for note in notes[:1] if len(notes) == 1)]).rstrip("\n") + "\n"
 
 
-def _alike(rows: Sequence[Row]) -> list[list[Row]]:
+def _alike(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
     """The rows in groups that share figures."""
-    groups: list[list[Row]] = []
+    groups: list[list[ResultRow]] = []
     for each in rows:
         group = next((group for group in groups if _share_figures(each, group[-1])), None)
         if group is None:
@@ -152,18 +152,18 @@ def _title(name: str) -> str:
     )
 
 
-def _made(rows: Sequence[Row]) -> str:
+def _made(rows: Sequence[ResultRow]) -> str:
     """How rows were made: form, seeds and code."""
     forms = ", ".join(sorted({each.form for each in rows}, reverse=True))
     seeds = sorted({seed for each in rows for seed in each.seeds})
     return f"{forms}; seeds {', '.join(map(str, seeds))}; {', '.join(sorted({each.commit for each in rows}))}"
 
 
-def _share_figures(one: Row, other: Row) -> bool:
+def _share_figures(one: ResultRow, other: ResultRow) -> bool:
     return not one.figures or not other.figures or bool(one.figures.keys() & other.figures.keys())
 
 
-def _cells(rows: Sequence[Row], *, with_outcome: bool) -> list[dict[str, str]]:
+def _cells(rows: Sequence[ResultRow], *, with_outcome: bool) -> list[dict[str, str]]:
     """The cells of each row by column; what all names begin with heads the first column."""
     measure = rows[0].measure if len({each.measure for each in rows}) == 1 else "measured"
     begin = f"{rows[0].name.split(', ')[0]}, "
@@ -192,7 +192,7 @@ def _tall(cells: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return [{"figure": name, **{each[head]: each.get(name, "") for each in cells}} for name in names]
 
 
-def _strategy(each: Row) -> dict[str, str]:
+def _strategy(each: ResultRow) -> dict[str, str]:
     """The cells of a row of the catalogue by column."""
     ends = [f"{name} {_short(value)}" for name, value in each.figures.items() if " to " not in name]
     reached: dict[str, list[str]] = {}
@@ -216,13 +216,13 @@ def _outcome(note: str) -> str:
     return re.sub(r"^(no difference)[^.]*", r"\1", said).rstrip(".")
 
 
-def _refused(each: Row) -> str:
+def _refused(each: ResultRow) -> str:
     which = each.note.removeprefix("Refused: ").rstrip(".")
     count = f"{_short(each.measured)} of {_short(each.figures.get('of'))}"
     return f"- {each.name.removeprefix('strategies refused ')}, {count}{': ' if which else ''}{which}\n"
 
 
-def _measured(each: Row) -> str:
+def _measured(each: ResultRow) -> str:
     spread = "" if each.spread is None else f"±{_short(each.spread)}"
     return f"{'>' * each.bound}{_short(each.measured)}{spread}"
 
@@ -241,7 +241,7 @@ def _short(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _chat(each: Row, found: Outcome) -> str:
+def _chat(each: ResultRow, found: Outcome) -> str:
     def pair(top1: float | None, top3: float | None, new: float | None = None) -> str:
         known = "" if top1 is None or top3 is None else f"{100 * top1:.2f}/{100 * top3:.2f}"
         return known if new is None else f"{known}, new {100 * new:.2f}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tasks.settings import TaskSettings
-from nightjar.experiments.frame import Row
+from nightjar.experiments.frame import ResultRow
 from nightjar.experiments.record import results
 from nightjar.simulation.laboratory.clock import PlannedVersion, first_to_report, seconds_of_work
 from nightjar.simulation.laboratory.experiment import read_experiment
@@ -48,7 +48,7 @@ def tables() -> str:
     return "\n".join(_section(fleet, [rows[name] for name in names if name in rows]) for fleet, names in RUNS.items())
 
 
-def _section(fleet: FleetSize, rows: list[Row]) -> str:
+def _section(fleet: FleetSize, rows: list[ResultRow]) -> str:
     return f"### {fleet.value.capitalize()}\n\n{_settings(fleet)}\n\n{_COLUMNS}{''.join(_lines(fleet, rows))}"
 
 
@@ -63,7 +63,7 @@ def _settings(fleet: FleetSize) -> str:
     )
 
 
-def _lines(fleet: FleetSize, rows: list[Row]) -> list[str]:
+def _lines(fleet: FleetSize, rows: list[ResultRow]) -> list[str]:
     """A line for each number of rounds; figures of the first run that was measured there."""
     spent = _spent(fleet)
     lines = []
@@ -79,13 +79,13 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
 
 
-def _nearest(row: Row, wanted: int) -> int:
+def _nearest(row: ResultRow, wanted: int) -> int:
     """The measured round nearest to a number of rounds; 0 if none is near."""
     near = [point.round for point in row.curve if wanted / NEAR <= point.round <= wanted * NEAR]
     return min(near, key=lambda number: abs(np.log(number / wanted)), default=0)
 
 
-def _gains(row: Row | None, number: int) -> list[str]:
+def _gains(row: ResultRow | None, number: int) -> list[str]:
     """Points of top-1 gained, and points of keystrokes saved more; empty where nobody measured."""
     if row is None:
         return ["", ""]
@@ -100,7 +100,7 @@ def _gains(row: Row | None, number: int) -> list[str]:
     return [f"{100 * (reached[number] - reached[0]):+.1f}", keystrokes]
 
 
-def _bytes(row: Row | None) -> list[str]:
+def _bytes(row: ResultRow | None) -> list[str]:
     if row is None or row.outcome is None:
         return ["", ""]
     return [f"{row.outcome.report_bytes_median:,}", f"{row.outcome.bytes_down_median:,}"]

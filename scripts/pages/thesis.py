@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from nightjar.experiments.frame import Row
+from nightjar.experiments.frame import ResultRow
 from nightjar.experiments.thesis_cells import CELLS, TableCell
 
 Key = Callable[[TableCell], str]
 
 
-def tables(rows: Sequence[Row], short: Callable[[float | None], str]) -> list[str]:
+def tables(rows: Sequence[ResultRow], short: Callable[[float | None], str]) -> list[str]:
     """Lines of the tables.
 
     Args:
@@ -43,7 +43,7 @@ def _column(cell: TableCell) -> str:
 
 
 def _table(
-    which: str, found: Mapping[str, Row], short: Callable[[float | None], str], across: Key, down: Key
+    which: str, found: Mapping[str, ResultRow], short: Callable[[float | None], str], across: Key, down: Key
 ) -> list[str]:
     cells = [each for each in CELLS if each.table in which]
     columns = list(dict.fromkeys(map(down, cells)))
@@ -54,6 +54,6 @@ def _table(
     return [*lines, ""]
 
 
-def _cell(cell: TableCell, row: Row | None, short: Callable[[float | None], str]) -> str:
+def _cell(cell: TableCell, row: ResultRow | None, short: Callable[[float | None], str]) -> str:
     measured = "" if row is None else f"{'>' * row.bound}{short(row.measured)}"
     return f"{short(cell.printed)}/{measured}"

@@ -44,7 +44,7 @@ MOST_VERSIONS, MOST_PHONES, MOST_WORDS = 11, 8, 150
 seconds with a small model."""
 
 
-class Recall(msgspec.Struct, frozen=True):
+class SuggestionRecall(msgspec.Struct, frozen=True):
     """Shares of the typed words, 0 to 1, that were the best suggestion and among the best three."""
 
     top1: float
@@ -55,9 +55,9 @@ class KeyboardRecall(msgspec.Struct, frozen=True):
     """Recall by version, all on the same words."""
 
     versions: list[int]
-    model: list[Recall]  # of each version alone
-    keyboard: list[Recall]  # of the keyboard with each version
-    trigram_history: Recall  # of the keyboard without any
+    model: list[SuggestionRecall]  # of each version alone
+    keyboard: list[SuggestionRecall]  # of the keyboard with each version
+    trigram_history: SuggestionRecall  # of the keyboard without any
     words: int  # number of the words
     saved_first: float  # share of the keystrokes, 0 to 1, that the keyboard saves with the first version
     saved_last: float  # with the last one
@@ -167,9 +167,9 @@ def _counts(predictor: Predictor, messages: Sequence[str]) -> tuple[int, int, in
     return counted, top1, top3
 
 
-def _mean(counts: Sequence[tuple[int, int, int]]) -> Recall:
+def _mean(counts: Sequence[tuple[int, int, int]]) -> SuggestionRecall:
     counted, top1, top3 = (sum(column) for column in zip(*counts, strict=True))
-    return Recall(top1 / max(1, counted), top3 / max(1, counted))
+    return SuggestionRecall(top1 / max(1, counted), top3 / max(1, counted))
 
 
 def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[float, float]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nightjar.models.pretraining.written import Written
+from nightjar.models.pretraining.written import CorpusMessages
 from nightjar.models.shipped import MADE_FROM, Shipped, opened
 
 SEED = 7
@@ -35,20 +35,22 @@ def pretrained(public: Mapping[str, Sequence[str]], others: Sequence[str], name:
     text = _written(public, others)
     made = folder / f"{name}-{text.used_sha256[:16]}"
     if not (made / MADE_FROM).exists():
-        from nightjar.models.pretraining.making import Asked, pretrain_on  # imports TensorFlow
+        from nightjar.models.pretraining.making import PretrainingOptions, pretrain_on  # imports TensorFlow
 
         command = "python -m nightjar.simulation learn"
-        asked = Asked(Path(), made, None, "en", SEED, "the public people of an experiment", command, names=(name,))
+        asked = PretrainingOptions(
+            Path(), made, None, "en", SEED, "the public people of an experiment", command, names=(name,)
+        )
         pretrain_on(text, asked, lambda _line: None, lambda _what, _done, _steps: None)
     return opened(made)
 
 
-def _written(public: Mapping[str, Sequence[str]], others: Sequence[str]) -> Written:
+def _written(public: Mapping[str, Sequence[str]], others: Sequence[str]) -> CorpusMessages:
     digest = hashlib.sha256("\n".join(others).encode())
     for user, messages in public.items():
         for message in messages:
             digest.update(f"{user}\t{message}\n".encode())
-    return Written(
+    return CorpusMessages(
         users=tuple(public),
         people=np.repeat(np.arange(len(public)), [len(messages) for messages in public.values()]),
         texts=tuple(message for messages in public.values() for message in messages),

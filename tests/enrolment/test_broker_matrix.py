@@ -22,7 +22,7 @@ from nightjar.coordinator.enrolment.revocation import end_session
 from nightjar.coordinator.enrolment.service_client import FOLDER
 from nightjar.coordinator.enrolment.tls_files import ACCESS, refresh, refuse
 from nightjar.coordinator.mqtt.broker_child import BrokerChild
-from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.records.inbox import BrokerConnected, MessageArrived
 from nightjar.wire import messages
@@ -393,7 +393,7 @@ def test_what_is_left_retained_for_the_coordinator_is_not_obeyed_and_is_cleared(
         site, {f"nightjar/1/demo/up/0/{ME}/check-in": check_in, f"nightjar/1/demo/status/{ME}": b"no status"}
     )
     posted: queue.Queue = queue.Queue()
-    transport = MqttTransport(site.service, POPULATION, 1, posted.put, site.tls)
+    transport = MqttSessions(site.service, POPULATION, 1, posted.put, site.tls)
     world.driver = Driver(
         world.config,
         world.repository,
@@ -436,12 +436,12 @@ def test_what_comes_while_the_coordinator_is_away_waits_for_it_and_is_not_taken_
                 return event
 
     posted: queue.Queue = queue.Queue()
-    first = MqttTransport(site.service, POPULATION, 1, posted.put, site.tls)
+    first = MqttSessions(site.service, POPULATION, 1, posted.put, site.tls)
     first.start()
     until(BrokerConnected)
     first.close()
     leave_retained(site, {})
-    second = MqttTransport(site.service, POPULATION, 1, posted.put, site.tls)
+    second = MqttSessions(site.service, POPULATION, 1, posted.put, site.tls)
     second.start()
     assert not until(MessageArrived, topic=REPORT, payload=b"the end").retained
     second.close()

@@ -21,9 +21,9 @@ from nightjar.experiments.catalogue.scaffold import next_variate
 from nightjar.experiments.catalogue.two_sided import split
 from nightjar.experiments.data_sets import Examples
 from nightjar.experiments.delay import seconds_a_step
-from nightjar.experiments.engine import Plan
+from nightjar.experiments.engine import ClientPlan
 from nightjar.experiments.hierarchical import hierarchical_mean
-from nightjar.experiments.networks import Network
+from nightjar.experiments.networks import Classifier
 from nightjar.wire.errors import ConfigError
 
 
@@ -35,12 +35,12 @@ def _bowl(_weights, _x, _y):
     return 0.0, _weights.copy()  # the gradient of |w|^2 / 2
 
 
-BOWL = Network([(1,)], _bowl, lambda weights, x: x)
+BOWL = Classifier([(1,)], _bowl, lambda weights, x: x)
 
 
 def test_first_order_per_fedavg_takes_the_gradient_of_the_adapted_weights():
     mine = Examples(np.zeros((2, 1), np.float32), np.zeros(2, np.int64))
-    found = meta_descend(BOWL, _f(1), mine, Plan(rate=0.1, batch=1), np.random.default_rng(1))
+    found = meta_descend(BOWL, _f(1), mine, ClientPlan(rate=0.1, batch=1), np.random.default_rng(1))
     assert found.tolist() == pytest.approx([1 - 0.1 * 0.9])
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from nightjar.experiments import networks
 from nightjar.experiments.__main__ import main
 from nightjar.experiments.data_sets import Examples
-from nightjar.experiments.engine import FEDAVG, Federation, Plan, averaging, descend, descend_each, gradient_each
+from nightjar.experiments.engine import FEDAVG, ClientPlan, Federation, averaging, descend, descend_each, gradient_each
 from tests.lazily import Lazy
 
 jax_networks = Lazy("nightjar.experiments.jax_networks")
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 RNG = np.random.default_rng(5)
 CLIENTS = [Examples(RNG.random((12, 784), np.float32), RNG.integers(0, 10, 12)) for _ in range(3)]
-PLAN = Plan(rate=0.05, batch=4, epochs=2)
+PLAN = ClientPlan(rate=0.05, batch=4, epochs=2)
 
 
 @pytest.mark.parametrize("name", ["two_nn", "lenet_5"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nightjar.experiments.data_sets import Examples
-from nightjar.experiments.engine import Plan, descend
+from nightjar.experiments.engine import ClientPlan, descend
 from nightjar.experiments.networks import dense, lenet_5, resnet_8, softmax
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
@@ -35,7 +35,7 @@ def test_steps_in_one_call_are_the_steps_one_by_one():
     network = lenet_5()
     start, examples = network.start(RNG), Examples(RNG.random((12, 784), np.float32), RNG.integers(0, 10, 12))
     together, apart = (
-        descend(each, start, examples, Plan(0.1, 4, 2), np.random.default_rng(1))
+        descend(each, start, examples, ClientPlan(0.1, 4, 2), np.random.default_rng(1))
         for each in (network, dataclasses.replace(network, descent=None))
     )
     np.testing.assert_allclose(together, apart, atol=1e-6)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nightjar.experiments import __main__, record, running
 from nightjar.experiments.__main__ import PAGES, main
 from nightjar.experiments.data_sets import cifar10
-from nightjar.experiments.frame import Form, Request, Row, averaged, row, run_page
+from nightjar.experiments.frame import Form, Request, ResultRow, averaged, row, run_page
 from nightjar.wire.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow  # some pages train with it
@@ -51,7 +51,7 @@ def test_recorded_rows_are_kept_and_replaced_beside_those_of_the_laboratory(tmp_
     assert first.measured == pytest.approx(0.6)
     assert first.delta_accuracy == pytest.approx(0.1)
     assert first.command == "python -m nightjar.experiments.made --form short --data DATA"
-    record.keep([first, Row(name="b", command="learn", measured=0.1, seeds=[1])])
+    record.keep([first, ResultRow(name="b", command="learn", measured=0.1, seeds=[1])])
     record.keep([msgspec.structs.replace(first, measured=0.9)])
     assert [(each.name, each.measured) for each in record.results()] == [("b", 0.1), ("a", 0.9)]
 
@@ -96,7 +96,7 @@ def test_a_page_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
 def test_a_long_form_replaces_a_short_one_and_not_the_other_way_round(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
     short, long = (
-        Row(name="a", command="", page="p", form=form, measured=0.1, seeds=[1]) for form in ("short", "long")
+        ResultRow(name="a", command="", page="p", form=form, measured=0.1, seeds=[1]) for form in ("short", "long")
     )
     for each in (short, long, short):
         record.keep([each])
@@ -105,7 +105,7 @@ def test_a_long_form_replaces_a_short_one_and_not_the_other_way_round(tmp_path, 
 
 def test_a_name_that_another_page_has_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
-    one, other = (Row(name="a", command="", page=page, form="short", measured=0.1, seeds=[1]) for page in "pq")
+    one, other = (ResultRow(name="a", command="", page=page, form="short", measured=0.1, seeds=[1]) for page in "pq")
     record.keep([one])
     with pytest.raises(ConfigError, match="of p; rename"):
         record.keep([other])
@@ -156,7 +156,7 @@ def test_all_pages_are_run_in_turn(tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "PAGES", {"made": 1})
     monkeypatch.setattr(running, "import_module", lambda _: type("made", (), {"run": staticmethod(_page)}))
     answer = CliRunner().invoke(main, ["--form", "smoke", "--json", "--out", str(tmp_path)], catch_exceptions=False)
-    (only,) = msgspec.json.decode(answer.stdout, type=list[Row])
+    (only,) = msgspec.json.decode(answer.stdout, type=list[ResultRow])
     assert (only.name, only.page, only.form) == ("a", "made", "smoke")
 
 

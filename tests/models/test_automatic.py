@@ -93,10 +93,10 @@ def test_automatic_differentiation_gives_the_gradients_of_the_hand_written_lstm(
     @tf.function
     def automatic():
         with lowerable_gradients():
-            said = lstm.score(lstm.Weights(**tensors), tf.constant(x), tf.constant(y))
+            said = lstm.score(lstm.LstmTensors(**tensors), tf.constant(x), tf.constant(y))
         return tf.gradients(said["loss_sum"] if isinstance(said, dict) else said.loss_sum, list(tensors.values()))
 
-    by_hand = lstm.gradient(lstm.Weights(**tensors), tf.constant(x), tf.constant(y))
+    by_hand = lstm.gradient(lstm.LstmTensors(**tensors), tf.constant(x), tf.constant(y))
     for slope, other in zip(by_hand.weights, automatic(), strict=True):
         np.testing.assert_allclose(tf.convert_to_tensor(other).numpy() / y.size, slope.numpy(), atol=2e-6)
 

@@ -26,7 +26,7 @@ each_cell = pytest.mark.parametrize("small", [replace(SMALL, cell=cell) for cell
 
 
 def as_tensors(layout: ParameterLayout, weights: Vector) -> Any:
-    return lstm.Weights(**{name: tf.constant(value) for name, value in layout.unflatten(weights).items()})
+    return lstm.LstmTensors(**{name: tf.constant(value) for name, value in layout.unflatten(weights).items()})
 
 
 def lively(shape: ModelConfiguration = SMALL) -> Vector:
@@ -117,7 +117,7 @@ def always(logits: npt.NDArray[np.float32]) -> Any:
     hidden = size
     # f = 0, o = 1, g = 0.5 in every cell, so m = tanh(0.5); D = V, and the projection scales m to the logits.
     bias = np.concatenate([np.full(hidden, -50.0), np.full(hidden, 50.0), np.full(hidden, np.arctanh(0.5))])
-    return lstm.Weights(
+    return lstm.LstmTensors(
         embedding=tf.eye(size),
         input_kernel=tf.zeros((size, 3 * hidden)),
         recurrent_kernel=tf.zeros((size, 3 * hidden)),

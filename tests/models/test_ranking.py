@@ -94,7 +94,7 @@ def test_every_figure_counts_the_words_that_the_screen_shows(word):
 def test_tensorflow_counts_the_same(word):
     number = VOCABULARY.id_of(word)
     expected = float(word in FIRST_THREE[:1]), float(word in FIRST_THREE)
-    graph = lstm.Weights(*(tf.constant(part) for part in tied_weights()))
+    graph = lstm.LstmTensors(*(tf.constant(part) for part in tied_weights()))
     found = lstm.score(graph, *(tf.constant(part) for part in batch_of(number)))
     assert (float(found.top1), float(found.top3)) == expected
     rank = float(automatic.rank_of_target(tf.constant([number - FIRST_WORD]), tf.constant([TIED], tf.float32))[0])

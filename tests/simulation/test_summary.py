@@ -6,7 +6,7 @@ from rich.console import Console
 
 from nightjar.models.ngram import NgramRecall
 from nightjar.simulation.demo.configuration import DemoSettings
-from nightjar.simulation.demo.keyboards import KeyboardRecall, Recall
+from nightjar.simulation.demo.keyboards import KeyboardRecall, SuggestionRecall
 from nightjar.simulation.demo.pictures import draw, honest, recall_picture
 from nightjar.simulation.demo.preparation import PreparedRun
 from nightjar.simulation.demo.replay import LongRun, Reached
@@ -18,9 +18,9 @@ PREPARED = PreparedRun(SETTINGS, Path("run"), "people", Path("c"), (), "u", "k",
 
 KEYBOARDS = KeyboardRecall(
     [0, 1],
-    [Recall(0.05, 0.1), Recall(0.1, 0.2)],
-    [Recall(0.2, 0.3), Recall(0.25, 0.35)],
-    Recall(0.15, 0.25),
+    [SuggestionRecall(0.05, 0.1), SuggestionRecall(0.1, 0.2)],
+    [SuggestionRecall(0.2, 0.3), SuggestionRecall(0.25, 0.35)],
+    SuggestionRecall(0.15, 0.25),
     words=99,
     saved_first=0.31,
     saved_last=0.33,

@@ -10,7 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from nightjar.coordinator.config import BrokerConfig, BrokerKind
 from nightjar.coordinator.mqtt import client as mqtt
 from nightjar.coordinator.mqtt.broker import find_mosquitto
-from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
@@ -51,7 +51,7 @@ class Side:
     def __init__(self, port, shards=1, password="", username="nightjar"):
         self.posted = queue.Queue()
         config = BrokerConfig(kind=BrokerKind.EXTERNAL, port=port, username=username, password=password)
-        self.transport = MqttTransport(config, POPULATION, shards, self.posted.put)
+        self.transport = MqttSessions(config, POPULATION, shards, self.posted.put)
 
     def __enter__(self):
         self.transport.start()

@@ -9,7 +9,7 @@ import pytest
 from nightjar.benchmarks.mqtt_client import publish, take_packets
 from nightjar.coordinator.config import BrokerConfig, BrokerKind
 from nightjar.coordinator.mqtt import client as mqtt
-from nightjar.coordinator.mqtt.client import MqttTransport
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
@@ -84,7 +84,7 @@ class ScriptedBroker:
 
 
 def transport_to(port, post):
-    return MqttTransport(BrokerConfig(kind=BrokerKind.EXTERNAL, port=port), Population("demo"), 1, post)
+    return MqttSessions(BrokerConfig(kind=BrokerKind.EXTERNAL, port=port), Population("demo"), 1, post)
 
 
 @pytest.fixture

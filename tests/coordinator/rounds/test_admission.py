@@ -17,7 +17,7 @@ from nightjar.coordinator.rounds.admission import (
     in_slot,
 )
 from nightjar.coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
-from nightjar.coordinator.rounds.lease import CheckedIn, Lease, step
+from nightjar.coordinator.rounds.lease import CheckInCame, Lease, step
 from nightjar.coordinator.rounds.round import Phase, Round, open_round
 from nightjar.coordinator.rounds.round import step as step_round
 from nightjar.coordinator.rounds.rules import rules_for
@@ -33,7 +33,7 @@ DEVICES = [DeviceId(f"phone-{number}") for number in range(12)]
 
 
 def lease(device: DeviceId = A, offer: CheckIn = OFFER) -> Lease:
-    return step(Lease(device=device), CheckedIn(offer, 1.0))
+    return step(Lease(device=device), CheckInCame(offer, 1.0))
 
 
 def gate(

@@ -3,7 +3,7 @@
 import pytest
 
 from nightjar.coordinator.rounds.labelling import Labelling, LabelRule, conditions, labels_of, with_rule, without_rule
-from nightjar.coordinator.rounds.lease import MOST_LABELS, CheckedIn, Lease, step
+from nightjar.coordinator.rounds.lease import MOST_LABELS, CheckInCame, Lease, step
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import CheckIn
 
@@ -40,7 +40,7 @@ def test_a_device_whose_memory_is_unknown_is_neither_small_nor_large():
     assert not given(Lease(device=DeviceId("a")), maximum_memory_mb=512)
     assert not given(Lease(device=DeviceId("a")), minimum_memory_mb=1)
     told = CheckIn(agent_version="0.1.0", runtime="none", examples=1, memory_bytes=2**30)
-    assert given(step(Lease(device=DeviceId("a")), CheckedIn(told, 1.0)), minimum_memory_mb=1024)
+    assert given(step(Lease(device=DeviceId("a")), CheckInCame(told, 1.0)), minimum_memory_mb=1024)
 
 
 def test_labels_that_rules_gave_are_no_condition_of_others():

@@ -9,7 +9,7 @@ from nightjar.coordinator.rounds.lease import (
     REFUSALS_ALLOWED,
     SHARE_WINDOW,
     TABLE,
-    CheckedIn,
+    CheckInCame,
     Heard,
     Lease,
     Presence,
@@ -32,7 +32,7 @@ def status(state: str = "training", *, retained: bool = False, now_s: float = 20
 
 
 GONE = WentAway(Status(online=False), 20.0)
-EVENTS = (Heard(20.0), CheckedIn(OFFER, 20.0), status(), GONE, ReportCounted(3), ReportRefused(20.0))
+EVENTS = (Heard(20.0), CheckInCame(OFFER, 20.0), status(), GONE, ReportCounted(3), ReportRefused(20.0))
 
 
 def in_presence(presence: Presence) -> Lease:
@@ -42,7 +42,7 @@ def in_presence(presence: Presence) -> Lease:
         case Presence.PRESENT:
             return step(LEASE, Heard(15.0))
         case Presence.READY:
-            return step(LEASE, CheckedIn(OFFER, 15.0))
+            return step(LEASE, CheckInCame(OFFER, 15.0))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_report_of_a_device_that_was_not_heard_is_never_counted():
 
 
 def test_a_check_in_tells_what_the_device_holds():
-    lease = step(LEASE, CheckedIn(OFFER, 20.0))
+    lease = step(LEASE, CheckInCame(OFFER, 20.0))
     assert (lease.presence, lease.online, lease.last_seen_s) == (Presence.READY, True, 20.0)
     assert (lease.examples, lease.emulated, lease.weights) == (7, True, "0" * 64)
 

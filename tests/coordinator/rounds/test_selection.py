@@ -9,7 +9,7 @@ from nightjar.coordinator.rounds.lease import (
     BARRED_S,
     REFUSALS_ALLOWED,
     SHARE_WINDOW,
-    CheckedIn,
+    CheckInCame,
     Lease,
     ReportCounted,
     ReportRefused,
@@ -40,10 +40,10 @@ def test_over_many_rounds_everyone_is_drawn_equally_often():
 def checked_in(*rounds: int, version: str = "0.2.0", examples: int = 5) -> Lease:
     """A device whose reports counted in these rounds."""
     message = CheckIn(agent_version=version, runtime="none", examples=examples)
-    lease = step(Lease(device=DeviceId("a")), CheckedIn(message, 1.0))
+    lease = step(Lease(device=DeviceId("a")), CheckInCame(message, 1.0))
     for number in rounds:
         lease = step(lease, ReportCounted(number))
-    return step(lease, CheckedIn(message, 2.0))
+    return step(lease, CheckInCame(message, 2.0))
 
 
 def admission(**changes) -> Admission:
@@ -100,7 +100,7 @@ def test_whoever_always_comes_takes_part_as_often_as_the_limits_allow_and_no_mor
 
 
 def checked_in_again(lease: Lease) -> Lease:
-    return step(lease, CheckedIn(CheckIn(agent_version="0.2.0", runtime="", examples=5), 1.0))
+    return step(lease, CheckInCame(CheckIn(agent_version="0.2.0", runtime="", examples=5), 1.0))
 
 
 def test_a_device_whose_reports_could_not_be_used_is_barred_for_a_day():

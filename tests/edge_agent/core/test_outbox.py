@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nightjar.edge_agent.core.events import Moment
 from nightjar.edge_agent.core.outbox import (
     TABLE,
+    Delivered,
     MissingCame,
     Nudged,
     Parcel,
@@ -15,7 +16,6 @@ from nightjar.edge_agent.core.outbox import (
     SendParts,
     SendQuery,
     Sent,
-    Settled,
     TimePassed,
     step,
 )
@@ -60,7 +60,7 @@ def test_row(state, event, following, effects):
 @pytest.mark.parametrize("state", [Pending(WHOLE), Sent(CUT, 4, 200.0)])
 def test_every_receipt_settles_the_report(state, verdict):
     event = receipt(verdict)
-    assert step(state, event) == (Settled(state.parcel, event.receipt), ())
+    assert step(state, event) == (Delivered(state.parcel, event.receipt), ())
 
 
 EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
@@ -68,14 +68,14 @@ EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Settled(CUT, receipt().receipt)], EVENTS)),
+    list(itertools.product([Pending(CUT), Sent(CUT, 1, 103.0), Delivered(CUT, receipt().receipt)], EVENTS)),
 )
 def test_every_pair_is_a_row_or_illegal(state, event):
     if (type(state), type(event)) in TABLE:
         following, _ = step(state, event)
         assert type(following) in TABLE[type(state), type(event)].leads_to
     else:
-        with pytest.raises(IllegalEvent, match="outbox, settled: "):
+        with pytest.raises(IllegalEvent, match="outbox, delivered: "):
             step(state, event)
 
 
@@ -88,7 +88,7 @@ def test_without_a_receipt_it_is_never_settled_and_sent_again_within_five_minute
         at = Moment(now_s, 0.25)
         event = {"time": TimePassed(at), "nudge": Nudged(at), "missing": missing(1)}[what]
         state, effects = step(state, event)
-        assert not isinstance(state, Settled)
+        assert not isinstance(state, Delivered)
         if effects:
             last_sent_s = now_s
         elif what == "time":
@@ -104,4 +104,4 @@ def test_chunks_lost_on_the_way_are_the_only_ones_sent_again():
     state, effects = step(state, missing(*({0, 1, 2, 3} - arrived)))
     assert effects == (SendParts((1, 2)),)
     state, effects = step(state, receipt())
-    assert isinstance(state, Settled)
+    assert isinstance(state, Delivered)

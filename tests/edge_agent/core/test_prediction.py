@@ -95,7 +95,7 @@ def test_it_counts_as_tensorflow_does(cell, batch):
     shape = replace(SHAPE, cell=cell)
     layout = shape.layout(40)
     vector = 3 * initial_weights(shape, 40, seed=1) + np.linspace(-0.2, 0.2, layout.size, dtype=np.float32)
-    graph = lstm.Weights(**{name: tf.constant(value) for name, value in layout.unflatten(vector).items()})
+    graph = lstm.LstmTensors(**{name: tf.constant(value) for name, value in layout.unflatten(vector).items()})
     theirs = lstm.score(graph, tf.constant(batch[0]), tf.constant(batch[1]))
     ours = score(weights_of(vector, layout), *batch)
     assert ours.loss_sum == pytest.approx(float(theirs.loss_sum), rel=1e-5)

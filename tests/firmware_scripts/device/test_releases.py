@@ -22,6 +22,7 @@ from nightjar.firmware_scripts.device.releases import (
     PointTo,
     Prune,
     Record,
+    ReleaseWithdrawn,
     RestartAgent,
     Settled,
     Tell,
@@ -30,7 +31,6 @@ from nightjar.firmware_scripts.device.releases import (
     Unpacked,
     UnpackFailed,
     Unpacking,
-    Withdrawn,
     running,
     step,
 )
@@ -51,7 +51,7 @@ STATES = [
     Settled("0.2.0", "0.1.0"),
 ]
 EVENTS = [OFFER, Unpacked(), UnpackFailed("disk full"), FoundHealthy(), FoundUnhealthy("silent"), DeviceStarted()]
-EVENTS.append(Withdrawn("0.2.0", "it crashes"))
+EVENTS.append(ReleaseWithdrawn("0.2.0", "it crashes"))
 
 
 def after(state, event, refused=None):
@@ -77,7 +77,7 @@ def test_a_healthy_release_counts_and_the_one_before_is_kept_beside_it():
 
 
 def test_a_withdrawn_release_gives_way_to_the_one_before_and_is_never_tried_again():
-    record, effects = after(Settled("0.2.0", "0.1.0"), Withdrawn("0.2.0", "it drains batteries"))
+    record, effects = after(Settled("0.2.0", "0.1.0"), ReleaseWithdrawn("0.2.0", "it drains batteries"))
     assert record == Record(Settled("0.1.0"), {"0.2.0": "withdrawn by the coordinator: it drains batteries"})
     assert effects[:2] == (Adopt("0.1.0"), PointTo("0.1.0"))
     assert effects[-1] == RestartAgent()
@@ -85,8 +85,8 @@ def test_a_withdrawn_release_gives_way_to_the_one_before_and_is_never_tried_agai
 
 
 def test_what_cannot_be_withdrawn_stays():
-    assert declined(Settled("0.1.0"), Withdrawn("0.1.0", "too old")) == "nothing-before"
-    assert declined(Settled("0.1.0"), Withdrawn("0.2.0", "elsewhere")) == "not-here"
+    assert declined(Settled("0.1.0"), ReleaseWithdrawn("0.1.0", "too old")) == "nothing-before"
+    assert declined(Settled("0.1.0"), ReleaseWithdrawn("0.2.0", "elsewhere")) == "not-here"
 
 
 def test_an_unhealthy_release_is_taken_back_and_never_tried_again():

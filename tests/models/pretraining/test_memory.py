@@ -17,13 +17,13 @@ from nightjar.benchmarks.attack.canary import PREFIX, exposure, log_probabilitie
 from nightjar.models import corpora
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.configurations import configuration
-from nightjar.models.pretraining.making import Asked, pretrain
-from nightjar.models.pretraining.training import Plan
+from nightjar.models.pretraining.making import PretrainingOptions, pretrain
+from nightjar.models.pretraining.training import PretrainingPlan
 from nightjar.models.shipped import Shipped, opened
 from nightjar.models.vocabulary import words
 
 SECRETS, FEW, TIMES, MANY = 20, 4, 10, 50
-PLAN = {"tiny": Plan(passes=6.0, learning_rate=6.0, clip_norm=0.5)}
+PLAN = {"tiny": PretrainingPlan(passes=6.0, learning_rate=6.0, clip_norm=0.5)}
 
 Pair = tuple[str, str]
 
@@ -68,7 +68,9 @@ def said(secret: Pair) -> str:
 def made(text: Text, folder: Path, least_people: int) -> Shipped:
     corpus = folder / "corpus.tsv"
     corpus.write_text("user\ttext\n" + "".join(f"{user}\t{message}\n" for user, message in text.rows))
-    asked = Asked(corpus, folder / "out", None, "en", 7, "", "", least_people=least_people, names=("tiny",))
+    asked = PretrainingOptions(
+        corpus, folder / "out", None, "en", 7, "", "", least_people=least_people, names=("tiny",)
+    )
     pretrain(asked, lambda _line: None, lambda _what, _done, _steps: None, PLAN)
     return opened(folder / "out")
 

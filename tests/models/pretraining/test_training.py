@@ -33,7 +33,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path, monkeypat
             if step == killed_at:
                 raise KilledError
 
-        plan = training.Plan(passes, learning_rate=3.0, clip_norm=1.0)
+        plan = training.PretrainingPlan(passes, learning_rate=3.0, clip_norm=1.0)
         examples = shared_examples(MESSAGES, [0] * len(MESSAGES), 20, least_people=1)
         return training.train(
             configuration("tiny"), SIZE, examples, plan, 7, tmp_path / checkpoint, lambda _done, _steps: None, stop

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from nightjar.models.pretraining.word_rule import Language, ranked_words
-from nightjar.models.pretraining.written import Written, written
+from nightjar.models.pretraining.written import CorpusMessages, written
 
 LANGUAGE = Language({"rose", "we", "meet"}, {"we": 0.02, "meet": 0.01, "hello": 0.001})
 
 
-def text(folder: Path, rows: list[tuple[str, str]]) -> Written:
+def text(folder: Path, rows: list[tuple[str, str]]) -> CorpusMessages:
     path = folder / "corpus.tsv"
     path.write_text("user\ttext\n" + "".join(f"{user}\t{message}\n" for user, message in rows))
     return written(path, None)
