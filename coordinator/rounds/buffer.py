@@ -62,11 +62,11 @@ from nightjar.coordinator.rounds.round import (
     is_lost,
     is_named,
     out_of_time,
+    record_report,
     refuse,
     reseated,
     seat_round,
     seated,
-    settle,
     stale_receipt,
     start_grace,
     watch_committing,
@@ -223,11 +223,11 @@ def _take_report(state: Round, event: ReportReceived) -> Step:
     effects: tuple[Effect, ...]
     if _is_stale(state, seat):
         stale = replace(seat, state=SeatState.STALE, cause=None, lost_since_s=None)
-        settled, effects = seated(state, event.device, stale), (stale_receipt(state, event, seat),)
+        recorded, effects = seated(state, event.device, stale), (stale_receipt(state, event, seat),)
     else:
         accepted = SeatState.EARLY if state.phase is Phase.COMMITTING else SeatState.REPORTED
-        settled, effects = settle(state, event, accepted)
-    ended, others = _end_if_due(settled, event.now_s)
+        recorded, effects = record_report(state, event, accepted)
+    ended, others = _end_if_due(recorded, event.now_s)
     return ended, effects + others
 
 

@@ -389,13 +389,13 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
 def _take_report(state: Round, event: ReportReceived) -> Step:
     if not awaits_report(state, event.device, event.attempt):
         return answer(state, event)
-    settled, effects = settle(state, event, SeatState.REPORTED)
-    ended, others = _end_if_due(settled, event.now_s)
+    recorded, effects = record_report(state, event, SeatState.REPORTED)
+    ended, others = _end_if_due(recorded, event.now_s)
     return ended, effects + others
 
 
-def settle(state: Round, event: ReportReceived, accepted: SeatState) -> Step:
-    """Settle the seat of an awaited report: refused if the report is broken, else in the state ``accepted``."""
+def record_report(state: Round, event: ReportReceived, accepted: SeatState) -> Step:
+    """Record an awaited report at its seat: refused if the report is broken, else in the state ``accepted``."""
     seat = replace(state.seats[event.device], cause=None, lost_since_s=None)
     if event.code:
         refused = replace(seat, state=SeatState.REFUSED, code=event.code)
