@@ -29,9 +29,9 @@ from nightjar.edge_agent.core.eligibility import (
     Answer,
     Condition,
     EligibilityRun,
+    apply_hysteresis,
     examples_reading,
     judge,
-    settle,
 )
 from nightjar.edge_agent.core.events import (
     Assigned,
@@ -183,7 +183,7 @@ class Driver:
             if verdict.eligible and not working and self._releases.comes_first(readings):
                 verdict = FIRST
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
-            self._eligible_since_s, standing = settle(self._eligible_since_s, verdict, now_s, hysteresis_s)
+            self._eligible_since_s, standing = apply_hysteresis(self._eligible_since_s, verdict, now_s, hysteresis_s)
             settling = standing is EligibilityRun.SETTLING
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))

@@ -20,10 +20,10 @@ from nightjar.edge_agent.core.eligibility import (
     EligibilityRun,
     EligibilityVerdict,
     Readings,
+    apply_hysteresis,
     examples_reading,
     fresh,
     judge,
-    settle,
 )
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.device import assembled_device, typing_activity
@@ -106,7 +106,7 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
             }
             readings = {condition: fresh(read.get(condition)) for condition in Condition}
             verdict = judge(readings, config.conditions.policy)
-            eligible_since_s, standing = settle(
+            eligible_since_s, standing = apply_hysteresis(
                 eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
             )
             yield ConditionsNow(readings, verdict, standing)

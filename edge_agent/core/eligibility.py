@@ -5,7 +5,7 @@ It answers two separate questions:
 - *Now*: :func:`judge` looks at one set of readings. A reading may be unknown; the policy says for each condition
   whether that blocks. A phone that cannot tell whether it is charging must not train; a board without a thermometer
   may.
-- *For long enough*: :func:`settle` requires an unbroken run of eligible verdicts (hysteresis). On real traces, a phone
+- *For long enough*: :func:`apply_hysteresis` requires an unbroken run of eligible verdicts. On real traces, a phone
   selected at the moment it becomes eligible finishes a 3-minute job with probability 0.50; after two minutes, 0.80.
 
 Adapters take the readings. :mod:`nightjar.edge_agent.core.lifecycle` decides what to do about the standing.
@@ -200,15 +200,15 @@ def fresh(reading: ConditionReading | None) -> ConditionReading:
     return reading
 
 
-def settle(
+def apply_hysteresis(
     eligible_since_s: float | None, verdict: EligibilityVerdict, now_s: float, hysteresis_s: float
 ) -> tuple[float | None, EligibilityRun]:
     """Update the run of eligible verdicts, and derive the standing.
 
     >>> yes = EligibilityVerdict(True, "", None)
-    >>> settle(None, yes, 100.0, 120.0)
+    >>> apply_hysteresis(None, yes, 100.0, 120.0)
     (100.0, <EligibilityRun.SETTLING: 'settling'>)
-    >>> settle(100.0, yes, 220.0, 120.0)
+    >>> apply_hysteresis(100.0, yes, 220.0, 120.0)
     (100.0, <EligibilityRun.FIT: 'fit'>)
 
     ``eligible_since_s`` is the start of the current run, None if there is none; ``now_s`` is on a clock that does not

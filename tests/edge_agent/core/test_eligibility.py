@@ -10,12 +10,12 @@ from nightjar.edge_agent.core.eligibility import (
     Demand,
     EligibilityRun,
     EligibilityVerdict,
+    apply_hysteresis,
     battery_reading,
     heat_reading,
     judge,
     quiet_reading,
     quiet_span,
-    settle,
 )
 from nightjar.wire.messages import DropoutCause
 
@@ -124,13 +124,13 @@ YES, NO = EligibilityVerdict(True, "", None), EligibilityVerdict(False, "unplugg
 def test_eligible_for_the_whole_hysteresis_time_without_a_break(verdicts, standings):
     since, found = None, []
     for now_s, verdict in verdicts:
-        since, standing = settle(since, verdict, now_s, 120.0)
+        since, standing = apply_hysteresis(since, verdict, now_s, 120.0)
         found.append(standing)
     assert found == [EligibilityRun(s) if isinstance(s, str) else s for s in standings]
 
 
 def test_without_hysteresis_an_eligible_device_is_fit_at_once():
-    assert settle(None, YES, 5.0, 0.0)[1] is EligibilityRun.FIT
+    assert apply_hysteresis(None, YES, 5.0, 0.0)[1] is EligibilityRun.FIT
 
 
 @pytest.mark.parametrize(("level", "answer"), [(None, Answer.UNKNOWN), (0.29, Answer.NO), (0.3, Answer.YES)])
