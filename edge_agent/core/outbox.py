@@ -33,11 +33,11 @@ def _rows() -> Iterable[Row[Result]]:
     return (
         row(Pending, TimePassed, _send_all, Sent),
         row(Pending, Nudged, _stay, Pending),
-        row(Pending, ReceiptCame, _settle, Pending, Delivered),
+        row(Pending, ReceiptCame, _apply_receipt, Pending, Delivered),
         row(Pending, MissingCame, _stay, Pending),
         row(Sent, TimePassed, _send_again, Sent),
         row(Sent, Nudged, _hasten, Sent),
-        row(Sent, ReceiptCame, _settle, Sent, Delivered),
+        row(Sent, ReceiptCame, _apply_receipt, Sent, Delivered),
         row(Sent, MissingCame, _send_missing, Sent),
     )
 
@@ -188,7 +188,7 @@ def _hasten(state: Sent, event: Nudged) -> Result:
     return Sent(state.parcel, 1, min(state.again_at_s, soon_s)), ()
 
 
-def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
+def _apply_receipt(state: Pending | Sent, event: ReceiptCame) -> Result:
     receipt = event.receipt
     if (receipt.round, receipt.attempt) != (state.parcel.round, state.parcel.attempt):
         return state, ()
