@@ -34,7 +34,7 @@ def _rows() -> Iterable[Row[Step]]:
         _row(Unpacking, UnpackFailed, _give_up, Empty, Settled),
         _row(Unpacking, DeviceStarted, _clean_up, Empty, Settled),
         _row(Trying, Offered, _replace_first, Trying, Unpacking),
-        _row(Trying, FoundHealthy, _settle, Settled),
+        _row(Trying, FoundHealthy, _accept, Settled),
         _row(Trying, FoundUnhealthy, _take_back, Trying, Settled),
         _row(Trying, DeviceStarted, _try_again, Trying, Settled),
         _row(Settled, Offered, _consider, Unpacking, Settled),
@@ -313,7 +313,7 @@ def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
     return Record(back, record.refused), (Discard(state.version), told)
 
 
-def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
+def _accept(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
     message = Tell(f"release {state.version} is healthy, and counts")
