@@ -150,7 +150,7 @@ def carry_out(custom: Customisation, fat: Fat) -> None:
         fat.remove(name)
     for name, data in custom.files.items():
         fat.write(name, data)
-    fat.settle()
+    fat.flush()
     for name, data in custom.files.items():
         actual = fat.read(name)
         wanted = data if isinstance(data, bytes) else data.read_bytes()

@@ -91,7 +91,7 @@ class Fat:
                 if path.is_file()
             }
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Flush writes to the medium, and make the next reads come from the medium."""
         with self._image.open("r+b") as file:
             os.fsync(file.fileno())
