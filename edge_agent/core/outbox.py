@@ -6,7 +6,7 @@ Theory of operation
 There is at most one report at a time. Its bytes are stored before the first byte is sent, and deleted once there is a
 receipt, whatever its verdict: no report is worth sending twice. This machine only decides what to send when::
 
-    PENDING --(due)--> SENT --(receipt)--> SETTLED
+    PENDING --(due)--> SENT --(receipt)--> DELIVERED
 
 A PUBACK is not a receipt: brokers drop queued messages and still report success. So a report without a receipt is
 resent with the same bytes after a back-off, for ever. A chunked report is not resent blindly: a query asks which parts
