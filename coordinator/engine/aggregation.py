@@ -1,14 +1,15 @@
 """The worker's jobs: aggregate stored reports into stored weights, and measure versions.
 
-It reads and writes the data for :mod:`nightjar.coordinator.learning.fedavg`, with one report in memory at a time. A
-report that proves undecodable (:mod:`nightjar.coordinator.rounds.report_checks`) is left out of the mean, and its
-device is named in the result. The caller passes in the measuring function, because that needs TensorFlow and this
-module does not.
+It reads and writes the data for :mod:`nightjar.coordinator.learning.fedavg`, with one report in memory at a time. There
+is one function for each kind of mean: plain, noised, and of a secure sum. A report that proves undecodable
+(:mod:`nightjar.coordinator.rounds.report_checks`) is left out of the mean, and its device is named in the result. The
+caller passes in the measuring function, because that needs TensorFlow and this module does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -18,6 +19,7 @@ import numpy as np
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged, tally
 from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from nightjar.coordinator.learning.fedavg import (
+    Averaged,
     ClientUpdate,
     TooFewReadableError,
     federated_average,
@@ -25,7 +27,7 @@ from nightjar.coordinator.learning.fedavg import (
 )
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from nightjar.coordinator.learning.privacy.ledger import Privacy
-from nightjar.coordinator.learning.privacy.noised_mean import noised_mean
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import (
@@ -37,7 +39,7 @@ from nightjar.coordinator.learning.strategies import (
     state_from_bytes,
     state_to_bytes,
 )
-from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, rank_for, unmasked_sum
+from nightjar.coordinator.learning.summed import average_of_sum, first_bases, rank_for, unmasked_sum
 from nightjar.coordinator.ports import BlobStore, PrivateStore
 from nightjar.coordinator.records.jobs import (
     AggregationDone,
@@ -49,6 +51,7 @@ from nightjar.coordinator.records.jobs import (
     Job,
     ReportFile,
     Result,
+    SummedReports,
     TooFewReadable,
 )
 from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
@@ -58,7 +61,6 @@ from nightjar.models.manifest import Artifact, Manifest
 from nightjar.wire import frame
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
-from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.parameters import Vector, weights_from_bytes, weights_to_bytes
 from nightjar.wire.secure_sum.low_rank import from_bytes
 from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up
@@ -92,77 +94,128 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
             return EvaluationDone(version, measure(manifest, weights, evaluation))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Start:
+    """What an average starts from.
+
+    Attributes:
+        weights: (n,) float32, of the base version.
+        state: of the server optimizer.
+        residual: (n,) float64, what the last published version lacks.
+        average: (n,) float64, average of the mean updates so far, for sums.
+        rng: draws the next bases, and what rounding needs.
+    """
+
+    manifest: Manifest
+    weights: Vector
+    optimizer: ServerOptimizer
+    state: State
+    residual: Wide
+    average: Wide
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """What averaging made.
+
+    Attributes:
+        federated: what the devices of the mean measured.
+        average: (n,) float32, average of the mean updates so far; None if it is not kept.
+        bases: what the devices of the next sum are sent; None if there is none.
+    """
+
+    averaged: Averaged
+    federated: Tally
+    average: Vector | None = None
+    bases: bytes | None = None
+
+
+def _average(job: AggregationJob, start: _Start, artifacts: BlobStore, private: PrivateStore) -> _Made:
+    """Average the reports of a round.
+
+    Raises:
+        TooFewReadableError: too few reports can be decoded.
+    """
+    if job.summed is not None:
+        return _average_sum(job, job.summed, start, artifacts, private)
+    averaged = _average_plain(job, start, private) if job.noise is None else _noised(job, job.noise, start, private)
+    return _Made(averaged, _figures_of_mean(job, averaged, private))
+
+
+def _average_plain(job: AggregationJob, start: _Start, private: PrivateStore) -> Averaged:
+    """The weighted mean of the updates, or what a robust rule makes of them."""
+    return federated_average(
+        start.weights,
+        start.state,
+        _updates(job, private),
+        codec_for(job.codec),
+        start.manifest.layout,
+        start.optimizer,
+        job.clip_norm,
+        job.minimum,
+        aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE])),
+        weighting=job.strategy.weighting,
+        next_norm=following_quantile(job.strategy.clip_quantile),
+    )
+
+
+def _noised(job: AggregationJob, noise: NoiseTerms, start: _Start, private: PrivateStore) -> Averaged:
+    """The mean of the updates with noise, in which every device weighs the same."""
+    clip_norm = noise.clip_norm if job.clip_norm is None else job.clip_norm
+    return federated_average(
+        start.weights,
+        start.state,
+        _updates(job, private),
+        codec_for(job.codec),
+        start.manifest.layout,
+        start.optimizer,
+        clip_norm,
+        job.minimum,
+        noised_mean(noise, job.step, clip_norm),
+        weighting=Weighting.EQUAL,
+        next_norm=partial(next_private_norm, noise, job.step),
+    )
+
+
+def _average_sum(
+    job: AggregationJob, summed: SummedReports, start: _Start, artifacts: BlobStore, private: PrivateStore
+) -> _Made:
+    """The mean that a secure sum gives; single devices are not seen."""
+    made = average_of_sum(
+        start.weights,
+        start.state,
+        start.average.astype(np.float32),
+        unmasked_sum(summed.plan, _masked(job, private), LibraryPrimitives()),
+        len(summed.plan.members),
+        summed.order,
+        start.manifest.layout,
+        _bases(start.manifest, artifacts),
+        start.optimizer,
+        start.rng,
+    )
+    return _Made(made.averaged, Tally(), made.average, made.bases)
+
+
 def _aggregate(
-    job: AggregationJob,
-    manifest: Manifest,
-    weights: Vector,
-    artifacts: BlobStore,
-    private: PrivateStore,
+    job: AggregationJob, manifest: Manifest, weights: Vector, artifacts: BlobStore, private: PrivateStore
 ) -> AggregationDone | TooFewReadable:
-    layout, optimizer = manifest.layout, optimizer_for(job.strategy, job.committed)
-    state, residual, average = _state(job, optimizer, layout.size, private)
-    rng = np.random.default_rng([job.seed, job.round])
-    summed: SumAveraged | None = None
-    measured: dict[DeviceId, frame.Report] = {}
-
-    def payload(stored: ReportFile) -> bytes:
-        report = _read(job, stored, private)
-        if report.evaluation is not None and not stored.staleness:  # else it is of an earlier version
-            measured[stored.device] = msgspec.structs.replace(report, payload=b"")
-        return report.payload
-
-    factor = parse_staleness(job.staleness)
-    updates = [
-        ClientUpdate(each.device, each.num_examples, partial(payload, each), factor(each.staleness))
-        for each in job.reports
-    ]
-    noise, clip_norm, next_norm = job.noise, job.clip_norm, following_quantile(job.strategy.clip_quantile)
-    if noise is None:
-        aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
-    else:
-        clip_norm = noise.clip_norm if clip_norm is None else clip_norm
-        aggregate, next_norm = noised_mean(noise, job.step, clip_norm), partial(next_private_norm, noise, job.step)
+    """Average the reports, and store the next weights."""
+    start = _start(job, manifest, weights, private)
     try:
-        if job.summed is not None:
-            summed = average_of_sum(
-                weights,
-                state,
-                average.astype(np.float32),
-                unmasked_sum(job.summed.plan, _masked(job, private), LibraryPrimitives()),
-                len(job.summed.plan.members),
-                job.summed.order,
-                layout,
-                _bases(manifest, artifacts),
-                optimizer,
-                rng,
-            )
-            averaged = summed.averaged
-        else:
-            averaged = federated_average(
-                weights,
-                state,
-                updates,
-                codec_for(job.codec),
-                layout,
-                optimizer,
-                clip_norm,
-                job.minimum,
-                aggregate,
-                weighting=job.strategy.weighting if noise is None else Weighting.EQUAL,
-                next_norm=next_norm,
-            )
+        made = _average(job, start, artifacts, private)
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
-    federated = _measured([each for device, each in measured.items() if device not in averaged.unreadable])
+    layout, averaged = manifest.layout, made.averaged
     base = Base(manifest.weights.sha256, weights)
-    held, reference = _held_by_devices(job, federated, manifest, base, artifacts)
-    published = publish(reference, averaged.weights + residual, job.downlink, layout, rng)
+    held, reference = _held_by_devices(job, made.federated, manifest, base, artifacts)
+    published = publish(reference, averaged.weights + start.residual, job.downlink, layout, start.rng)
     following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.strategy.server_learning_rate"
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
-    further = (published.residual, None if summed is None else summed.average)
+    further = (published.residual, made.average)
     kept: State = np.vstack([averaged.state, *(each for each in further if each is not None)], dtype=np.float64)
     ways = ways_to(published, chain((base,), _earlier(job, artifacts)), layout)
     for _, file in ways:
@@ -177,8 +230,8 @@ def _aggregate(
         unreadable=averaged.unreadable,
         left_out=averaged.left_out,
         transfers=(*(transfer for transfer, _ in ways), *earlier_steps(published, held)),
-        bases=None if summed is None else _stored(summed.bases, artifacts),
-        federated=federated,
+        bases=None if made.bases is None else _stored(made.bases, artifacts),
+        federated=made.federated,
     )
 
 
@@ -197,6 +250,26 @@ def _held_by_devices(
         return manifest, base
     held = Manifest.decode(artifacts.get(job.announced.manifest))
     return held, Base(held.weights.sha256, weights_from_bytes(artifacts.get(held.weights.sha256), held.layout))
+
+
+def _updates(job: AggregationJob, private: PrivateStore) -> list[ClientUpdate]:
+    """The updates of the reports; each is read when it is averaged."""
+    factor = parse_staleness(job.staleness)
+    return [
+        ClientUpdate(each.device, each.num_examples, partial(_payload, job, each, private), factor(each.staleness))
+        for each in job.reports
+    ]
+
+
+def _payload(job: AggregationJob, stored: ReportFile, private: PrivateStore) -> bytes:
+    return _read(job, stored, private).payload
+
+
+def _figures_of_mean(job: AggregationJob, averaged: Averaged, private: PrivateStore) -> Tally:
+    """What the devices in the mean measured of the base version; a late report measured an earlier one."""
+    current = [each for each in job.reports if not each.staleness and each.device not in averaged.unreadable]
+    reports = (msgspec.structs.replace(_read(job, stored, private), payload=b"") for stored in current)
+    return _measured([report for report in reports if report.evaluation is not None])
 
 
 def _measured(reports: Sequence[frame.Report], *, trained: bool = True) -> Tally:
@@ -265,10 +338,9 @@ def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: Private
     return report
 
 
-def _state(
-    job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore
-) -> tuple[State, Wide, Wide]:
-    """The optimizer's state, the residual of the downlink, and the average of the sums: rows in this order."""
+def _start(job: AggregationJob, manifest: Manifest, weights: Vector, private: PrivateStore) -> _Start:
+    """Read the optimizer's state, the residual of the downlink, and the average of the sums: rows in this order."""
+    optimizer, size = optimizer_for(job.strategy, job.committed), manifest.layout.size
     first = optimizer.init(size)
     vectors, further = len(first), (keeps_residual(job.downlink), job.summed is not None)
     first = np.vstack([first, *(np.zeros(size) for each in further if each)])
@@ -276,4 +348,5 @@ def _state(
         first = state_from_bytes(private.state(job.optimizer_state), job.strategy.name, first)
     rows = iter(first[vectors:])
     residual, average = (next(rows) if each else np.zeros(size) for each in further)
-    return first[:vectors], residual, average
+    rng = np.random.default_rng([job.seed, job.round])
+    return _Start(manifest, weights, optimizer, first[:vectors], residual, average, rng)

@@ -33,6 +33,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -91,10 +92,28 @@ class Combined:
     left_out: tuple[DeviceId, ...] = ()
 
 
+class Accumulator(Protocol):
+    """Combines the clipped updates of a cohort, which are added one by one."""
+
+    def add(self, contribution: Contribution) -> None:
+        """Add the update of one device; devices come in strictly ascending order.
+
+        Raises:
+            LocalProtocolError: a device twice or out of order, a weight not positive, or a wrong size.
+        """
+
+    def combined(self) -> Combined:
+        """What was added, combined.
+
+        Raises:
+            LocalProtocolError: nothing was added.
+        """
+
+
 NextNorm = Callable[[float, int, int], float]
 """(C, number of updates within C, number of updates) -> C of the next cohort."""
-Aggregate = Callable[[Iterable[Contribution], int], Combined]
-"""(contributions in strictly ascending order of devices, n) -> the combined updates."""
+Aggregate = Callable[[int], Accumulator]
+"""n -> what combines the updates of a cohort."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,21 +175,21 @@ def federated_average(
     if clip_norm is None:
         decoded = (update for _, update in _decoded(cohort, codec, layout) if update is not None)
         clip_norm = first_clip_norm(map(norm_of, decoded))
+    accumulator = (aggregate or WeightedMean)(layout.size)
     norms: list[float] = []
     unreadable: list[DeviceId] = []
-
-    def contributions() -> Iterator[Contribution]:
-        for each, update in _decoded(cohort, codec, layout):
-            if update is None:
-                unreadable.append(each.device)
-                continue
-            norms.append(norm := norm_of(update))
-            scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
-            yield Contribution(each.device, weight_of(each.num_examples, most), update, each.factor * scale)
-        if unreadable and len(norms) < minimum:
-            raise TooFewReadableError(tuple(unreadable))
-
-    combined = (aggregate or streamed_mean)(contributions(), layout.size)
+    for each, update in _decoded(cohort, codec, layout):
+        if update is None:
+            unreadable.append(each.device)
+            continue
+        norm = norm_of(update)
+        norms.append(norm)
+        scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+        weight = weight_of(each.num_examples, most)
+        accumulator.add(Contribution(each.device, weight, update, each.factor * scale))
+    if unreadable and len(norms) < minimum:
+        raise TooFewReadableError(tuple(unreadable))
+    combined = accumulator.combined()
     following, state = optimizer.apply(weights, combined.mean, state)
     if clip_norm is not None:
         follow = next_norm or following_quantile(MEDIAN)
@@ -191,9 +210,42 @@ def _decoded(
         yield each, update
 
 
-def streamed_mean(contributions: Iterable[Contribution], size: int) -> Combined:
-    """The default way to combine updates: their weighted mean, which leaves nobody out."""
-    return Combined(weighted_mean(contributions, size))
+class WeightedMean:
+    """The default way to combine updates: ``sum(w_k s_k u_k) / sum(w_k)``, with one update in memory at a time.
+
+    Attributes:
+        total: ``sum(w_k s_k u_k)`` so far, (n,) float64.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.total: Wide = np.zeros(size)
+        self._scaled: Wide = np.empty(size)
+        self._weights = 0.0
+        self._last = ""
+
+    def add(self, contribution: Contribution) -> None:
+        """Add the update of one device; see :meth:`Accumulator.add`."""
+        update, size = contribution.update, self.total.size
+        if contribution.device <= self._last or contribution.weight <= 0 or update.size != size:
+            msg = (
+                f"expected devices in ascending order, positive weights and {size} parameters, got "
+                f"{contribution.device} after {self._last!r} with {contribution.weight} and {update.size}"
+            )
+            raise LocalProtocolError(msg)
+        factor = contribution.weight * contribution.scale
+        if update.values.size == size:  # a dense update
+            self.total += np.multiply(update.values, factor, out=self._scaled, dtype=np.float64)
+        else:
+            self.total[update.indices] += factor * update.values.astype(np.float64)  # indices are unique in an update
+        self._weights += contribution.weight
+        self._last = contribution.device
+
+    def combined(self) -> Combined:
+        """The weighted mean, which leaves nobody out; see :meth:`Accumulator.combined`."""
+        if self._weights == 0:
+            msg = "a mean needs at least one contribution"
+            raise LocalProtocolError(msg)
+        return Combined(self.total / self._weights)
 
 
 def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
@@ -205,40 +257,12 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
     [4.0, 0.0]
 
     Raises:
-        LocalProtocolError: as :func:`weighted_sum`.
+        LocalProtocolError: as :class:`Accumulator`.
     """
-    total, weights = weighted_sum(contributions, size)
-    return total / weights
-
-
-def weighted_sum(contributions: Iterable[Contribution], size: int) -> tuple[Wide, float]:
-    """``sum(w_k s_k u_k)``, (n,) float64, and ``sum(w_k)``, of contributions in strictly ascending order of devices.
-
-    Raises:
-        LocalProtocolError: no contribution, a device twice or out of order, a weight not positive, or a wrong size.
-    """
-    total, scaled = np.zeros(size), np.empty(size)
-    weights = 0.0
-    last = ""
-    for contribution in contributions:
-        if contribution.device <= last or contribution.weight <= 0 or contribution.update.size != size:
-            msg = (
-                f"expected devices in ascending order, positive weights and {size} parameters, got "
-                f"{contribution.device} after {last!r} with {contribution.weight} and {contribution.update.size}"
-            )
-            raise LocalProtocolError(msg)
-        update = contribution.update
-        factor = contribution.weight * contribution.scale
-        if update.values.size == size:  # a dense update
-            total += np.multiply(update.values, factor, out=scaled, dtype=np.float64)
-        else:
-            total[update.indices] += factor * update.values.astype(np.float64)  # indices are unique within an update
-        weights += contribution.weight
-        last = contribution.device
-    if weights == 0:
-        msg = "a mean needs at least one contribution"
-        raise LocalProtocolError(msg)
-    return total, weights
+    mean = WeightedMean(size)
+    for each in contributions:
+        mean.add(each)
+    return mean.combined().mean
 
 
 def largest_weight(num_examples: Iterable[int], weighting: Weighting = Weighting.CAPPED) -> int:

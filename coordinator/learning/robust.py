@@ -8,20 +8,21 @@ The mean holds one update at a time; every other rule holds the cohort, ``4 n`` 
 patient attacker who looks like an honest device (docs/security.md). The rules of single coordinates lose the updates of
 the few: a coordinate that most devices leave at zero stays at zero, whatever the others say.
 
-To add a rule, add a function, a name in :class:`nightjar.coordinator.learning.strategies.Aggregation` and a line in
-:func:`aggregate_for`.
+To add a rule, add a function, a name in :class:`nightjar.coordinator.learning.strategies.Aggregation` and a case in
+``_combine``.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, streamed_mean
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, WeightedMean
 from nightjar.coordinator.learning.strategies import Aggregation, StrategyChoice, Wide
 
 Updates = npt.NDArray[np.float32]
@@ -46,39 +47,60 @@ MIDDLE = {Aggregation.MEDIAN, Aggregation.BULYAN}
 """Rules that take the middle of a coordinate's values."""
 
 
+Rule = Callable[[Sequence[Contribution], int], Combined]
+"""(contributions of a cohort, n) -> the combined updates."""
+
+
+class Collected:
+    """Holds the updates of a cohort, and combines them by a rule that needs all of them."""
+
+    def __init__(self, rule: Rule, size: int) -> None:
+        self._rule, self._size = rule, size
+        self._cohort: list[Contribution] = []
+
+    def add(self, contribution: Contribution) -> None:
+        """Add the update of one device; see :meth:`nightjar.coordinator.learning.fedavg.Accumulator.add`."""
+        self._cohort.append(contribution)
+
+    def combined(self) -> Combined:
+        """What the rule makes of the cohort."""
+        return self._rule(self._cohort, self._size)
+
+
 def aggregate_for(choice: StrategyChoice, generator: np.random.Generator) -> Aggregate:
-    """The function that combines the updates of a cohort."""
+    """What combines the updates of a cohort."""
     if choice.aggregation is Aggregation.MEAN:
-        return streamed_mean
+        return WeightedMean
+    return partial(Collected, partial(_combine, choice, generator))
 
-    def aggregate(contributions: Iterable[Contribution], size: int) -> Combined:
-        cohort = list(contributions)
-        updates = np.zeros((len(cohort), size), np.float32)  # (k, n)
-        for row, each in zip(updates, cohort, strict=True):
-            row[each.update.indices] = np.float32(each.scale) * each.update.values
-        weights = np.array([each.weight for each in cohort])
-        malicious = expected(choice.attackers, len(cohort))
-        match choice.aggregation:
-            case Aggregation.MEDIAN:
-                return Combined(median(updates))
-            case Aggregation.TRIMMED_MEAN:
-                return Combined(trimmed_mean(updates, malicious))
-            case Aggregation.BULYAN:
-                mean, kept = bulyan(updates, malicious)
-                weights = kept.astype(np.float64)
-            case Aggregation.MULTI_KRUM:
-                weights = weights * multi_krum(updates, malicious)
-                mean = weighted(updates, weights)
-            case Aggregation.FOOLSGOLD:
-                weights = weights * foolsgold_weights(updates)
-                mean = weighted(updates, weights)
-            case Aggregation.FED_PLUS:
-                mean = robust_mean(updates, weights)
-            case _:
-                mean = with_noise(weighted(updates, weights), float(norms(updates).max()), generator)
-        return Combined(mean, tuple(each.device for each, weight in zip(cohort, weights, strict=True) if not weight))
 
-    return aggregate
+def _combine(
+    choice: StrategyChoice, generator: np.random.Generator, cohort: Sequence[Contribution], size: int
+) -> Combined:
+    updates = np.zeros((len(cohort), size), np.float32)  # (k, n)
+    for row, each in zip(updates, cohort, strict=True):
+        row[each.update.indices] = np.float32(each.scale) * each.update.values
+    weights = np.array([each.weight for each in cohort])
+    malicious = expected(choice.attackers, len(cohort))
+    match choice.aggregation:
+        case Aggregation.MEDIAN:
+            return Combined(median(updates))
+        case Aggregation.TRIMMED_MEAN:
+            return Combined(trimmed_mean(updates, malicious))
+        case Aggregation.BULYAN:
+            mean, kept = bulyan(updates, malicious)
+            weights = kept.astype(np.float64)
+        case Aggregation.MULTI_KRUM:
+            weights = weights * multi_krum(updates, malicious)
+            mean = weighted(updates, weights)
+        case Aggregation.FOOLSGOLD:
+            weights = weights * foolsgold_weights(updates)
+            mean = weighted(updates, weights)
+        case Aggregation.FED_PLUS:
+            mean = robust_mean(updates, weights)
+        case _:
+            mean = with_noise(weighted(updates, weights), float(norms(updates).max()), generator)
+    return Combined(mean, tuple(each.device for each, weight in zip(cohort, weights, strict=True) if not weight))
 
 
 def expected(attackers: float, cohort: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_mean
+from nightjar.coordinator.learning.robust import Collected
 from nightjar.experiments.linear.training import Sums, executor_of
 from nightjar.experiments.linear.variants import CompressorVariant
 from nightjar.host.files import replace_file
@@ -80,10 +81,9 @@ def screen(prepared: PreparedTraining, variants: Sequence[CompressorVariant], de
     dense: dict[int, Vector] = {}
     applied: dict[str, dict[int, Vector]] = {name: {} for name in beside}
 
-    def combine(number: int, contributions: Iterable[Contribution], size: int) -> Combined:
-        cohort = list(contributions)
+    def combine(number: int, cohort: Sequence[Contribution], size: int) -> Combined:
         mean = weighted_mean(cohort, size)
-        means = {name: sums.aggregate(number)(cohort, size).mean for name, sums in beside.items()}
+        means = {name: sums.combine(number, cohort, size).mean for name, sums in beside.items()}
         if number > (done + last) // 2:
             dense[number] = mean.astype(np.float32)
             for name, each in means.items():
@@ -91,7 +91,7 @@ def screen(prepared: PreparedTraining, variants: Sequence[CompressorVariant], de
         return Combined(mean)
 
     def aggregate(number: int) -> Aggregate:
-        return partial(combine, number)
+        return partial(Collected, partial(combine, number))
 
     run(prepared, executor_of(prepared), aggregate=aggregate)
     best = _next(dense, dense)

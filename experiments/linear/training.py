@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution
+from nightjar.coordinator.learning.robust import Collected
 from nightjar.experiments.linear.contract import Compressor, State
 from nightjar.experiments.linear.variants import COHORT, CompressorVariant
 from nightjar.simulation.laboratory.checkpoint import Point
@@ -31,7 +32,7 @@ class Sums:
 
     def aggregate(self, number: int) -> Aggregate:
         """How the updates of a round are combined."""
-        return partial(self._combine, number)
+        return partial(Collected, partial(self.combine, number))
 
     def cost(self, number: int) -> tuple[int, int]:
         """Bytes of the values in a report of a round, and of what a device is sent to encode them."""
@@ -40,13 +41,13 @@ class Sums:
         values = sum(chosen.sizes) + len(chosen.sizes) + 1
         return -(-values * self._bits // 8), chosen.bytes_down
 
-    def _combine(self, number: int, contributions: Iterable[Contribution], size: int) -> Combined:
+    def combine(self, number: int, cohort: Sequence[Contribution], size: int) -> Combined:
+        """The sum of the updates of a round, as the compressor gives it; the state after the round is kept."""
         layout, seed = self._prepared.layout, self._prepared.seed
         state = self._before(number)
         chosen = self._compressor.round(state, layout, seeded(seed, "compressor", number))
         sizes = chosen.sizes
         spread = state.get(SPREAD, np.full(len(sizes), FIRST_SPREAD, np.float32))
-        cohort = list(contributions)
         most = max(each.weight for each in cohort)
         total: Words = np.zeros(sum(sizes) + len(sizes) + 1, np.uint32)
         for each in cohort:

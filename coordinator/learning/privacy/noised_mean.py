@@ -11,11 +11,11 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
-from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, weighted_sum
+from nightjar.coordinator.learning.fedavg import Aggregate, Combined, Contribution, WeightedMean
 from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 
 
@@ -42,15 +42,27 @@ class NoiseTerms(msgspec.Struct, frozen=True, kw_only=True):
     quantile: float | None = None
 
 
-def noised_mean(terms: NoiseTerms, step: int, clip_norm: float) -> Aggregate:
-    """The function that combines the updates of a cohort, all of weight 1.
+class NoisedMean:
+    """Combines the updates of a cohort, all of weight 1.
 
     ``step`` is the number of the rounds that the task committed before, and ``clip_norm`` the C of the round.
     """
 
-    def aggregate(contributions: Iterable[Contribution], size: int) -> Combined:
-        total, _ = weighted_sum(contributions, size)
-        total += terms.multiplier * clip_norm * noise_step(bytes.fromhex(terms.key), step, terms.separation, size)
-        return Combined(total / terms.devices)
+    def __init__(self, terms: NoiseTerms, step: int, clip_norm: float, size: int) -> None:
+        self._terms, self._step, self._clip_norm = terms, step, clip_norm
+        self._sum = WeightedMean(size)
 
-    return aggregate
+    def add(self, contribution: Contribution) -> None:
+        """Add the update of one device; see :meth:`nightjar.coordinator.learning.fedavg.Accumulator.add`."""
+        self._sum.add(contribution)
+
+    def combined(self) -> Combined:
+        """The sum with its noise, divided by the goal."""
+        terms, total = self._terms, self._sum.total
+        noise = noise_step(bytes.fromhex(terms.key), self._step, terms.separation, total.size)
+        return Combined((total + terms.multiplier * self._clip_norm * noise) / terms.devices)
+
+
+def noised_mean(terms: NoiseTerms, step: int, clip_norm: float) -> Aggregate:
+    """What combines the updates of a cohort; as :class:`NoisedMean`."""
+    return partial(NoisedMean, terms, step, clip_norm)

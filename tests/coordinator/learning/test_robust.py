@@ -98,7 +98,10 @@ def aggregate(rule, updates):
         Contribution(DeviceId(f"d{i:02d}"), 10.0, Sparse(SIZE, np.arange(SIZE), update), 0.5)
         for i, update in enumerate(updates)
     ]
-    return aggregate_for(choice, np.random.default_rng(0))(cohort, SIZE)
+    accumulator = aggregate_for(choice, np.random.default_rng(0))(SIZE)
+    for each in cohort:
+        accumulator.add(each)
+    return accumulator.combined()
 
 
 @pytest.mark.parametrize("rule", Aggregation)

@@ -52,7 +52,7 @@ def cohort(number):
 def test_a_sum_gives_the_weighted_mean_once_the_spread_is_known(tmp_path):
     sums = Sums(Whole(), 12, Prepared(tmp_path))
     for number in range(1, 7):
-        found = sums.aggregate(number)(cohort(number), LAYOUT.size).mean
+        found = sums.combine(number, cohort(number), LAYOUT.size).mean
     devices = cohort(6)
     expected = np.average([each.update.values for each in devices], axis=0, weights=[each.weight for each in devices])
     assert np.linalg.norm(found - expected) < 0.1 * np.linalg.norm(expected)
@@ -63,10 +63,10 @@ def test_a_sum_gives_the_weighted_mean_once_the_spread_is_known(tmp_path):
 def test_sums_go_on_from_the_last_measured_round(tmp_path):
     whole, halves = Sums(Whole(), 12, Prepared(tmp_path)), []
     for number in range(1, 6):
-        expected = whole.aggregate(number)(cohort(number), LAYOUT.size).mean
+        expected = whole.combine(number, cohort(number), LAYOUT.size).mean
     again = Sums(Whole(), 12, Prepared(tmp_path))
     for number in (5,):
-        halves = again.aggregate(number)(cohort(number), LAYOUT.size).mean
+        halves = again.combine(number, cohort(number), LAYOUT.size).mean
     np.testing.assert_array_equal(halves, expected)
 
 
