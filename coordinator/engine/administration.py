@@ -13,6 +13,7 @@ from nightjar.coordinator.engine.release_service import ReleaseService
 from nightjar.coordinator.engine.rollout_service import RolloutService
 from nightjar.coordinator.engine.round_service import RoundService
 from nightjar.coordinator.engine.task_creation import TaskCreator
+from nightjar.coordinator.engine.task_service import TaskService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import AnnounceModel
 from nightjar.coordinator.rounds import lease as leases
@@ -47,6 +48,7 @@ def operate(
     who: str,
     unit: UnitOfWork,
     rounds: RoundService,
+    tasks: TaskService,
     maker: TaskCreator,
     rollouts: RolloutService,
     releases: ReleaseService,
@@ -63,12 +65,12 @@ def operate(
             made = maker.make(settings, manifest, unit)
             if isinstance(made, OperationRefused):
                 return made
-            rounds.open_next(made.name, unit)
+            tasks.open_next(made.name, unit)
             unit.audit(who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             unit.effects.append(AnnounceModel())  # calls back devices that no task wanted
             return True
         case PauseTask() | StopTask() | ResumeTask():
-            return _change_task(operation, who, unit, rounds, maker)
+            return _change_task(operation, who, unit, rounds, tasks, maker)
         case BlockDevice(device, reason):
             return _set_blocked(unit, who, rounds, device, reason)
         case UnblockDevice(device):
@@ -80,7 +82,7 @@ def operate(
         case PromoteVersion(version, reason):
             return _promote(unit, who, version, reason, rounds, rollouts)
         case RollBack():
-            return _roll_back(unit, who, operation, rounds, rollouts)
+            return _roll_back(unit, who, operation, rounds, tasks.first, rollouts)
         case ChangeRelease():
             return releases.change(operation, who, unit)
 
@@ -99,10 +101,10 @@ def _promote(
 
 
 def _roll_back(
-    unit: UnitOfWork, who: str, asked: RollBack, rounds: RoundService, rollouts: RolloutService
+    unit: UnitOfWork, who: str, asked: RollBack, rounds: RoundService, first: str, rollouts: RolloutService
 ) -> bool | OperationRefused:
     if asked.version is None:
-        record = unit.tx.canary_version() or unit.tx.current_version(rounds.first)
+        record = unit.tx.canary_version() or unit.tx.current_version(first)
     else:
         record = unit.tx.version(asked.version)
     if record is None:
@@ -129,20 +131,21 @@ def _change_task(
     who: str,
     unit: UnitOfWork,
     rounds: RoundService,
+    tasks: TaskService,
     maker: TaskCreator,
 ) -> bool | OperationRefused:
     name = operation.task
     record = unit.snapshot.tasks.get(name) or unit.tx.task(name)
     if record is None:
         return OperationRefused(f"there is no task {name}")
-    forbidden = "" if name == rounds.first else maker.forbids(record.settings)
+    forbidden = "" if name == tasks.first else maker.forbids(record.settings)
     event = change_of(operation, record.state, forbidden, who, unit.now_s)
     if event is None or isinstance(event, OperationRefused):
         return event or False
-    after = rounds.step_task(name, event, unit)
+    after = tasks.step(name, event, unit)
     if after.state.status is TaskStatus.ACTIVE:
         if name not in unit.snapshot.rounds:
-            rounds.open_next(name, unit)
+            tasks.open_next(name, unit)
         unit.effects.append(AnnounceModel())  # calls back devices that were sent away because no task wanted them
     else:
         rounds.call_off(name, f"the task is {after.state.status.value}: {after.state.reason}", unit)

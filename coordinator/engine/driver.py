@@ -53,6 +53,7 @@ from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.engine.round_service import RoundService
 from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
 from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
+from nightjar.coordinator.engine.task_service import TaskService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.ports import BlobStore, Clock, Repository, Signer, Transaction, Transport, Worker
 from nightjar.coordinator.records.effects import (
@@ -149,7 +150,8 @@ class Driver:
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
-        self._rounds = RoundService(config.task.name, config.seed, self._rollouts, self._sums)
+        self._tasks = TaskService(config.task.name, config.seed)
+        self._rounds = RoundService(self._tasks, self._rollouts, self._sums)
         self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)
         self._runner = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
 
@@ -341,7 +343,15 @@ class Driver:
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
                 changed = operate(
-                    operation, who, unit, self._rounds, self._creator, self._rollouts, self._releases, self._labels
+                    operation,
+                    who,
+                    unit,
+                    self._rounds,
+                    self._tasks,
+                    self._creator,
+                    self._rollouts,
+                    self._releases,
+                    self._labels,
                 )
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.round_context import RoundContexts
-from nightjar.coordinator.engine.unit_of_work import Snapshot
 from nightjar.coordinator.learning.downlink import VERSIONS_BACK
 from nightjar.coordinator.ports import Clock, Repository, Signer, Transport, Worker
 from nightjar.coordinator.records.effects import (
@@ -30,6 +29,7 @@ from nightjar.coordinator.records.jobs import (
     ReportFile,
     SummedReports,
 )
+from nightjar.coordinator.records.snapshot import Snapshot
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from nightjar.coordinator.rounds.kinds import Averaging, kind_of

@@ -15,26 +15,12 @@ from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.schedule import wait_s
-from nightjar.coordinator.tasks.task import OVER, TaskStatus
+from nightjar.coordinator.tasks.task import OVER
 from nightjar.coordinator.versions.rollout import Stage
-
-HOURS_OVER = "the task's hours are over"
-
-
-def why_closing(record: TaskRecord, ended: Round | None, now_s: float) -> str | None:
-    """Why the task's next round may not give seats; empty if it may, None if there is no next round."""
-    status = record.state.status
-    if status is TaskStatus.ACTIVE and not wait_s(record.settings.schedule, record.state.closed_at_s, now_s):
-        return ""
-    left = ended is not None and kind_of(ended).is_buffer and (ended.working or ended.devices(SeatState.EARLY))
-    if not left or status in OVER:
-        return None
-    return HOURS_OVER if status is TaskStatus.ACTIVE else f"the task is {status.value}: {record.state.reason}"
 
 
 def keep_early_reports(ended: Round, unit: UnitOfWork) -> None:
-    """Delete the frames of a round that has ended, unless its early reports wait for a later buffer."""
+    """Let the early reports of a buffer that has ended wait for a later one; otherwise delete its frames."""
     early, following = ended.devices(SeatState.EARLY), unit.snapshot.rounds.get(ended.task)
     if early and (following is None or not kind_of(following).is_buffer):
         record = unit.snapshot.tasks.get(ended.task)

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.engine.label_service import relabelled
 from nightjar.coordinator.engine.round_context import RoundContext, RoundContexts
-from nightjar.coordinator.engine.round_service import RoundService, send_receipt
+from nightjar.coordinator.engine.round_results import send_receipt
+from nightjar.coordinator.engine.round_service import RoundService
 from nightjar.coordinator.engine.secure_sums import SecureSums
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import ClearRetained, SendMissing
@@ -181,7 +182,7 @@ class MessageHandler:
                 self._take_chunk(device, content, payload, unit)
 
     def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
-        meant = unit.find_round(report.round, device)
+        meant = self._rounds.find(report.round, device, unit)
         if meant is None:
             send_receipt(_stranger(device, report.round, report.attempt), unit)
             return
@@ -230,7 +231,7 @@ class MessageHandler:
         return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number], state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
-        meant = unit.find_round(chunk.round, device)
+        meant = self._rounds.find(chunk.round, device, unit)
         if meant is None or not kind_of(meant).awaits_report(meant, device, chunk.attempt, chunk.round):
             if chunk.index:
                 return  # one answer is enough for all chunks of an unwanted report
@@ -264,7 +265,7 @@ class MessageHandler:
             self._join(device, chunk, meant, unit)
 
     def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
-        meant = unit.find_round(query.round, device)
+        meant = self._rounds.find(query.round, device, unit)
         if meant is None:
             send_receipt(_stranger(device, query.round, query.attempt), unit)
         elif kind_of(meant).awaits_report(meant, device, query.attempt, query.round):

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.engine.unit_of_work import Snapshot, UnitOfWork
+from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.ports import BlobStore, Transaction
 from nightjar.coordinator.records.effects import EvaluateVersion
+from nightjar.coordinator.records.snapshot import Snapshot
 from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.rounds.admission import free_slot
 from nightjar.coordinator.tasks import task as tasks
