@@ -31,7 +31,7 @@ def keep_early_reports(ended: Round, unit: UnitOfWork) -> None:
     unit.tx.drop_frames(ended.number)
 
 
-def carry_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: UnitOfWork) -> None:
+def transfer_seats(record: TaskRecord, ended: Round | None, opened: Round, unit: UnitOfWork) -> None:
     """Hand the open seats of the round that has just ended to the next, or the early reports of an older one.
 
     ``opened``, the next round, is a buffered one that is already saved.
@@ -61,10 +61,10 @@ def _was_rolled_back(version: int, unit: UnitOfWork) -> bool:
 def save_task(record: TaskRecord, unit: UnitOfWork) -> None:
     """Save a task, without its waiting reports if it is over and has no open round."""
     over = record.state.status in OVER and record.name not in unit.snapshot.rounds
-    unit.save_task(give_up_waiting(record, unit) if over and record.state.waiting else record)
+    unit.save_task(discard_waiting(record, unit) if over and record.state.waiting else record)
 
 
-def give_up_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:
+def discard_waiting(record: TaskRecord, unit: UnitOfWork) -> TaskRecord:
     """The task without its waiting reports, which it will not use any more."""
     ended = unit.tx.round(record.state.waiting)
     if ended is not None:

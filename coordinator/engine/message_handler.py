@@ -188,12 +188,12 @@ class MessageHandler:
             return
         received = ReportReceived(device, report.attempt, unit.now_s, given=report.round)
         if not kind_of(meant).awaits_report(meant, device, report.attempt, report.round):
-            self._rounds.settle(meant, received, unit)
+            self._rounds.route_report(meant, received, unit)
             return
         match self._check(device, report, payload, meant, unit):
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
-                self._rounds.settle(meant, replace(received, code=code, detail=detail), unit)
+                self._rounds.route_report(meant, replace(received, code=code, detail=detail), unit)
             case Accepted(norm):
                 stored = StoredReport(
                     round=meant.number,
@@ -208,7 +208,7 @@ class MessageHandler:
                     norm=norm,
                     received_s=unit.now_s,
                 )
-                self._rounds.settle(meant, received, unit, (stored, payload))
+                self._rounds.route_report(meant, received, unit, (stored, payload))
 
     def _check(
         self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, unit: UnitOfWork
@@ -238,13 +238,15 @@ class MessageHandler:
             if meant is None:
                 send_receipt(_stranger(device, chunk.round, chunk.attempt), unit)
             else:
-                self._rounds.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round), unit)
+                self._rounds.route_report(
+                    meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round), unit
+                )
             return
         context = self._context(meant, unit)
         if chunk.total_bytes > context.largest_report_bytes:
             fault = _too_large(chunk.total_bytes, context)
             refused = ReportReceived(device, chunk.attempt, unit.now_s, fault.code, fault.detail, chunk.round)
-            self._rounds.settle(meant, refused, unit)
+            self._rounds.route_report(meant, refused, unit)
             return
         stored = unit.tx.chunks(meant.number, device, chunk.attempt)
         if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
@@ -273,7 +275,7 @@ class MessageHandler:
             if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
                 refused = ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail, query.round)
-                self._rounds.settle(meant, refused, unit)
+                self._rounds.route_report(meant, refused, unit)
                 return
             held = {chunk.number for chunk in unit.tx.chunks(meant.number, device, query.attempt)}
             lacking = [number for number in range(query.chunks) if number not in held]
@@ -303,7 +305,7 @@ class MessageHandler:
             if seat is not None and seat.state is SeatState.WORKING:
                 given = seat_round(state, seat)
                 received = ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error), given)
-                self._rounds.settle(state, received, unit)
+                self._rounds.route_report(state, received, unit)
                 return True
         return False
 

@@ -97,7 +97,7 @@ class RoundService:
             found = unit.snapshot.round(found.following) or unit.tx.round(found.following)
         return found
 
-    def settle(
+    def route_report(
         self, meant: Round, received: ReportReceived, unit: UnitOfWork, report: CheckedReport | None = None
     ) -> None:
         """Let the round of a report decide its verdict; the round may have ended long ago."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nightjar.coordinator.engine.hand_over import carry_seats, give_up_waiting, save_task
+from nightjar.coordinator.engine.hand_over import discard_waiting, save_task, transfer_seats
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.kinds import EarlyReports, kind_of
@@ -83,9 +83,9 @@ class TaskService:
         )
         match kind.early_reports:
             case EarlyReports.TAKEN:
-                carry_seats(record, ended, opened, unit)
+                transfer_seats(record, ended, opened, unit)
             case EarlyReports.DISCARDED if state.waiting:
-                unit.save_task(give_up_waiting(record, unit))
+                unit.save_task(discard_waiting(record, unit))
             case _:
                 pass
 
