@@ -75,6 +75,8 @@ def _serve(control: socket.socket, page: socket.socket, local: socket.socket) ->
 
     def ask_to_wipe() -> None:
         with wiping:
+            while not answers.empty():
+                answers.get()  # of a wipe that took too long
             tell(messages.WipeAsked())
             try:
                 fault = answers.get(timeout=WIPE_S).fault

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -14,6 +16,9 @@ from nightjar.edge_agent.suggester.requests import MAX_LINE_BYTES, Answer, Reque
 
 MOST_CONNECTIONS = 16
 """A program keeps one connection. Each is a thread, of which the service may have 64 in all its processes."""
+PAUSE_S = 0.5
+"""Pause after a shortage of descriptors or memory."""
+_PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED}
 _CREDENTIALS = struct.Struct("3i")  # struct ucred in unix(7): process, user, group
 
 _ENCODER = msgspec.json.Encoder()
@@ -37,8 +42,11 @@ class LocalServer:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if error.errno not in _PASSES:
+                    return  # closed
+                time.sleep(PAUSE_S)
+                continue
             if user_of(connection) != os.geteuid():
                 _refuse(connection, OTHER_USER)
             elif not self._free.acquire(blocking=False):
