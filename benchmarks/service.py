@@ -19,11 +19,11 @@ from nightjar.benchmarks.emulated_fleet import AUTHORITIES, Fleet, Update
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.authority import new_request
-from nightjar.coordinator.enrolment.authority_process import CertifyDevice, ListAuthorities
-from nightjar.coordinator.enrolment.tls_files import refresh, signer_of
 from nightjar.coordinator.mqtt.broker import MOSQUITTO, choose, find_mosquitto
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.tls.authority import new_request
+from nightjar.coordinator.tls.authority_process import CertifyDevice, ListAuthorities
+from nightjar.coordinator.tls.files import refresh, signer_of
 from nightjar.host.children import python_command
 from nightjar.models.configurations import configuration
 from nightjar.models.folder import write_model_folder

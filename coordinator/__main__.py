@@ -100,8 +100,9 @@ def broker(
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
     from nightjar.coordinator.config import BrokerKind
-    from nightjar.coordinator.mqtt.broker import Listeners, choose, run_broker
+    from nightjar.coordinator.mqtt.broker import choose, run_broker
     from nightjar.coordinator.mqtt.broker_child import PASSWORD_VARIABLE
+    from nightjar.coordinator.mqtt.listeners import Listeners
     from nightjar.host.children import die_with_parent
     from nightjar.wire.addresses import is_loopback
     from nightjar.wire.errors import ConfigError

@@ -14,9 +14,10 @@ from nightjar.coordinator.engine.driver import Driver
 from nightjar.coordinator.engine.loop import Loop, RunningDriver
 from nightjar.coordinator.engine.starting import prepare
 from nightjar.coordinator.engine.worker import Stores, WorkerProcess
-from nightjar.coordinator.mqtt.broker import check_port_free, choose
+from nightjar.coordinator.mqtt.broker import choose
 from nightjar.coordinator.mqtt.broker_child import BrokerChild
 from nightjar.coordinator.mqtt.client import MqttSessions
+from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
 from nightjar.coordinator.storage.engine import database_url

@@ -16,13 +16,13 @@ from nightjar.coordinator.config import BrokerConfig, CoordinatorConfig
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.revocation import RevocationEnforcer, end_session
-from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER, client_context
-from nightjar.coordinator.enrolment.tls_files import Changes, refresh, signer_of
 from nightjar.coordinator.ports import Clock
 from nightjar.coordinator.ports import Signer as OrderSigner
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER, client_context
+from nightjar.coordinator.tls.files import Changes, refresh, signer_of
+from nightjar.coordinator.tls.front import TlsFront, behind_front
 from nightjar.coordinator.web.server import CONNECTIONS, serving
-from nightjar.coordinator.web.tls_front import TlsFront, behind_front
 from nightjar.wire.identifiers import DeviceId, Population
 
 RELOAD_TIMEOUT_S = 20.0

@@ -11,11 +11,11 @@ from nightjar.coordinator.commands.options import answer_options
 from nightjar.coordinator.commands.setting import opened, show
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.authority import Authority, fingerprint
-from nightjar.coordinator.enrolment.authority_process import serve as answer
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER, refresh, refused_serials, signer_of
+from nightjar.coordinator.tls.authority import Authority, fingerprint
+from nightjar.coordinator.tls.authority_process import serve as answer
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER, refresh, refused_serials, signer_of
 from nightjar.wire.errors import ConfigError
 
 

@@ -19,13 +19,14 @@ import urllib3
 from nightjar.coordinator.commands.setting import opened, opened_artifacts
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.service_client import http_pool
-from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
+from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, choose
+from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.storage.backup import missing
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file, database_url
 from nightjar.coordinator.storage.model_folder import check_model
 from nightjar.coordinator.storage.release_metadata import expiries
+from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.host.children import python_command
 from nightjar.models.child_environment import child_environment
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError

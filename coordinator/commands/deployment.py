@@ -21,9 +21,9 @@ from paho.mqtt.properties import Properties
 from nightjar.coordinator.commands.checkup import CheckupFinding, free_space, graded
 from nightjar.coordinator.commands.setting import opened
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
-from nightjar.coordinator.enrolment.service_client import client_context, http_pool
-from nightjar.coordinator.enrolment.tls_files import names_of, url_for_devices
 from nightjar.coordinator.tasks.schedule import DAY_S
+from nightjar.coordinator.tls.contexts import client_context, http_pool
+from nightjar.coordinator.tls.files import names_of, url_for_devices
 from nightjar.coordinator.web.words import duration
 from nightjar.wire import topics
 from nightjar.wire.errors import NightjarError

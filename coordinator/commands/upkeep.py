@@ -20,13 +20,13 @@ from nightjar.coordinator.commands.setting import create_for_owner, noted, opene
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.config_file import ENVIRONMENT_PREFIX, load_config
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from nightjar.coordinator.storage import backup as backups
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.coordinator.web.words import si_bytes
 from nightjar.models.configurations import configuration
 from nightjar.models.shipped import NAMES

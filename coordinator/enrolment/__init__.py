@@ -1,1 +1,1 @@
-"""Enrolment: claims, the certificate authority, and which certificates grant access (docs/enrolment.md)."""
+"""Enrolment: claims, and which devices' certificates grant access (docs/enrolment.md)."""

@@ -2,7 +2,7 @@
 
 Combines the decision (:mod:`nightjar.coordinator.enrolment.claims`), the records
 (:mod:`nightjar.coordinator.enrolment.register`) and the signature
-(:mod:`nightjar.coordinator.enrolment.authority_process`). Each step can be interrupted and repeated: a key gets only
+(:mod:`nightjar.coordinator.tls.authority_process`). Each step can be interrupted and repeated: a key gets only
 one certificate.
 """
 
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from cryptography import x509
 
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.enrolment.authority import fingerprint, key_fingerprint, requested_key
-from nightjar.coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice
 from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import DAY_S, RENEWED_AFTER, authorities_in
 from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.tls.authority import fingerprint, key_fingerprint, requested_key
+from nightjar.coordinator.tls.authority_process import AuthorityClient, CertifyDevice
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import DAY_S, RENEWED_AFTER, authorities_in
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
 

@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import structs
 
-from nightjar.coordinator.enrolment.authority import requested_key
 from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
 from nightjar.coordinator.enrolment.standing import Standing
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Lease, joined
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.tables import audit, claims, credentials, devices, note
+from nightjar.coordinator.tls.authority import requested_key
 from nightjar.wire.identifiers import DeviceId
 
 _LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)

@@ -20,11 +20,11 @@ import structlog
 from paho.mqtt.enums import CallbackAPIVersion
 
 from nightjar.coordinator.config import BrokerConfig, CoordinatorConfig
-from nightjar.coordinator.enrolment.authority_process import AuthorityClient
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import Changes, refuse, revoked_serials, sign
 from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.tls.authority_process import AuthorityClient
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import Changes, refuse, revoked_serials, sign
 from nightjar.wire import topics
 from nightjar.wire.errors import NightjarError, UnavailableError
 from nightjar.wire.identifiers import DeviceId, Population

@@ -16,8 +16,8 @@ from msgspec import Meta
 from nightjar.coordinator.config import BrokerKind
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
 from nightjar.coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
-from nightjar.coordinator.enrolment.tls_files import url_for_devices
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, joined
+from nightjar.coordinator.tls.files import url_for_devices
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import for_devices, open_to_all, problem

@@ -15,15 +15,12 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import string
-from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from nightjar.coordinator.config import BrokerKind
-from nightjar.wire import topics
+from nightjar.coordinator.mqtt.listeners import Listeners, check_port_free
 from nightjar.wire.errors import ConfigError, rewording
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
@@ -35,29 +32,6 @@ _PBKDF2_ROUNDS = 101_000
 MAX_QUEUED_BYTES = 512 * 2**20
 """Maximum bytes of messages queued in mosquitto for one session of the coordinator. The same amount is allowed for all
 else: with packets of maximum size, it holds what 500 devices could leave on each of their topics."""
-
-
-SERVICE_USER = "@coordinator"
-"""User name of the coordinator at a broker that requires device certificates; no device can have it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """The addresses on which a broker listens, and the clients that it admits.
-
-    With ``tls``, the folder of certificates (:mod:`nightjar.coordinator.enrolment.tls_files`), devices must present
-    one, and only the coordinator uses the name and password.
-    """
-
-    host: str  # of the listener for devices
-    port: int  # of the listener for devices
-    username: str
-    password: str  # if empty, plain-text clients may use any name
-    tls: Path | None = None
-    # Only with ``tls``:
-    service_port: int = 0  # of the coordinator's listener on 127.0.0.1
-    population: str = "demo"  # whose topics devices may use
-    shards: int = 1  # ingest shards in the topics to the coordinator
 
 
 def choose(kind: BrokerKind) -> str:
@@ -83,19 +57,6 @@ def choose(kind: BrokerKind) -> str:
 def find_mosquitto() -> str | None:
     """Path of the mosquitto program; None if it is not installed."""
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{_SBIN}")
-
-
-def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
-    """Check that the process can listen on a port.
-
-    Raises:
-        ConfigError: the port is taken, or the address does not belong to this machine.
-    """
-    with rewording(ConfigError, f"cannot listen on {host} port {port} ({setting})", remedy):
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
 
 
 def run_broker(name: str, doors: Listeners, folder: Path) -> None:
@@ -144,21 +105,6 @@ def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
         )
     )
     return path
-
-
-def access_list(username: str, population: str, shards: int, denied: Iterable[str] = ()) -> str:
-    """Mosquitto's access list: the coordinator may use all topics of its population, a device only its own.
-
-    Topics are listed without wildcards, because mosquitto keeps a retained message on every topic that a device may
-    publish to. A ``denied`` device may neither publish nor subscribe, whatever certificate it presents.
-    """
-    up = "\n".join(
-        f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
-        for shard in range(shards)
-        for kind in sorted(topics.UP_KINDS)
-    )
-    ours = _template("mosquitto-access.conf").substitute(username=username, population=population, up=up)
-    return ours + "".join(f"\nuser {device}\ntopic deny #\n" for device in denied)
 
 
 def _template(name: str) -> string.Template:

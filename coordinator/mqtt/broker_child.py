@@ -16,8 +16,10 @@ import structlog
 from msgspec import structs
 
 from nightjar.coordinator.config import BrokerConfig
-from nightjar.coordinator.mqtt.broker import SERVICE_USER, check_port_free, choose
+from nightjar.coordinator.mqtt.broker import choose
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import check_port_free
+from nightjar.coordinator.tls.files import SERVICE_USER
 from nightjar.host.children import python_command
 from nightjar.wire.errors import UnavailableError
 

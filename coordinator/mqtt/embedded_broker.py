@@ -19,9 +19,9 @@ from amqtt.mqtt.connect import ConnectPacket
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
-from nightjar.coordinator.enrolment.tls_files import authority_names, broker_pair, refused_serials
-from nightjar.coordinator.mqtt.broker import SERVICE_USER, Listeners
-from nightjar.coordinator.web.tls_front import client_serial, server_context
+from nightjar.coordinator.mqtt.listeners import Listeners
+from nightjar.coordinator.tls.contexts import client_serial, server_context
+from nightjar.coordinator.tls.files import SERVICE_USER, authority_names, broker_pair, refused_serials
 from nightjar.wire import topics
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.frame import MAX_PACKET_BYTES

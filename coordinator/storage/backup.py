@@ -21,9 +21,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from nightjar.coordinator.enrolment.authority import CURRENT, FORMER
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.blobs import FileBlobs, disk
@@ -33,6 +31,8 @@ from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.release_metadata import ONLINE_KEY
 from nightjar.coordinator.storage.schema import copy_sqlite
 from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.coordinator.tls.authority import CURRENT, FORMER
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError

@@ -18,12 +18,12 @@ from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 
 from nightjar.coordinator.enrolment.standing import said_to_device
-from nightjar.coordinator.enrolment.tls_files import names_of
+from nightjar.coordinator.tls.files import names_of
+from nightjar.coordinator.tls.front import SERIAL
 from nightjar.coordinator.web import ROOT
 from nightjar.coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from nightjar.coordinator.web.documents import Problem
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.tls_front import SERIAL
 from nightjar.wire.addresses import is_address, is_loopback, network_of
 from nightjar.wire.releases import METADATA_PATH
 

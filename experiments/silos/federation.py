@@ -18,8 +18,8 @@ from typing import Any
 import urllib3
 
 from nightjar.coordinator.config_file import load_config
-from nightjar.coordinator.enrolment.service_client import http_pool
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.experiments.silos.hosts import SiloHost
 from nightjar.host.children import python_command
 from nightjar.models.manifest import Manifest

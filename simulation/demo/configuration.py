@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from nightjar.coordinator.mqtt import free_ports as anywhere
-from nightjar.coordinator.mqtt.broker import SERVICE_USER
+from nightjar.coordinator.tls.files import SERVICE_USER
 from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.models.ngram import NgramRecall
 from nightjar.wire.errors import ConfigError

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nightjar.coordinator.config import BrokerKind
-from nightjar.coordinator.mqtt.broker import SERVICE_USER, choose
+from nightjar.coordinator.mqtt.broker import choose
 from nightjar.coordinator.mqtt.broker_child import PASSWORD_VARIABLE
+from nightjar.coordinator.tls.files import SERVICE_USER
 from nightjar.host.children import python_command
 from nightjar.simulation.demo.configuration import LOOPBACK
 from nightjar.simulation.demo.preparation import PreparedRun

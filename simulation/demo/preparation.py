@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nightjar.coordinator.enrolment.service_client import FOLDER
+from nightjar.coordinator.tls.contexts import FOLDER
 from nightjar.models import corpora
 from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.configurations import ModelConfiguration, configuration

@@ -16,10 +16,10 @@ from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, new_claim
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.tls_files import refresh, signer_of
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.signing_key import load_signer
+from nightjar.coordinator.tls.files import refresh, signer_of
 from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, keep
 from nightjar.edge_agent.enrolment.keys import next_key
 from nightjar.wire.errors import UnavailableError

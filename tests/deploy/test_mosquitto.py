@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from nightjar.coordinator.enrolment.service_client import FOLDER as FOLDER_OF_TLS
-from nightjar.coordinator.enrolment.tls_files import SERVER_FOLDER
-from nightjar.coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list
+from nightjar.coordinator.mqtt.broker import MAX_QUEUED_BYTES
+from nightjar.coordinator.tls.contexts import FOLDER as FOLDER_OF_TLS
+from nightjar.coordinator.tls.files import SERVER_FOLDER, access_list
 from nightjar.wire import topics
 from nightjar.wire.frame import MAX_PACKET_BYTES
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from flask import Flask, Response, request
 
-from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.broker import find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.coordinator.web.app import ARTIFACT_AGE_S
 from nightjar.coordinator.web.server import serving
 from nightjar.edge_agent.inbox import Arrived, LinkUp

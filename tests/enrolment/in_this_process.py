@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from nightjar.coordinator.enrolment.authority import Authority
-from nightjar.coordinator.enrolment.authority_process import CertifyDevice, CertifyServer, ListAuthorities, Revoke
+from nightjar.coordinator.tls.authority import Authority
+from nightjar.coordinator.tls.authority_process import CertifyDevice, CertifyServer, ListAuthorities, Revoke
 
 
 class InThisProcess:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.authority_process import serve
+from nightjar.coordinator.tls.authority_process import serve
 from nightjar.host.children import answer_lines
 
 SLOW_S = 2.5

@@ -17,14 +17,14 @@ from paho.mqtt.enums import CallbackAPIVersion
 from nightjar.coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, EnrolmentConfig, TaskConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.engine.driver import Driver
-from nightjar.coordinator.enrolment.authority import Authority, new_request
 from nightjar.coordinator.enrolment.revocation import end_session
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import ACCESS, refresh, refuse
 from nightjar.coordinator.mqtt.broker_child import BrokerChild
 from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.records.inbox import BrokerConnected, MessageArrived
+from nightjar.coordinator.tls.authority import Authority, new_request
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import ACCESS, refresh, refuse
 from nightjar.wire import messages
 from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import MAX_PACKET_BYTES, MAX_PUBLISH_BYTES

@@ -5,8 +5,8 @@ import json
 import pytest
 import urllib3
 
-from nightjar.coordinator.enrolment.authority import Authority
 from nightjar.coordinator.storage.signing_key import load_signer
+from nightjar.coordinator.tls.authority import Authority
 from nightjar.edge_agent.enrolment import enrolling, keys
 from nightjar.edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, renewed
 from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity

@@ -11,10 +11,10 @@ import urllib3
 
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.claims import KeyState
-from nightjar.coordinator.enrolment.service_client import http_pool
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.tables import credentials
+from nightjar.coordinator.tls.contexts import http_pool
 from tests.brokers import KINDS
 from tests.enrolment.test_rounds import WITHIN_S, connected
 from tests.enrolment.world import World

@@ -8,8 +8,8 @@ import urllib3
 from click.testing import CliRunner
 
 from nightjar.coordinator.__main__ import cli
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import authorities_in
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import authorities_in
 from nightjar.edge_agent.enrolment import renewal
 from nightjar.edge_agent.enrolment.enrolling import enrol, renewed
 from nightjar.edge_agent.enrolment.identity import load_credential

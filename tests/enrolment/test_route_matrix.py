@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from nightjar.coordinator.config import TransportSecurity
-from nightjar.coordinator.enrolment.authority_process import Unsigned
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.enrolment.claims import Claim, Credential, KeyState
 from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.tls.authority_process import Unsigned
+from nightjar.coordinator.tls.front import SERIAL
 from nightjar.coordinator.web.app import create_app
-from nightjar.coordinator.web.tls_front import SERIAL
 from nightjar.wire.errors import UnavailableError
 from tests.coordinator.web.test_api import NOW_S, Service
 

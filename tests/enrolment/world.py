@@ -11,8 +11,8 @@ import urllib3
 
 from nightjar.coordinator.commands.actions import ask_service
 from nightjar.coordinator.config_file import load_config
-from nightjar.coordinator.enrolment.service_client import http_pool
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.edge_agent.enrolment.enrolling import enrol
 from nightjar.edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
 from tests.coordinator.model_folder import write_model

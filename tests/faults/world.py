@@ -28,8 +28,9 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from nightjar.benchmarks.phones import PhoneSetting
-from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.broker import find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, seat_round, seat_version
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.blobs import FileBlobs

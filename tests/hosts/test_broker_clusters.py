@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.coordinator.mqtt.broker import Listeners, access_list, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.broker import find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
+from nightjar.coordinator.tls.files import access_list
 from nightjar.wire.messages import Verdict
 from tests.brokers import KINDS, wait_for_port
 from tests.coordinator.fake_device import devices, report_frame

@@ -16,8 +16,9 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.broker import find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE

@@ -16,13 +16,13 @@ import pytest
 from nightjar.coordinator.commands import checkup
 from nightjar.coordinator.commands.checkup import CheckupFinding
 from nightjar.coordinator.config_file import load_config
-from nightjar.coordinator.enrolment.authority import Authority
-from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
+from nightjar.coordinator.tls.authority import Authority
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.models import starts
 from nightjar.models.folder import WEIGHTS
 from nightjar.models.shipped import shipped

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nightjar.coordinator.enrolment.authority import new_request
 from nightjar.coordinator.enrolment.certificate_issuer import Certified, claim_hash
 from nightjar.coordinator.enrolment.register import MOST_CERTIFICATES
+from nightjar.coordinator.tls.authority import new_request
 from tests.coordinator.enrolment.test_revocation import DAY_S, NOW_S, House
 
 

@@ -5,7 +5,6 @@ import pytest
 from msgspec import structs
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
-from nightjar.coordinator.enrolment.authority import fingerprint, new_request
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, claim_hash
 from nightjar.coordinator.enrolment.claims import Claim
 from nightjar.coordinator.enrolment.register import Register
@@ -16,10 +15,11 @@ from nightjar.coordinator.enrolment.revocation import (
     TELL_AGAIN_AT_LOOKS,
     RevocationEnforcer,
 )
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import ACCESS, Changes, refresh, refused_serials, revoked_serials
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.tls.authority import fingerprint, new_request
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import ACCESS, Changes, refresh, refused_serials, revoked_serials
 from nightjar.wire.errors import UnavailableError
 from tests.enrolment.in_this_process import InThisProcess
 

@@ -1,30 +1,16 @@
 import base64
 import hashlib
-import socket
 
 import pytest
 
 from nightjar.coordinator.config import BrokerKind
 from nightjar.coordinator.mqtt import broker
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.wire.errors import ConfigError
 
 
-def test_a_taken_port_is_named_with_a_remedy():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"{port} \(broker\.port\).*give another port"):
-            broker.check_port_free("127.0.0.1", port, "broker.port", "give another port")
-
-
-def test_an_address_that_is_not_ours_is_named():
-    with pytest.raises(ConfigError, match="no-such-host"):
-        broker.check_port_free("no-such-host.invalid", 1883, "broker.port", "")
-
-
 def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
-    text = broker.write_mosquitto_files(broker.Listeners("127.0.0.1", 1884, "nightjar", ""), tmp_path).read_text()
+    text = broker.write_mosquitto_files(Listeners("127.0.0.1", 1884, "nightjar", ""), tmp_path).read_text()
     assert "listener 1884 127.0.0.1\n" in text
     assert "allow_anonymous true\n" in text
     assert "password_file" not in text
@@ -34,7 +20,7 @@ def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
 
 
 def test_with_a_password_nobody_is_anonymous_and_the_password_is_not_in_the_files(tmp_path):
-    doors = broker.Listeners("127.0.0.1", 1884, "nightjar", "open sesame")
+    doors = Listeners("127.0.0.1", 1884, "nightjar", "open sesame")
     text = broker.write_mosquitto_files(doors, tmp_path).read_text()
     assert "allow_anonymous false\n" in text
     passwords = tmp_path / "passwords"

@@ -4,15 +4,16 @@ from types import SimpleNamespace
 import pytest
 from amqtt.session import Session
 
-from nightjar.coordinator.mqtt import broker, embedded_broker
+from nightjar.coordinator.mqtt import embedded_broker
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.wire.frame import MAX_PACKET_BYTES
 
 
 async def answer_to(*said: bytes) -> bytes:
     """What a fresh broker in plain text answers before it hangs up."""
     (port,) = free_ports(1)
-    doors = broker.Listeners("127.0.0.1", port, "nightjar", "")
+    doors = Listeners("127.0.0.1", port, "nightjar", "")
     ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
     await ours.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -79,7 +80,7 @@ def test_what_waits_for_who_is_away_is_bounded(monkeypatch):
     monkeypatch.setattr(embedded_broker, "MAX_QUEUED", 3)
 
     async def waiting() -> int:
-        doors = broker.Listeners("127.0.0.1", 0, "nightjar", "")
+        doors = Listeners("127.0.0.1", 0, "nightjar", "")
         ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
         away = Session()
         away.client_id = "coordinator"
@@ -115,7 +116,7 @@ def test_a_message_reaches_everybody_though_subscriptions_change_while_it_goes_o
     asked = []
 
     async def deliver():
-        doors = broker.Listeners("127.0.0.1", 0, "nightjar", "")
+        doors = Listeners("127.0.0.1", 0, "nightjar", "")
         ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
         for name in "abc":
             ours.subscriptions[f"{name}/#"] = []

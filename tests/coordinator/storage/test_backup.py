@@ -6,10 +6,8 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from nightjar.coordinator.enrolment.authority import Authority
 from nightjar.coordinator.enrolment.claims import Claim, ClaimRefused
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
 from nightjar.coordinator.storage.blobs import FileBlobs
@@ -18,6 +16,8 @@ from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.private import PrivateTables
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.coordinator.tls.authority import Authority
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.wire.errors import ConfigError
 from tests.coordinator.commands.site import REPORT, Site, report
 

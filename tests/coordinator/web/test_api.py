@@ -6,12 +6,9 @@ import pytest
 from msgspec import structs
 
 from nightjar.coordinator.config import CoordinatorConfig, TransportSecurity
-from nightjar.coordinator.enrolment.authority import Authority
-from nightjar.coordinator.enrolment.authority_process import AuthorityClient
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
-from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage import tokens as token_table
@@ -20,6 +17,9 @@ from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.settings import TaskSettings, noise_terms
 from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.tls.authority import Authority
+from nightjar.coordinator.tls.authority_process import AuthorityClient
+from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
 from nightjar.coordinator.web import api, operating
 from nightjar.coordinator.web.access import Role, new_token
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE

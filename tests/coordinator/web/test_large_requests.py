@@ -20,7 +20,7 @@ from nightjar.coordinator.web.server import serving
 from nightjar.edge_agent.keyboard.app import MAX_BODY_BYTES
 from nightjar.edge_agent.keyboard.server import Serving
 from nightjar.edge_agent.shell.suggester import page_listener
-from tests.coordinator.web.test_tls_front import House
+from tests.coordinator.tls.test_front import House
 
 SENT = 64 << 20
 PIECE = bytes(1 << 16)

@@ -11,8 +11,8 @@ import pytest
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import broker_pair, coordinator_pair, refresh
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import broker_pair, coordinator_pair, refresh
 from nightjar.edge_agent.enrolment.enrolling import refreshed
 from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
 from nightjar.edge_agent.enrolment.keys import next_key

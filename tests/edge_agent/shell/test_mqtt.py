@@ -9,8 +9,9 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from nightjar.coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
+from nightjar.coordinator.mqtt.broker import find_mosquitto, write_mosquitto_files
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.listeners import Listeners
 from nightjar.edge_agent.inbox import Arrived, LinkDown, LinkUp
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.wire.errors import LocalProtocolError

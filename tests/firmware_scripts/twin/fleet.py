@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nightjar.coordinator.config_file import load_config
-from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
 from nightjar.firmware_scripts.core.host_settings import HostSettings
 from nightjar.firmware_scripts.customising import Order
 from nightjar.firmware_scripts.image.debian import root_file_system

@@ -7,7 +7,7 @@ signs device certificates, and the former one still signs server certificates, b
 that one.
 
 This is the only module that reads the authority's key, and it runs in a process of its own
-(:mod:`nightjar.coordinator.enrolment.authority_process`). Source: RFC 5280; CSR: RFC 2986.
+(:mod:`nightjar.coordinator.tls.authority_process`). Source: RFC 5280; CSR: RFC 2986.
 """
 
 from __future__ import annotations

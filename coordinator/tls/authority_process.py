@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from nightjar.coordinator.enrolment.authority import Authority
+from nightjar.coordinator.tls.authority import Authority
 from nightjar.host.children import LineChild, answer_lines, python_command
 from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 

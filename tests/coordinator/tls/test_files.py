@@ -2,8 +2,8 @@ import pytest
 from msgspec import structs
 
 from nightjar.coordinator.config import CoordinatorConfig, EnrolmentConfig, TaskConfig
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import (
+from nightjar.coordinator.tls.contexts import FOLDER, server_context
+from nightjar.coordinator.tls.files import (
     SERVER_FOLDER,
     Changes,
     authority_names,
@@ -15,7 +15,6 @@ from nightjar.coordinator.enrolment.tls_files import (
     sign,
     url_for_devices,
 )
-from nightjar.coordinator.web.tls_front import server_context
 from tests.enrolment.in_this_process import InThisProcess
 
 NOW_S, DAY_S = 1.7e9, 86400.0

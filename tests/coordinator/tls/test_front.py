@@ -9,11 +9,11 @@ import pytest
 import urllib3
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
-from nightjar.coordinator.enrolment.authority import Authority, new_request
-from nightjar.coordinator.enrolment.service_client import FOLDER
-from nightjar.coordinator.enrolment.tls_files import refresh
+from nightjar.coordinator.tls.authority import Authority, new_request
+from nightjar.coordinator.tls.contexts import FOLDER
+from nightjar.coordinator.tls.files import refresh
+from nightjar.coordinator.tls.front import SERIAL, TlsFront, behind_front
 from nightjar.coordinator.web.server import serving
-from nightjar.coordinator.web.tls_front import SERIAL, TlsFront, behind_front
 from nightjar.wire.errors import ConfigError
 from tests.enrolment.in_this_process import InThisProcess
 
@@ -274,7 +274,7 @@ def test_other_lines_end_the_connection_and_name_nobody(house, trusted, line):
 
 
 def test_a_proxys_client_that_says_nothing_is_ended(house, monkeypatch):
-    monkeypatch.setattr("nightjar.coordinator.web.tls_front.HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("nightjar.coordinator.tls.front.HANDSHAKE_S", 0.2)
     with house.front(trusted_proxy="*"), socket.create_connection(("127.0.0.1", house.port), timeout=20) as silent:
         assert silent.recv(1) == b""
 

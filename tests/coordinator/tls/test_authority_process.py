@@ -7,9 +7,9 @@ import threading
 import msgspec
 import pytest
 
-from nightjar.coordinator.enrolment import authority_process as signing
-from nightjar.coordinator.enrolment.authority import new_request
-from nightjar.coordinator.enrolment.authority_process import (
+from nightjar.coordinator.tls import authority_process as signing
+from nightjar.coordinator.tls.authority import new_request
+from nightjar.coordinator.tls.authority_process import (
     AuthorityClient,
     CertifyDevice,
     ListAuthorities,

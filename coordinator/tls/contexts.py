@@ -1,8 +1,9 @@
-"""How a program on this machine connects to the service and its broker: what it trusts, and a pool for its requests."""
+"""TLS contexts: of our servers, and of programs on this machine that connect to the service and its broker."""
 
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import urllib3
 
@@ -35,3 +36,17 @@ def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
     if not config.tls:
         return urllib3.PoolManager()
     return urllib3.PoolManager(ssl_context=client_context(config), assert_hostname=False)
+
+
+def server_context(folder: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Serves with a certificate, and verifies client certificates, which are optional, against the authorities."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / AUTHORITIES))
+    context.load_cert_chain(certificate, key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def client_serial(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
+    """Serial number of the certificate that the peer presented, decimal; empty without one."""
+    shown = connection.getpeercert()
+    return str(int(str(shown["serialNumber"]), 16)) if shown else ""

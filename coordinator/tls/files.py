@@ -13,25 +13,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
+import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
-from nightjar.coordinator.enrolment.authority import new_request
-from nightjar.coordinator.enrolment.authority_process import (
+from nightjar.coordinator.tls.authority import new_request
+from nightjar.coordinator.tls.authority_process import (
     AuthorityClient,
     CertifyServer,
     ListAuthorities,
     Revoke,
     own_command,
 )
-from nightjar.coordinator.enrolment.service_client import AUTHORITIES, FOLDER
-from nightjar.coordinator.mqtt.broker import SERVICE_USER, access_list
+from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
 from nightjar.host.files import private_folder, replace_file
+from nightjar.wire import topics
 from nightjar.wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from nightjar.wire.errors import UnavailableError, rewording
 from nightjar.wire.identifiers import DeviceId
@@ -47,6 +49,8 @@ RENEWED_AFTER = 2 / 3
 DAY_S = 86400.0
 SERVER_DAYS = 365.0
 """Lifetime of the coordinator's and the broker's certificates."""
+SERVICE_USER = "@coordinator"
+"""User name of the coordinator at a broker that requires device certificates; no device can have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,22 @@ def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[
     with _disk(folder):
         refused = replace_file(folder / REFUSED, "".join(f"{serial}\n" for serial in sorted(shut_out)).encode())
         return replace_file(folder / ACCESS, access.encode()) or refused
+
+
+def access_list(username: str, population: str, shards: int, denied: Iterable[str] = ()) -> str:
+    """Mosquitto's access list: the coordinator may use all topics of its population, a device only its own.
+
+    Topics are listed without wildcards, because mosquitto keeps a retained message on every topic that a device may
+    publish to. A ``denied`` device may neither publish nor subscribe, whatever certificate it presents.
+    """
+    up = "\n".join(
+        f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
+        for shard in range(shards)
+        for kind in sorted(topics.UP_KINDS)
+    )
+    template = string.Template((resources.files("nightjar.coordinator.tls") / "mosquitto-access.conf").read_text())
+    ours = template.substitute(username=username, population=population, up=up)
+    return ours + "".join(f"\nuser {device}\ntopic deny #\n" for device in denied)
 
 
 def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:

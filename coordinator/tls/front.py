@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import functools
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
@@ -28,9 +27,9 @@ from typing import Any
 
 import structlog
 
-from nightjar.coordinator.enrolment.service_client import AUTHORITIES
-from nightjar.coordinator.enrolment.tls_files import coordinator_pair
-from nightjar.coordinator.web.proxy_protocol import client_behind
+from nightjar.coordinator.tls.contexts import client_serial, server_context
+from nightjar.coordinator.tls.files import coordinator_pair
+from nightjar.coordinator.tls.proxy_protocol import client_behind
 from nightjar.wire.addresses import network_of
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 
@@ -64,7 +63,7 @@ class TlsFront:
     Args:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
-        folder: holds our certificate and the authorities (:mod:`nightjar.coordinator.enrolment.tls_files`).
+        folder: holds our certificate and the authorities (:mod:`nightjar.coordinator.tls.files`).
         behind: port of the WSGI server on 127.0.0.1.
         most_connections: most simultaneous connections; further ones are closed.
         listener: socket that is listening already; closed at the end.
@@ -258,20 +257,6 @@ async def _forward(
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-
-
-def server_context(folder: Path, certificate: Path, key: Path) -> ssl.SSLContext:
-    """Serves with a certificate, and verifies client certificates, which are optional, against the authorities."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / AUTHORITIES))
-    context.load_cert_chain(certificate, key)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
-
-
-def client_serial(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
-    """Serial number of the certificate that the peer presented, decimal; empty without one."""
-    shown = connection.getpeercert()
-    return str(int(str(shown["serialNumber"]), 16)) if shown else ""
 
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from nightjar.coordinator.enrolment.authority import CURRENT, FORMER, Authority, fingerprint, new_request
+from nightjar.coordinator.tls.authority import CURRENT, FORMER, Authority, fingerprint, new_request
 from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from tests.power_cut import assert_old_or_new, power_cut_library, recorded
 
@@ -140,7 +140,7 @@ def test_a_rotation_that_loses_power_after_its_first_file_is_begun_again(tmp_pat
 def test_a_power_cut_at_each_step_leaves_a_whole_key_or_none(tmp_path):
     folder = tmp_path / "authority"
     folder.mkdir(mode=0o700)
-    before = "from nightjar.coordinator.enrolment.authority import Authority"
+    before = "from nightjar.coordinator.tls.authority import Authority"
     run = recorded(folder, power_cut_library(tmp_path), before, f"Authority(Path('.'), {NOW_S})")
     assert_old_or_new(run, folder / CURRENT)
     assert run.widest_modes() == 0o600
