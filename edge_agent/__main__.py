@@ -128,7 +128,7 @@ def conditions(path: Path, as_json: bool, watch: bool) -> None:
         sys.exit(0 if look.verdict.eligible else EXIT_NO)
     shown: Any = None
     for look in looks(config):
-        face = {c: (r.value, r.reason, r.source) for c, r in look.readings.items()}, look.verdict, look.standing
+        face = {c: (r.value, r.reason, r.source) for c, r in look.readings.items()}, look.verdict, look.run
         if face == shown:
             continue
         if as_json:

@@ -183,10 +183,10 @@ class Driver:
             if verdict.eligible and not working and self._releases.comes_first(readings):
                 verdict = FIRST
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
-            self._eligible_since_s, standing = apply_hysteresis(self._eligible_since_s, verdict, now_s, hysteresis_s)
-            settling = standing is EligibilityRun.SETTLING
+            self._eligible_since_s, run = apply_hysteresis(self._eligible_since_s, verdict, now_s, hysteresis_s)
+            settling = run is EligibilityRun.SETTLING
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
-            self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
+            self._step(ConditionsJudged(self._moment(), run, reason, verdict.cause))
             self._delivery.send_what_is_due()
             unmetered = readings.get(Condition.UNMETERED)
             self._metered = unmetered is not None and unmetered.value is Answer.NO

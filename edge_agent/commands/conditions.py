@@ -32,11 +32,11 @@ from nightjar.edge_agent.shell.examples import DeviceExamples
 
 @dataclass(frozen=True, slots=True)
 class ConditionsNow:
-    """The conditions at one moment; after a single reading the standing follows from the verdict."""
+    """The conditions at one moment; after a single reading the run follows from the verdict."""
 
     readings: Readings
     verdict: EligibilityVerdict
-    standing: EligibilityRun
+    run: EligibilityRun
 
     def as_json(self, config: AgentConfig) -> dict[str, Any]:
         """The conditions as plain data for JSON."""
@@ -45,7 +45,7 @@ class ConditionsNow:
             "device": config.device,
             "emulated": config.emulator is not None,
             "eligible": self.verdict.eligible,
-            "standing": self.standing.value,
+            "standing": self.run.value,
             "reason": self.verdict.reason,
             "cause": None if self.verdict.cause is None else self.verdict.cause.value,
             "conditions": {
@@ -76,7 +76,7 @@ class ConditionsNow:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
-        match self.standing:
+        match self.run:
             case EligibilityRun.UNFIT:
                 return f"not eligible: {self.verdict.reason}"
             case EligibilityRun.SETTLING:
@@ -106,10 +106,10 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
             }
             readings = {condition: fresh(read.get(condition)) for condition in Condition}
             verdict = judge(readings, config.conditions.policy)
-            eligible_since_s, standing = apply_hysteresis(
+            eligible_since_s, run = apply_hysteresis(
                 eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
             )
-            yield ConditionsNow(readings, verdict, standing)
+            yield ConditionsNow(readings, verdict, run)
             time.sleep(config.conditions.poll_s)
 
 

@@ -1,4 +1,4 @@
-"""Decides whether this device may train now: turns readings of its conditions into a verdict and a standing.
+"""Decides whether this device may train now: turns readings of its conditions into a verdict and a run of verdicts.
 
 It answers two separate questions:
 
@@ -8,7 +8,7 @@ It answers two separate questions:
 - *For long enough*: :func:`apply_hysteresis` requires an unbroken run of eligible verdicts. On real traces, a phone
   selected at the moment it becomes eligible finishes a 3-minute job with probability 0.50; after two minutes, 0.80.
 
-Adapters take the readings. :mod:`nightjar.edge_agent.core.lifecycle` decides what to do about the standing.
+Adapters take the readings. :mod:`nightjar.edge_agent.core.lifecycle` decides what to do about the run.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class EligibilityVerdict:
 
 
 class EligibilityRun(enum.Enum):
-    """The standing that results from a run of verdicts."""
+    """How far a run of eligible verdicts is."""
 
     UNFIT = "unfit"
     """Not eligible."""
@@ -203,7 +203,7 @@ def fresh(reading: ConditionReading | None) -> ConditionReading:
 def apply_hysteresis(
     eligible_since_s: float | None, verdict: EligibilityVerdict, now_s: float, hysteresis_s: float
 ) -> tuple[float | None, EligibilityRun]:
-    """Update the run of eligible verdicts, and derive the standing.
+    """Update the run of eligible verdicts, and say how far it is.
 
     >>> yes = EligibilityVerdict(True, "", None)
     >>> apply_hysteresis(None, yes, 100.0, 120.0)
@@ -215,7 +215,7 @@ def apply_hysteresis(
     jump.
 
     Returns:
-        The start of the run, to be passed to the next call, and the standing.
+        The start of the run, to be passed to the next call, and how far it is.
     """
     if not verdict.eligible:
         return None, EligibilityRun.UNFIT

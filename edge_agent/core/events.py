@@ -22,10 +22,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ConditionsJudged:
-    """The conditions were judged; ``cause`` is None unless the standing is UNFIT."""
+    """The conditions were judged; ``cause`` is None unless the run is UNFIT."""
 
     at: Moment
-    standing: EligibilityRun
+    run: EligibilityRun
     reason: str
     cause: DropoutCause | None
 

@@ -302,7 +302,7 @@ def _stay(state: State, _event: Event) -> Result:
 
 def _follow_conditions(state: State, event: ConditionsJudged) -> Result:
     """The state that follows from the conditions alone."""
-    match event.standing:
+    match event.run:
         case EligibilityRun.UNFIT:
             return Ineligible(event.reason, event.cause or DropoutCause.IN_USE), ()
         case EligibilityRun.SETTLING:
@@ -317,7 +317,7 @@ def _check_in(at: Moment, tries: int) -> Result:
 
 
 def _wait_for_answer(state: CheckedIn, event: ConditionsJudged) -> Result:
-    if event.standing is EligibilityRun.UNFIT:
+    if event.run is EligibilityRun.UNFIT:
         return _follow_conditions(state, event)
     return (state, ()) if event.at.now_s < state.again_at_s else _check_in(event.at, state.tries + 1)
 
@@ -369,7 +369,7 @@ def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
 
 
 def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
-    if event.standing is EligibilityRun.UNFIT and event.cause is not None:
+    if event.run is EligibilityRun.UNFIT and event.cause is not None:
         return _give_up(state, event.cause, event.reason, Ineligible(event.reason, event.cause))
     if event.at.now_s >= state.deadline_s:
         cause = DropoutCause.OUT_OF_TIME
@@ -380,7 +380,7 @@ def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
 def _watch_training(state: Training, event: ConditionsJudged) -> Result:
     mine, now_s = state.assignment, event.at.now_s
     if (
-        event.standing is EligibilityRun.UNFIT
+        event.run is EligibilityRun.UNFIT
         and event.cause is not None
         and event.cause is not DropoutCause.METERED
         and mine.plan.keep_share < 1.0

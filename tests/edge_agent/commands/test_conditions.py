@@ -52,8 +52,8 @@ def test_watching_waits_for_the_hysteresis_time_and_sees_a_change(place):
     place.move_in("hello there")
     config = load(place.config, {})
     watching = looks(config)
-    assert next(watching).standing is EligibilityRun.SETTLING
-    assert any(look.standing is EligibilityRun.FIT for look in islice(watching, 500))
+    assert next(watching).run is EligibilityRun.SETTLING
+    assert any(look.run is EligibilityRun.FIT for look in islice(watching, 500))
     place.tree.supply("BAT0", status="Discharging")
     assert next(watching).headline == "not eligible: not charging"
     watching.close()

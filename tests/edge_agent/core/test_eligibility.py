@@ -124,8 +124,8 @@ YES, NO = EligibilityVerdict(True, "", None), EligibilityVerdict(False, "unplugg
 def test_eligible_for_the_whole_hysteresis_time_without_a_break(verdicts, standings):
     since, found = None, []
     for now_s, verdict in verdicts:
-        since, standing = apply_hysteresis(since, verdict, now_s, 120.0)
-        found.append(standing)
+        since, run = apply_hysteresis(since, verdict, now_s, 120.0)
+        found.append(run)
     assert found == [EligibilityRun(s) if isinstance(s, str) else s for s in standings]
 
 

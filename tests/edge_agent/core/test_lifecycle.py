@@ -86,8 +86,8 @@ STATES = [
 ]
 
 
-def judged(standing, at=AT):
-    return ConditionsJudged(at, standing, standing.value, CAUSE if standing is EligibilityRun.UNFIT else None)
+def judged(run, at=AT):
+    return ConditionsJudged(at, run, run.value, CAUSE if run is EligibilityRun.UNFIT else None)
 
 
 def receipt(verdict=Verdict.ACCEPTED, retry_after_s=7.0):
