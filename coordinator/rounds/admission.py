@@ -129,7 +129,7 @@ class Move:
     target: str
 
 
-def holds(state: Round, device: DeviceId) -> bool:
+def is_in_round(state: Round, device: DeviceId) -> bool:
     """Whether a device is working in the round or waiting in its pool."""
     seat = state.seats.get(device)
     return (seat is not None and seat.state is SeatState.WORKING) or device in state.pool
@@ -141,7 +141,7 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     ``lease`` has the check-in applied already. There is one candidate per task with an open round, and at least one.
     """
     # With a single task there is no need to search its pool, which may be long.
-    holding = [each for each in candidates if holds(each.round, lease.device)] if len(candidates) > 1 else []
+    holding = [each for each in candidates if is_in_round(each.round, lease.device)] if len(candidates) > 1 else []
     declined: Declined | None = None
     open_to: list[Round] = []
     for each in holding or candidates:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nightjar.coordinator.records.inbox import BrokerDisconnected, JobEnded, Operated
 from nightjar.coordinator.records.jobs import AggregationJob, JobFailed
-from nightjar.coordinator.rounds.admission import holds
+from nightjar.coordinator.rounds.admission import is_in_round
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
 from nightjar.coordinator.tasks.operations import CreateTask
 from nightjar.models.manifest import Manifest
@@ -138,7 +138,7 @@ class Observed:
         assert set(tables.reports) <= selected, "a report was stored that nobody was asked for"
         still_open = [state for state in tables.rounds.values() if state.phase not in TERMINAL]
         assert len({state.task for state in still_open}) == len(still_open) == self.tasks, "always one round of each"
-        at_work = Counter(device for state in still_open for device in DEVICES if holds(state, device))
+        at_work = Counter(device for state in still_open for device in DEVICES if is_in_round(state, device))
         assert all(count == 1 for count in at_work.values()), "a device waits or works for one task at a time"
         for number, state in tables.rounds.items():
             in_round = sorted(name for round_number, name in stored if round_number == number)
