@@ -72,7 +72,7 @@ Readings = Mapping[Condition, ConditionReading]
 """Readings by condition; a missing condition is unknown."""
 
 
-def holds(readings: Readings, condition: Condition) -> bool:
+def is_met(readings: Readings, condition: Condition) -> bool:
     """Whether a condition is known to hold."""
     return condition in readings and readings[condition].value is Answer.YES
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from nightjar.edge_agent.core.eligibility import Condition, Readings, holds
+from nightjar.edge_agent.core.eligibility import Condition, Readings, is_met
 from nightjar.edge_agent.inbox import StartJob, failure
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Artifacts, Ports, Trust
@@ -83,7 +83,7 @@ class KeyboardUpkeep:
         ``working``: a session needs the worker.
         """
         ports, wanted = self._ports, self._wanted
-        if working or not holds(readings, Condition.UNMETERED):
+        if working or not is_met(readings, Condition.UNMETERED):
             return
         if self._show is None or self.job or wanted is None or ports.clock.monotonic_s() < self._not_before_s:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nightjar.edge_agent.core.eligibility import Condition, EligibilityVerdict, Readings, holds
+from nightjar.edge_agent.core.eligibility import Condition, EligibilityVerdict, Readings, is_met
 from nightjar.edge_agent.inbox import StartJob
 from nightjar.edge_agent.ports import Clock, Releases
 from nightjar.wire.messages import DropoutCause
@@ -79,4 +79,4 @@ class ReleaseWatch:
 
 
 def _is_free(readings: Readings) -> bool:
-    return holds(readings, Condition.CHARGING) and holds(readings, Condition.UNMETERED)
+    return is_met(readings, Condition.CHARGING) and is_met(readings, Condition.UNMETERED)
