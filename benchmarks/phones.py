@@ -38,7 +38,7 @@ from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.http import Downloader, Patience
 from nightjar.edge_agent.shell.model_files import ModelFiles
-from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.signatures import signature_valid
 from nightjar.edge_agent.shell.sum_process import SumInProcess
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
 from nightjar.host.logs import configure_logs
@@ -195,7 +195,7 @@ def make_phone(
             journal=database,
             worker=ThreadWorker(inbox.put, JobThread()),
             desk=Desk(database, in_this_process(learned, clock.monotonic_s)),
-            trust=KnownKey(population, device, database, key, holds=holds),
+            trust=KnownKey(population, device, database, key, holds=signature_valid),
             sums=SumInProcess(folder),
             show_model=show_model,
         ),

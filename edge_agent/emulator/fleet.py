@@ -43,7 +43,7 @@ from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.memory import return_free_memory
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import MqttTransport
-from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.signatures import signature_valid
 from nightjar.edge_agent.shell.sum_process import SumInProcess
 from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from nightjar.edge_agent.shell.weights import mapped_weights
@@ -157,7 +157,7 @@ def _phone(
             journal=database,
             worker=ThreadWorker(post, thread),
             desk=Desk(examples, train),
-            trust=assembly.trust_of(config, database, clock, holds),
+            trust=assembly.trust_of(config, database, clock, signature_valid),
             sums=SumInProcess(config.data_dir),
             limits=config.limits,
             remember_connection=lambda state: database.remember(CONNECTION, state),

@@ -17,7 +17,7 @@ HOLDS, HOLDS_NOT = 0, 10
 """Exit statuses; an interpreter that fails exits with 1."""
 
 
-def holds(key: str, signature: str, signed: bytes) -> bool:
+def signature_valid(key: str, signature: str, signed: bytes) -> bool:
     """Whether the owner of a public key signed these bytes, checked in this process; key and signature are in hex."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -48,4 +48,4 @@ def holds_in_a_process(key: str, signature: str, signed: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(HOLDS if holds(sys.argv[1], sys.argv[2], sys.stdin.buffer.read()) else HOLDS_NOT)
+    sys.exit(HOLDS if signature_valid(sys.argv[1], sys.argv[2], sys.stdin.buffer.read()) else HOLDS_NOT)

@@ -13,7 +13,7 @@ from nightjar.coordinator.storage.schema import copy_sqlite
 from nightjar.coordinator.storage.signing_key import KEY_FILE, change_key, load_signer, make_recovery_key, read_key
 from nightjar.coordinator.tasks.operations import RollBack
 from nightjar.edge_agent.link.trust import KnownKey
-from nightjar.edge_agent.shell.signatures import holds
+from nightjar.edge_agent.shell.signatures import signature_valid
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from tests.coordinator.engine.rounds_of_versions import hold_round
@@ -31,7 +31,7 @@ class Phone:
     def __init__(self, world, *, synchronised=False):
         now_s = (lambda: world.clock.time_s) if synchronised else (lambda: None)
         keys = (world.signer.public, world.signer.recovery)
-        self.trust = KnownKey("demo", "phone", Facts(), *keys, holds=holds, now_s=now_s)
+        self.trust = KnownKey("demo", "phone", Facts(), *keys, holds=signature_valid, now_s=now_s)
 
     def hears(self, order):
         """Obey an order of the coordinator's, as it was published."""

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nightjar.edge_agent.link.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
-from nightjar.edge_agent.shell.signatures import holds, holds_in_a_process
+from nightjar.edge_agent.shell.signatures import holds_in_a_process, signature_valid
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Succession, TrainingPlan
@@ -73,7 +73,7 @@ OUR_KEY, RECOVERY_KEY = public(OURS), public(RECOVERY)
 class Device:
     """Has the coordinator's key; its clock is not synchronised unless ``now_s`` says the time."""
 
-    def __init__(self, now_s=None, given=OUR_KEY, recovery=RECOVERY_KEY, check=holds):
+    def __init__(self, now_s=None, given=OUR_KEY, recovery=RECOVERY_KEY, check=signature_valid):
         self.facts, self.now_s, self.given, self.recovery, self.check = Facts(), now_s, given, recovery, check
         self.start()
 
