@@ -10,7 +10,7 @@ from nightjar.edge_agent.inbox import StartJob
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Ports
 from nightjar.edge_agent.session.session import prepare, run_session
-from nightjar.edge_agent.session.summing import enlist
+from nightjar.edge_agent.session.summing import join_sum
 from nightjar.edge_agent.session.task import Produced
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.identifiers import Population
@@ -53,7 +53,7 @@ class SessionJobs:
                 ports.journal.ledger,
                 ports.desk.memory_bytes,
             )
-            return enlist(model, assignment, self._population, last, ports.sums)
+            return join_sum(model, assignment, self._population, last, ports.sums)
 
         self.job = self._start(work)
 

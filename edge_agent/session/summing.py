@@ -35,7 +35,7 @@ class Enlisted:
     sent: tuple[bytes, ...]
 
 
-def enlist(
+def join_sum(
     model: Model, assignment: Assignment, population: Population, last: SumState | None, machine: SumMachine
 ) -> Enlisted | Model:
     """Join the secure sum of an assignment that is obeyed; without one, the model as it is.
