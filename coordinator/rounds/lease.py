@@ -40,23 +40,23 @@ def _rows() -> Iterable[Row[Lease]]:
     """The legal (presence, event) pairs. Heard precedes ReportCounted, so an AWAY device never gets ReportCounted."""
     return (
         row(Presence.AWAY, Heard, _arrive, Presence.PRESENT),
-        row(Presence.AWAY, CheckInCame, _offer, Presence.READY),
-        row(Presence.AWAY, StatusCame, _tell, Presence.PRESENT),
+        row(Presence.AWAY, CheckInCame, _check_in, Presence.READY),
+        row(Presence.AWAY, StatusCame, _take_status, Presence.PRESENT),
         row(Presence.AWAY, WentAway, _leave, Presence.AWAY),
         row(Presence.AWAY, ReportRefused, _refuse, Presence.AWAY),
         row(Presence.AWAY, BlockingChanged, _block, Presence.AWAY),
         row(Presence.AWAY, LabelsChanged, _label, Presence.AWAY),
-        row(Presence.PRESENT, Heard, _live, Presence.PRESENT),
-        row(Presence.PRESENT, CheckInCame, _offer, Presence.READY),
-        row(Presence.PRESENT, StatusCame, _tell, Presence.PRESENT),
+        row(Presence.PRESENT, Heard, _touch, Presence.PRESENT),
+        row(Presence.PRESENT, CheckInCame, _check_in, Presence.READY),
+        row(Presence.PRESENT, StatusCame, _take_status, Presence.PRESENT),
         row(Presence.PRESENT, WentAway, _leave, Presence.AWAY),
         row(Presence.PRESENT, ReportCounted, _count, Presence.PRESENT),
         row(Presence.PRESENT, ReportRefused, _refuse, Presence.PRESENT),
         row(Presence.PRESENT, BlockingChanged, _block, Presence.PRESENT),
         row(Presence.PRESENT, LabelsChanged, _label, Presence.PRESENT),
-        row(Presence.READY, Heard, _live, Presence.READY),
-        row(Presence.READY, CheckInCame, _offer, Presence.READY),
-        row(Presence.READY, StatusCame, _tell, Presence.READY, Presence.PRESENT),
+        row(Presence.READY, Heard, _touch, Presence.READY),
+        row(Presence.READY, CheckInCame, _check_in, Presence.READY),
+        row(Presence.READY, StatusCame, _take_status, Presence.READY, Presence.PRESENT),
         row(Presence.READY, WentAway, _leave, Presence.AWAY),
         row(Presence.READY, ReportCounted, _count, Presence.PRESENT),
         row(Presence.READY, ReportRefused, _refuse, Presence.READY),
@@ -242,11 +242,11 @@ def _arrive(lease: Lease, event: Heard) -> Lease:
     return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s, week=week)
 
 
-def _live(lease: Lease, event: Heard) -> Lease:
+def _touch(lease: Lease, event: Heard) -> Lease:
     return replace(lease, last_seen_s=event.now_s)
 
 
-def _offer(lease: Lease, event: CheckInCame) -> Lease:
+def _check_in(lease: Lease, event: CheckInCame) -> Lease:
     message = event.message
     return replace(
         _with_agent(lease, message.agent_version),
@@ -271,7 +271,7 @@ def _with_agent(lease: Lease, version: str) -> Lease:
     return replace(lease, agent_version=version, agent_round=lease.last_round)
 
 
-def _tell(lease: Lease, event: StatusCame) -> Lease:
+def _take_status(lease: Lease, event: StatusCame) -> Lease:
     message = event.message
     waits = lease.presence is Presence.READY and message.state in _STILL_WAITING
     return replace(
