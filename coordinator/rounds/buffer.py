@@ -5,10 +5,10 @@ Theory of operation
 
 The round is a *buffer*: as soon as it holds ``goal`` reports, it makes a version, and the next one opens. It has no
 selection. It opens in REPORTING, and each device that checks in gets a seat while fewer than ``concurrency`` devices
-are at work. A seat says what it was given with (:class:`~nightjar.coordinator.rounds.seats.Given`): the round, the base
-version and a deadline of its own. It goes on to the next round with its device, so that a device selected in round 7
-may report into round 9; the report still names round 7, and so does its receipt. What ends with the round is only what
-it used: its reports, refusals and dropouts. A device counts at most once per buffer.
+are at work. A seat says what it was given with (:class:`~nightjar.coordinator.rounds.seats.SeatGrant`): the round, the
+base version and a deadline of its own. It goes on to the next round with its device, so that a device selected in round
+7 may report into round 9; the report still names round 7, and so does its receipt. What ends with the round is only
+what it used: its reports, refusals and dropouts. A device counts at most once per buffer.
 
 A seat's *staleness* grows by one with each version that is published. A report with more than ``max_staleness`` is
 answered LATE with the code ``stale``; otherwise its update is scaled (:mod:`nightjar.coordinator.learning.staleness`).
@@ -71,7 +71,7 @@ from nightjar.coordinator.rounds.round import (
     start_grace,
     watch_committing,
 )
-from nightjar.coordinator.rounds.seats import AWAITED, Given, Seat, SeatState, newcomer, staleness_of
+from nightjar.coordinator.rounds.seats import AWAITED, Seat, SeatGrant, SeatState, newcomer, staleness_of
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.machine import Row, find_row, row, table
 from nightjar.wire.messages import DropoutCause, RejectionReason
@@ -201,7 +201,7 @@ def _give_seat(state: Round, event: DeviceCheckedIn) -> Step:
         rounds = int(seat is not None)  # it has had its turn
         return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS, rounds=rounds),)
     deadline_s = event.now_s + state.rules.report_deadline_s
-    given = Given(round=state.number, version=state.base_version, deadline_s=deadline_s)
+    given = SeatGrant(round=state.number, version=state.base_version, deadline_s=deadline_s)
     fresh = newcomer(seat, given)
     after = seated(state, event.device, fresh)
     if state.phase is Phase.REPORTING:

@@ -31,7 +31,7 @@ AWAITED = frozenset({SeatState.WORKING, SeatState.DROPPED})
 """A device that dropped out may still report."""
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class SeatGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What the seat of a buffered round was given with; the seat may outlive the round.
 
     Attributes:
@@ -64,10 +64,10 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     cause: DropoutCause | None = None
     code: str = ""
     earlier: tuple[DropoutCause, ...] = ()
-    given: Given | None = None
+    given: SeatGrant | None = None
 
 
-def newcomer(seat: Seat | None, given: Given | None = None) -> Seat:
+def newcomer(seat: Seat | None, given: SeatGrant | None = None) -> Seat:
     """The seat of a device that comes, or comes back for another attempt if it had a seat."""
     if seat is None:
         return Seat(given=given)

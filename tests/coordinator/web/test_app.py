@@ -9,7 +9,7 @@ from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
 from nightjar.coordinator.rounds.rules import RoundRules
-from nightjar.coordinator.rounds.seats import Given, Seat, SeatState
+from nightjar.coordinator.rounds.seats import Seat, SeatGrant, SeatState
 from nightjar.coordinator.rounds.week import noted
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
@@ -301,8 +301,8 @@ def test_a_round_in_detail(site):
 def test_a_buffered_round_says_since_which_round_and_from_which_version_a_device_trains(site):
     site.fill()
     with site.repository.transaction() as tx:
-        older = Seat(given=Given(round=2, version=0, deadline_s=1097.0, staleness=1))
-        carried = Seat(state=SeatState.CARRIED, given=Given(round=3, version=1, deadline_s=1097.0))
+        older = Seat(given=SeatGrant(round=2, version=0, deadline_s=1097.0, staleness=1))
+        carried = Seat(state=SeatState.CARRIED, given=SeatGrant(round=3, version=1, deadline_s=1097.0))
         rules = msgspec.structs.replace(RULES, concurrency=4)
         tx.save_round(msgspec.structs.replace(tx.round(3), rules=rules, seats={A: older, B: carried}, working=1))
     page = site.get("/rounds/3").text
