@@ -105,7 +105,7 @@ class Candidate:
     """A task that a device could be assigned to: its open round and its requirements."""
 
     round: Round
-    gate: Requirements
+    requirements: Requirements
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,15 @@ def gathered(candidates: Sequence[Candidate], lease_of: Callable[[DeviceId], Lea
     for wanted in sorted(starved, key=lambda each: (_lacks(each.round), each.round.number)):
         moves = []
         for other in starved:
-            if other is not wanted and other.gate.kind is wanted.gate.kind and waiting >= wanted.round.rules.minimum:
+            if (
+                other is not wanted
+                and other.requirements.kind is wanted.requirements.kind
+                and waiting >= wanted.round.rules.minimum
+            ):
                 leases = [lease for device in other.round.pool if (lease := lease_of(device)) is not None]
-                fit = [each for each in leases if _refusal(each, wanted, now_s, (wanted.gate.kind.value,)) is None]
+                fit = [
+                    each for each in leases if _refusal(each, wanted, now_s, (wanted.requirements.kind.value,)) is None
+                ]
                 moves += [Move(each.device, other.round.task, wanted.round.task) for each in fit]
         if len(moves) >= _lacks(wanted.round):
             return moves[: _lacks(wanted.round)]
@@ -209,25 +215,25 @@ def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | Non
 
 
 def _refusal(lease: Lease, candidate: Candidate, now_s: float, kinds: Collection[str]) -> Refusal | None:
-    gate = candidate.gate
-    return refusal(lease, candidate.round.number, gate.admission, now_s) or _unfit(lease, kinds, gate)
+    requirements = candidate.requirements
+    return refusal(lease, candidate.round.number, requirements.admission, now_s) or _unfit(lease, kinds, requirements)
 
 
-def _unfit(lease: Lease, kinds: Collection[str], gate: Requirements) -> Refusal | None:
-    wanted = gate.eligibility
-    if gate.kind.value not in kinds:
-        return Refusal(RejectionReason.OUTDATED_AGENT, f"this agent cannot {gate.kind.value}")
+def _unfit(lease: Lease, kinds: Collection[str], requirements: Requirements) -> Refusal | None:
+    wanted = requirements.eligibility
+    if requirements.kind.value not in kinds:
+        return Refusal(RejectionReason.OUTDATED_AGENT, f"this agent cannot {requirements.kind.value}")
     if wanted.minimum_agent_version and older(lease.agent_version, wanted.minimum_agent_version):
         detail = f"this task needs agent {wanted.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
-    why = unsuited(lease, wanted) or _not_drawn(lease.device, gate)
+    why = unsuited(lease, wanted) or _not_drawn(lease.device, requirements)
     return Refusal(RejectionReason.NO_TASK, why) if why else None
 
 
-def _not_drawn(device: DeviceId, gate: Requirements) -> str:
-    if not in_slot(gate.variant, gate.slot, device):
-        return f"other devices were drawn for the experiment {gate.variant.experiment}"
-    if gate.trial is not None and not is_canary(device, gate.trial.manifest, gate.trial.share):
+def _not_drawn(device: DeviceId, requirements: Requirements) -> str:
+    if not in_slot(requirements.variant, requirements.slot, device):
+        return f"other devices were drawn for the experiment {requirements.variant.experiment}"
+    if requirements.trial is not None and not is_canary(device, requirements.trial.manifest, requirements.trial.share):
         return "a new version is on trial, and other devices were drawn for it"
     return ""
 
