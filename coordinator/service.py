@@ -21,7 +21,7 @@ from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
 from nightjar.coordinator.storage.engine import database_url
-from nightjar.coordinator.storage.lead import Lead, Standing, open_database, stop_at_once
+from nightjar.coordinator.storage.lead import LeaderElection, Leadership, open_database, stop_at_once
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.signing_key import load_signer
 from nightjar.coordinator.storage.tokens import TokenTable
@@ -54,13 +54,13 @@ def serve(config: CoordinatorConfig) -> None:
         if config.task.evaluation_text is None:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
         state = _State(config, stack)
-        leads_at_once = state.standing.look()
+        leads_at_once = state.leadership.look()
         term = state.take_the_lead() if leads_at_once else None
         site = _Site(state, stack)
         leading = stack.enter_context(ExitStack())  # ends after the web server, whose requests the driver answers
         if not leads_at_once:
             site.serve(stack)
-            if not state.standing.wait_for_lead(site.service_manager):
+            if not state.leadership.wait_for_lead(site.service_manager):
                 return
             term = state.take_the_lead()
         driving = _Driving(state, site, term, leading)
@@ -75,18 +75,18 @@ class _State:
     def __init__(self, config: CoordinatorConfig, stack: ExitStack) -> None:
         self.config, self.clock, self.signer = config, WallClock(), load_signer(config.data_dir)
         self.url = database_url(config)
-        lead = Lead(self.url, stop_at_once) if config.database_url else None
-        if lead is not None:
-            lead.start()
-            stack.callback(lead.close)
-        self.database = open_database(self.url, lead)
+        election = LeaderElection(self.url, stop_at_once) if config.database_url else None
+        if election is not None:
+            election.start()
+            stack.callback(election.close)
+        self.database = open_database(self.url, election)
         stack.callback(self.database.close)
         self.artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, self.database)
-        self.standing = Standing(lead, self.database, self.signer)
+        self.leadership = Leadership(election, self.database, self.signer)
 
     def take_the_lead(self) -> int | None:
         """Begin a term, and make the database ready for it; None where no other host can lead."""
-        term = self.standing.begin()
+        term = self.leadership.begin()
         prepare(self.config, self.database, self.artifacts, self.clock.now_s())
         return term
 
@@ -105,7 +105,7 @@ class _Site:
         self.service_manager = ServiceManager(os.environ)
         self.running = running = RunningDriver()
         self.broker, self.own_broker = choose(config.broker.kind), config.broker.kind is not BrokerKind.EXTERNAL
-        standing = state.standing
+        leadership = state.leadership
         ports = WebPorts(
             config=config,
             repository=state.database,
@@ -113,13 +113,13 @@ class _Site:
             clock=state.clock,
             broker=self.broker,
             troubles=lambda: (
-                ([] if standing.leader else running.troubles())
-                + standing.troubles()
+                ([] if leadership.leader else running.troubles())
+                + leadership.troubles()
                 + (secured.troubles if secured else [])
             ),
             tokens=TokenTable(state.database),
             post=running.post,
-            leader=lambda: standing.leader,
+            leader=lambda: leadership.leader,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             office=secured.office if secured else None,
         )
@@ -174,7 +174,7 @@ class _Driving:
             site.service_manager.turned,
             secured.office.register.enrolled_key if secured else lambda _device: None,
         )
-        self._loop = Loop(driver, state.standing.check)
+        self._loop = Loop(driver, state.leadership.check)
         leading.callback(self._loop.stop)
         site.running.start(driver, self._loop, lambda: transport.trouble)
 

@@ -1,4 +1,4 @@
-"""Leader election among coordinators that share a PostgreSQL database, and the standing of this process in it.
+"""Leader election among coordinators that share a PostgreSQL database, and what this process knows of it.
 
 One process leads: the one whose session holds an advisory lock. The server gives the lock back when the session ends,
 and it ends a session that is silent for :data:`RELEASE_S`: because its process froze, its host died, or the network
@@ -43,7 +43,7 @@ RELEASE_S = 8.0
 _log = structlog.get_logger("coordinator")
 
 
-class Lead:
+class LeaderElection:
     """Competes for the lead in a PostgreSQL database, in a thread of its own, and keeps it.
 
     ``lost`` is called with the reason when the lead is lost; it must end the process at once.
@@ -114,12 +114,12 @@ class Lead:
             session.close()
 
 
-def open_database(url: str, lead: Lead | None) -> Database:
+def open_database(url: str, election: LeaderElection | None) -> Database:
     """Open the database; only a leader brings its tables up to date, and others wait until they are."""
-    if lead is None:
+    if election is None:
         return Database(url)
     said = ""
-    while not lead.wait(TURN_S if said else 0):
+    while not election.wait(TURN_S if said else 0):
         try:
             return Database(url, migrate=False)
         except (ConfigError, UnavailableError) as error:
@@ -135,15 +135,15 @@ def stop_at_once(reason: str) -> None:
     os._exit(LeadLostError.exit_status)
 
 
-class Standing:
+class Leadership:
     """Whether this process leads, and who does otherwise.
 
     Attributes:
         leader: name of the leader's host; empty if this process leads.
     """
 
-    def __init__(self, lead: Lead | None, database: Database, signer: KeySigner) -> None:
-        self._lead, self._database, self._signer = lead, database, signer
+    def __init__(self, election: LeaderElection | None, database: Database, signer: KeySigner) -> None:
+        self._election, self._database, self._signer = election, database, signer
         self._host = socket.gethostname()
         self._known = [step.signer for step in signer.successions]
         self.leader = ""
@@ -155,7 +155,7 @@ class Standing:
             ConfigError: devices do not know the signing key of this host.
             UnavailableError: the database cannot be read now.
         """
-        if self._lead is None or self._lead.wait(0):
+        if self._election is None or self._election.wait(0):
             return True
         found = self._database.leader()
         self.leader = found[0] if found else "nobody"
@@ -165,11 +165,11 @@ class Standing:
 
     def wait_for_lead(self, service_manager: ServiceManager) -> bool:
         """Wait until this process leads; False if a signal ends it first."""
-        if self._lead is None:
+        if self._election is None:
             return True
         _log.info("standing_by", leader=self.leader)
         with noticed_signals() as over:
-            while not (leads := self._lead.wait(AWAKE_S)) and not over.is_set():
+            while not (leads := self._election.wait(AWAKE_S)) and not over.is_set():
                 with contextlib.suppress(UnavailableError):
                     self.look()
                 service_manager.turned(f"standing by: {self.leader} leads")
@@ -177,7 +177,7 @@ class Standing:
 
     def begin(self) -> int | None:
         """Begin this process's term; None without other processes."""
-        if self._lead is None:
+        if self._election is None:
             return None
         term = self._database.lead(self._host, self._signer.public, self._known)
         self.leader = ""
@@ -186,9 +186,11 @@ class Standing:
 
     def check(self) -> None:
         """End the process if it has lost the lead."""
-        if self._lead is not None:
-            self._lead.check()
+        if self._election is not None:
+            self._election.check()
 
     def troubles(self) -> list[str]:
         """Why the lead cannot be competed for."""
-        return [f"the database: {self._lead.trouble}"] if self._lead is not None and self._lead.trouble else []
+        return (
+            [f"the database: {self._election.trouble}"] if self._election is not None and self._election.trouble else []
+        )

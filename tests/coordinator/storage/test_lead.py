@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from nightjar.coordinator.storage.artifacts import DatabaseBlobs, SharedBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.fencing import LeadLostError
-from nightjar.coordinator.storage.lead import LOST_S, RELEASE_S, TURN_S, Lead
+from nightjar.coordinator.storage.lead import LOST_S, RELEASE_S, TURN_S, LeaderElection
 from nightjar.coordinator.storage.tables import counters, effects
 from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
@@ -32,9 +32,9 @@ def hosts(postgresql):
 def candidate(postgresql):
     made = []
 
-    def make() -> tuple[Lead, queue.Queue]:
+    def make() -> tuple[LeaderElection, queue.Queue]:
         lost: queue.Queue = queue.Queue()
-        made.append(Lead(postgresql, lost.put))
+        made.append(LeaderElection(postgresql, lost.put))
         made[-1].start()
         return made[-1], lost
 
