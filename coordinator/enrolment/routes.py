@@ -22,7 +22,7 @@ from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import for_devices, open_to_all, problem
 from nightjar.coordinator.web.answers import Api, answers
-from nightjar.coordinator.web.documents import Changed, Nothing, TokenName
+from nightjar.coordinator.web.documents import Changed, EmptyBody, TokenName
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
@@ -202,19 +202,19 @@ def _for_operators(api: Api, ports: WebPorts) -> None:
         )
 
     @api.change("/enrolments/<key>/approve", 404, role=Role.ADMIN)
-    def approve(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
+    def approve(key: str, json: EmptyBody) -> Changed:  # noqa: ARG001 - checked to be empty
         """Approve a waiting device."""
         decide(ports, key, g.caller.name, approved=True)
         return Changed(changed=True)
 
     @api.change("/enrolments/<key>/refuse", 404, role=Role.ADMIN)
-    def refuse(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
+    def refuse(key: str, json: EmptyBody) -> Changed:  # noqa: ARG001 - checked to be empty
         """Refuse a waiting device."""
         decide(ports, key, g.caller.name, approved=False)
         return Changed(changed=True)
 
     @api.change("/devices/<name>/forget", 404, role=Role.ADMIN)
-    def forget_device(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
+    def forget_device(name: str, json: EmptyBody) -> Changed:  # noqa: ARG001 - checked to be empty
         """Revoke every certificate of a device for good; it can return only with a new claim."""
         return Changed(forget(ports, name, g.caller.name))
 

@@ -166,12 +166,12 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
 
 def _add_changing(api: Api, ports: WebPorts) -> None:
     @api.change("/devices/<name>/block", 404)
-    def block(name: str, json: docs.Why) -> docs.Changed:
+    def block(name: str, json: docs.ReasonBody) -> docs.Changed:
         """Block a device; it need not be known yet."""
         return change(ports, BlockDevice(asking.device(name), json.reason))
 
     @api.change("/devices/<name>/unblock", 404)
-    def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
+    def unblock(name: str, json: docs.EmptyBody) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
         return change(ports, UnblockDevice(asking.device(name)))
 

@@ -132,13 +132,13 @@ class TaskWanted(TaskSettings, frozen=True, kw_only=True):
     manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")] | None = None
 
 
-class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReasonBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The reason for a change, for the audit log."""
 
     reason: Reason
 
 
-class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EmptyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An empty object."""
 
 

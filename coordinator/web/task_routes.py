@@ -49,17 +49,17 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
         return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
 
     @api.change("/tasks/<name>/pause", 404, 409)
-    def pause_task(name: str, json: docs.Why) -> docs.Changed:
+    def pause_task(name: str, json: docs.ReasonBody) -> docs.Changed:
         """Pause a task: it opens no new rounds; devices that have begun may finish."""
         return change(ports, PauseTask(known(name), json.reason))
 
     @api.change("/tasks/<name>/resume", 404, 409)
-    def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
+    def resume_task(name: str, json: docs.EmptyBody) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Resume a task: it opens rounds again."""
         return change(ports, ResumeTask(known(name)))
 
     @api.change("/tasks/<name>/stop", 404, 409)
-    def stop_task(name: str, json: docs.Why) -> docs.Changed:
+    def stop_task(name: str, json: docs.ReasonBody) -> docs.Changed:
         """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
         return change(ports, StopTask(known(name), json.reason))
 

@@ -50,7 +50,7 @@ def add_version_routes(api: Api, ports: WebPorts) -> None:
             return version_detail(record, view.federated(number))
 
     @api.change("/versions/<int:number>/promote", 404, 409)
-    def promote_version(number: int, json: docs.Why) -> docs.Changed:
+    def promote_version(number: int, json: docs.ReasonBody) -> docs.Changed:
         """Give a version to all devices, whatever its stage was before."""
         return change(ports, PromoteVersion(asking.number(number, "version"), json.reason))
 

@@ -19,7 +19,7 @@ from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, Unbl
 from nightjar.coordinator.web import asking, words
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
-from nightjar.coordinator.web.documents import Nothing, Number, Why
+from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
@@ -138,12 +138,12 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)
     def block(name: str) -> AnyResponse:
-        operate(ports, BlockDevice(asking.device(name), asking.form(Why).reason))
+        operate(ports, BlockDevice(asking.device(name), asking.form(ReasonBody).reason))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/unblock")
     @needs(Role.OPERATOR)
     def unblock(name: str) -> AnyResponse:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         operate(ports, UnblockDevice(asking.device(name)))
         return redirect(url_for("pages.one_device", name=name), 303)

@@ -21,7 +21,7 @@ from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
-from nightjar.coordinator.web.documents import Nothing
+from nightjar.coordinator.web.documents import EmptyBody
 from nightjar.coordinator.web.ports import Site
 
 
@@ -62,14 +62,14 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/enrolments/<key>/approve")
     @needs(Role.ADMIN)
     def approve(key: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=True)
         return redirect(url_for("pages.enrolments"), 303)
 
     @blueprint.post("/enrolments/<key>/refuse")
     @needs(Role.ADMIN)
     def refuse(key: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=False)
         return redirect(url_for("pages.enrolments"), 303)
 
@@ -84,14 +84,14 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/claims/<name>/revoke")
     @needs(Role.ADMIN)
     def revoke_claim(name: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         end_claim(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 
     @blueprint.post("/devices/<name>/forget")
     @needs(Role.ADMIN)
     def forget_device(name: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         forget(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 

@@ -12,7 +12,7 @@ from nightjar.coordinator.versions.quality_gate import Example
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
-from nightjar.coordinator.web.documents import Before, Why
+from nightjar.coordinator.web.documents import Before, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
 from nightjar.coordinator.web.rows import recall_on_devices, saved_on_devices, version_detail
@@ -72,13 +72,13 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/models/<int:number>/promote")
     @needs(Role.OPERATOR)
     def promote(number: int) -> Response:
-        operate(ports, PromoteVersion(asking.number(number, "version"), asking.form(Why).reason))
+        operate(ports, PromoteVersion(asking.number(number, "version"), asking.form(ReasonBody).reason))
         return redirect(url_for("pages.one_model", number=number), 303)
 
     @blueprint.post("/models/<int:number>/take-back")
     @needs(Role.OPERATOR)
     def take_back(number: int) -> Response:
-        operate(ports, RollBack(reason=asking.form(Why).reason, version=asking.number(number, "version")))
+        operate(ports, RollBack(reason=asking.form(ReasonBody).reason, version=asking.number(number, "version")))
         return redirect(url_for("pages.one_model", number=number), 303)
 
 

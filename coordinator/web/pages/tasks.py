@@ -16,7 +16,7 @@ from nightjar.coordinator.tasks.settings import Count, Name, TaskSettings
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
-from nightjar.coordinator.web.documents import Nothing, Why
+from nightjar.coordinator.web.documents import EmptyBody, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
 from nightjar.coordinator.web.task_views import task_row, task_rows
@@ -76,18 +76,18 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/tasks/<name>/pause")
     @needs(Role.OPERATOR)
     def pause(name: str) -> Response:
-        operate(ports, PauseTask(name, asking.form(Why).reason))
+        operate(ports, PauseTask(name, asking.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)
 
     @blueprint.post("/tasks/<name>/resume")
     @needs(Role.OPERATOR)
     def resume(name: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         operate(ports, ResumeTask(name))
         return redirect(url_for("pages.one_task", name=name), 303)
 
     @blueprint.post("/tasks/<name>/stop")
     @needs(Role.OPERATOR)
     def stop(name: str) -> Response:
-        operate(ports, StopTask(name, asking.form(Why).reason))
+        operate(ports, StopTask(name, asking.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)

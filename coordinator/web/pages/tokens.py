@@ -15,7 +15,7 @@ from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.access import Role, caller, fingerprint, new_token
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, needs, open_to_all
-from nightjar.coordinator.web.documents import Nothing, TokenWanted
+from nightjar.coordinator.web.documents import EmptyBody, TokenWanted
 from nightjar.coordinator.web.ports import Site
 
 
@@ -43,7 +43,7 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
     @blueprint.post("/tokens/<name>/revoke")
     @needs(Role.ADMIN)
     def revoke_token(name: str) -> Response:
-        asking.form(Nothing)
+        asking.form(EmptyBody)
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
             asking.missing(f"token {name[:64]}")
         return redirect(url_for("pages.tokens"), 303)
