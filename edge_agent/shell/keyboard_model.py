@@ -68,7 +68,7 @@ def load_best_model(model: Model) -> KeyboardModel:
             return load_keyboard_model(model, personal)
         except NightjarError as error:
             # Perhaps truncated by a power failure; the next session makes another.
-            log.warning("personal_model_of_no_use", code=error.code)
+            log.warning("personal_model_unusable", code=error.code)
             personal.unlink(missing_ok=True)
     return load_keyboard_model(model)
 
@@ -93,7 +93,7 @@ def read_lexicon_of(model: Model, language: str) -> WordList | None:
     try:
         return read_lexicon(path.read_bytes())
     except (OSError, NightjarError) as error:
-        log.warning("lexicon_of_no_use", language=language, error=str(error))
+        log.warning("lexicon_unusable", language=language, error=str(error))
         return None
 
 
@@ -124,7 +124,7 @@ def read_ngram_of(model: Model) -> CompactNgram | None:
     try:
         return read_ngram(model.ngram.read_bytes(), model.manifest.vocabulary_size)
     except (OSError, NightjarError) as error:
-        log.warning("ngram_model_of_no_use", error=str(error))
+        log.warning("ngram_model_unusable", error=str(error))
         return None
 
 

@@ -157,7 +157,7 @@ class ModelFiles:
             if steps:
                 self._keep(name, weights_to_bytes(self._after(steps, wanted.layout)))
         except (RemoteProtocolError, IntegrityError) as error:
-            log.warning("transfers_of_no_use", version=wanted.version, code=error.code, reason=str(error)[:200])
+            log.warning("transfers_unusable", version=wanted.version, code=error.code, reason=str(error)[:200])
         for step in steps:
             (self._folder / step.file.sha256).unlink(missing_ok=True)
         if not self._weights(name).exists():
