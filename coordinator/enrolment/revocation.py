@@ -167,7 +167,7 @@ class RevocationEnforcer:
             except NightjarError as error:
                 if self._troubles.get(name) != str(error):
                     self._troubles[name] = str(error)
-                    _log.error("gate_not_kept", reason=str(error))
+                    _log.error("revocation_not_enforced", reason=str(error))
             except Exception as error:
                 self._troubles[name] = repr(error)
                 _log.exception("gate_failed")  # a bug must not stop enforcement for good
