@@ -30,7 +30,7 @@ _FACTS = {
     "version": "holds version",
     "examples": "messages to learn from",
     "last_round": "last round that counted a report",
-    "agent_round": "the same before it had this agent",
+    "agent_round": "last round with the previous agent",
     "rounds_counted": "rounds that counted a report",
     "task_types": "task types",
     "blocked": "blocked because",

@@ -205,7 +205,7 @@ def _facts(task: TaskDetail) -> list[tuple[str, object]]:
         ("task", f"{task.name}, {task.kind}"),
         ("status", f"{task.status}: {task.reason}" if task.reason else task.status),
         ("created", when(task.created_s)),
-        ("so since", when(task.since_s) if task.since_s else None),
+        ("since", when(task.since_s) if task.since_s else None),
         ("committed rounds", f"{task.committed} of {task.rounds_wanted}" if task.rounds_wanted else task.committed),
         ("announced version", task.version),
         ("rounds without a gain", _patience(task)),

@@ -83,7 +83,7 @@ def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_t
     assert lines["setting plan.learning_rate"] == "1.0"
     assert lines["task"] == "keyboard, train"
     assert lines["status"] == "active: waiting: 1 of 2 reports, 1 phone at work"
-    assert not {"best_top1", "created_s", "so since"} & lines.keys()
+    assert not {"best_top1", "created_s", "since"} & lines.keys()
     status, _, err = run("task", "show", "nothing", "--config", site.config)
     assert status == 2
     assert "there is no task nothing" in err
