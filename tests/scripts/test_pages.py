@@ -2,11 +2,14 @@
 
 import pytest
 
-from scripts.pages import asyncapi, configuration, experiments, learning, message_schema, round
+from scripts.pages import asyncapi, configuration, experiments, learning, message_schema, report_files, round
+
+PAGES = [
+    *(asyncapi, configuration, experiments, learning, message_schema, round),
+    pytest.param(report_files, marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize(
-    "made", [asyncapi, configuration, experiments, learning, message_schema, round], ids=lambda made: made.PAGE.name
-)
+@pytest.mark.parametrize("made", PAGES, ids=lambda made: made.PAGE.name)
 def test_a_generated_page_is_up_to_date(made):
     assert made.PAGE.read_text(encoding="utf-8") == made.page(), "run python -m scripts.pages"
