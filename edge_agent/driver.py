@@ -323,7 +323,7 @@ class Driver:
                     report_bytes=len(outcome.report.frame) if outcome.words is None else None,
                 )
                 if outcome.evaluation is not None and self._session.model is not None:
-                    self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
+                    self._log.info("evaluated", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
                     self._keyboard.renewed(self._session.model)
                 if outcome.keyboard is not None:
                     self._log.info("keystrokes_saved", **dataclasses.asdict(outcome.keyboard))
@@ -382,14 +382,14 @@ class Driver:
         if _gave_up(before, state):
             summing = self._sum.given_up(before.assignment.round) or summing
         if state != before or dropouts:
-            deaths = _deaths_after(event)
-            self._ports.journal.commit(Change(state, report, receipted, dropouts, deaths, entry, summing))
+            crashes = _crash_count_after(event)
+            self._ports.journal.commit(Change(state, report, receipted, dropouts, crashes, entry, summing))
             self._retry.stored()
         self._state = state
         if summing is not None:
             self._sum.stored(summing)
-        if _face(before) != _face(state):
-            name, reason = _face(state)
+        if _published_status(before) != _published_status(state):
+            name, reason = _published_status(state)
             self._log.info(name.replace("-", "_"), reason=reason)
             self._uplink.status(self._state, self._ports.clock.monotonic_s())
         for effect in effects:
@@ -484,7 +484,7 @@ def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Worki
     return isinstance(before, Working) and not isinstance(state, Working | Reporting)
 
 
-def _deaths_after(event: events.Event) -> int | None:
+def _crash_count_after(event: events.Event) -> int | None:
     """How many processes in a row died during a session; None if the event does not change the count."""
     match event:
         case events.Restarted(_, deaths):
@@ -495,6 +495,6 @@ def _deaths_after(event: events.Event) -> int | None:
             return None
 
 
-def _face(state: lifecycle.State) -> tuple[str, str]:
+def _published_status(state: lifecycle.State) -> tuple[str, str]:
     """The published part of a state: its name and reason."""
     return lifecycle.name(state), lifecycle.reason(state)
