@@ -25,7 +25,7 @@ from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
-from nightjar.edge_agent.inbox import Item, LinkDown, LinkUp, StandingTold, StopAsked, WipeAsked
+from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.trust import Holds, KnownKey
 from nightjar.edge_agent.link.uplink import AgentIdentity
@@ -236,7 +236,9 @@ def watched(
     """Watch the standing of an enrolled device; returns what the transport posts to."""
     if tls is None:
         return post
-    watch = StandingWatch(config.data_dir, lambda: reload_tls(tls, config), lambda refusal: post(StandingTold(refusal)))
+    watch = StandingWatch(
+        config.data_dir, lambda: reload_tls(tls, config), lambda refusal: post(AccessAnswered(refusal))
+    )
     stack.callback(watch.close)
 
     def post_and_note(item: Item) -> None:

@@ -48,13 +48,13 @@ from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.core.stored import ABORTED, Change, NewReport, SumState
 from nightjar.edge_agent.inbox import (
+    AccessAnswered,
     Arrived,
     Item,
     Job,
     LinkDown,
     LinkUp,
-    Looked,
-    StandingTold,
+    ReleaseCheckDone,
     StopAsked,
     WipeAsked,
     WorkDone,
@@ -219,7 +219,7 @@ class Driver:
                     self._link_up()
                 case LinkDown(reason):
                     self._connection.down(reason)
-                case StandingTold(refusal):
+                case AccessAnswered(refusal):
                     self._connection.told(refusal)
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
@@ -448,7 +448,7 @@ class Driver:
 
     def _looked_for_release(self, outcome: object) -> None:
         self._releases.ended()
-        if not isinstance(outcome, Looked):
+        if not isinstance(outcome, ReleaseCheckDone):
             self._log.warning("no_look_for_releases", error=failure(outcome))
             return
         self._log.info("looked_for_releases", found=outcome.text, refused=outcome.refused or None)

@@ -22,7 +22,7 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingTold:
+class AccessAnswered:
     """The coordinator answered over HTTPS why it refuses this device; empty if it does not."""
 
     refusal: str
@@ -62,8 +62,8 @@ def failure(outcome: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """The outcome of a look.
+class ReleaseCheckDone:
+    """The outcome of a check for releases.
 
     Attributes:
         text: what was found or done, for the log.
@@ -92,5 +92,5 @@ class WipeAsked:
     done: Future[None]
 
 
-Item = LinkUp | LinkDown | StandingTold | Arrived | WorkDone | StopAsked | WipeAsked
+Item = LinkUp | LinkDown | AccessAnswered | Arrived | WorkDone | StopAsked | WipeAsked
 """An item that adapters put into the driver's queue, from any thread."""

@@ -19,7 +19,7 @@ from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.results import Evaluation, TrainStep
 from nightjar.edge_agent.core.stored import Change, PendingDropout, Remembered
 from nightjar.edge_agent.core.sum_steps import SumRequest, SumStep
-from nightjar.edge_agent.inbox import Job, Looked
+from nightjar.edge_agent.inbox import Job, ReleaseCheckDone
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.session.task import Trainer
 from nightjar.models.source import Source
@@ -266,7 +266,7 @@ class Releases(Protocol):
     def ended(self, now_s: float, *, whole: bool) -> None:
         """Note that a look ended; one that was stopped is resumed as soon as it may be."""
 
-    def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
+    def look(self, free: bool, should_stop: Callable[[], bool]) -> ReleaseCheckDone:
         """Look for a release, fetch what may be fetched now, and hand it over to who installs it.
 
         Raises:

@@ -21,7 +21,7 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
 
 from nightjar.edge_agent.enrolment.identity import enrolled_tls
-from nightjar.edge_agent.inbox import Looked
+from nightjar.edge_agent.inbox import ReleaseCheckDone
 from nightjar.edge_agent.shell.http import Downloader, Patience
 from nightjar.edge_agent.shell.releases import Looking, read_record
 from nightjar.host.children import die_with_parent
@@ -54,7 +54,7 @@ class _Facts(msgspec.Struct, frozen=True):
     platform: str
 
 
-def look(asked: Looking) -> Looked:
+def look(asked: Looking) -> ReleaseCheckDone:
     """Look once.
 
     Raises:
@@ -66,7 +66,7 @@ def look(asked: Looking) -> Looked:
     try:
         return _Look(asked, folder, downloader).outcome()
     except RepositoryError as error:
-        return Looked("metadata does not verify", f"metadata: {error}")
+        return ReleaseCheckDone("metadata does not verify", f"metadata: {error}")
     except (DownloadError, OSError, msgspec.MsgspecError) as error:
         raise UnavailableError(str(error.__cause__ or error)) from error
     finally:
@@ -95,46 +95,46 @@ class _Look:
             bootstrap=(present / "root.json").read_bytes(),
         )
 
-    def outcome(self) -> Looked:
+    def outcome(self) -> ReleaseCheckDone:
         self._updater.refresh()
         target = self._updater.get_targetinfo(ORDER)
         if target is None:
-            return Looked("the coordinator orders no release")
+            return ReleaseCheckDone("the coordinator orders no release")
         order = msgspec.convert(target.custom, ReleaseOrder)
         present = self._facts.agent
         if present in order.withdrawn and present not in self._refused:
             told = {"version": present, "reason": order.withdrawn[present]}
             replace_file(self._folder / WITHDRAWN, msgspec.json.encode(told))
-            return Looked(f"release {present} was withdrawn")
+            return ReleaseCheckDone(f"release {present} was withdrawn")
         version = offered_release(order, device_id(self._asked.device))
         if version is None or version in self._refused or numbers(version) <= numbers(present):
             self._remove_partial()
-            return Looked(f"release {present} is what this device should have")
+            return ReleaseCheckDone(f"release {present} is what this device should have")
         return self._fetch(version)
 
-    def _fetch(self, version: str) -> Looked:
+    def _fetch(self, version: str) -> ReleaseCheckDone:
         name = bundle_name(version, self._facts.platform)
         target = self._updater.get_targetinfo(name)
         if target is None:
-            return Looked(f"release {version} has no bundle for {self._facts.platform}")
+            return ReleaseCheckDone(f"release {version} has no bundle for {self._facts.platform}")
         if not (self._asked.free or msgspec.convert(target.custom, BundleFacts).security):
-            return Looked(f"release {version} waits until the device is charging and on an unmetered network")
+            return ReleaseCheckDone(f"release {version} waits until the device is charging and on an unmetered network")
         last = self._folder / HANDED_OVER
         if last.exists() and last.read_text() == target.hashes["sha256"]:
             theirs = Path(self._asked.record).parent
             if (self._folder / BUNDLE).exists() or (theirs / INCOMING).exists():
-                return Looked(f"release {version} is handed over already")
+                return ReleaseCheckDone(f"release {version} is handed over already")
             reason = _first_line(theirs / NOT_TAKEN) or "the device has no use for its bundle"
-            return Looked(f"release {version} was not taken", f"{version}: {reason}")
+            return ReleaseCheckDone(f"release {version} was not taken", f"{version}: {reason}")
         partial = self._folder / f"{target.hashes['sha256']}.part"
         self._remove_partial(partial)
         try:
             self._downloader.fetch(sha256(target.hashes["sha256"]), partial, target.length, lambda: False)
         except RemoteProtocolError as error:
-            return Looked(f"release {version} was not fetched", f"{version}: {error}")
+            return ReleaseCheckDone(f"release {version} was not fetched", f"{version}: {error}")
         put_in_place(partial, self._folder / BUNDLE)
         replace_file(last, target.hashes["sha256"].encode())
-        return Looked(f"release {version} was fetched and handed over")
+        return ReleaseCheckDone(f"release {version} was fetched and handed over")
 
     def _remove_partial(self, kept: Path | None = None) -> None:
         for path in self._folder.glob("*.part"):
@@ -164,7 +164,7 @@ class _Metadata(FetcherInterface):
 
 
 def main() -> int:
-    """Read :class:`Looking` from standard input, and print :class:`Looked`; exit status 3 means try again later."""
+    """Read :class:`Looking` from stdin, and print :class:`ReleaseCheckDone`; exit status 3 means try again later."""
     die_with_parent(os.getppid())
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Looking)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from nightjar.edge_agent.inbox import Looked
+from nightjar.edge_agent.inbox import ReleaseCheckDone
 from nightjar.host.children import python_command
 from nightjar.wire.errors import UnavailableError
 
@@ -80,7 +80,7 @@ class ReleaseProcess:
         share = (0.9 + 0.2 * self._jitter()) / self._hurry if whole else 0.0
         self._pause_s, self._costly_pause_s = LOOK_EVERY_S * share, COSTLY_EVERY_S * share
 
-    def look(self, free: bool, should_stop: Callable[[], bool]) -> Looked:
+    def look(self, free: bool, should_stop: Callable[[], bool]) -> ReleaseCheckDone:
         """Look for a release, fetch what may be fetched now, and hand it over to ``nightjar-device``."""
         command = python_command("-m", "nightjar.edge_agent.shell.release_fetch")
         asked = msgspec.json.encode(msgspec.structs.replace(self._looking, free=free))
@@ -94,7 +94,7 @@ class ReleaseProcess:
             raise UnavailableError(msg) from error
 
 
-def _outcome(child: subprocess.Popen[bytes], asked: bytes, should_stop: Callable[[], bool]) -> Looked:
+def _outcome(child: subprocess.Popen[bytes], asked: bytes, should_stop: Callable[[], bool]) -> ReleaseCheckDone:
     given: bytes | None = asked
     for _ in range(int(_PATIENCE_S / _STOPPING_S)):
         try:
@@ -105,7 +105,7 @@ def _outcome(child: subprocess.Popen[bytes], asked: bytes, should_stop: Callable
                 break
         else:
             if child.returncode == 0:
-                return msgspec.json.decode(answer, type=Looked)
+                return msgspec.json.decode(answer, type=ReleaseCheckDone)
             msg = f"a look for releases ended with status {child.returncode}: {said.decode(errors='replace')[-300:]}"
             raise UnavailableError(msg)
     child.kill()

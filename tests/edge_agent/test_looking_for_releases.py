@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nightjar.edge_agent.core.eligibility import Condition
-from nightjar.edge_agent.inbox import Looked
+from nightjar.edge_agent.inbox import ReleaseCheckDone
 from nightjar.edge_agent.shell.releases import COSTLY_EVERY_S, FIRST_WITHIN_S, LOOK_EVERY_S, Looking, ReleaseProcess
 from nightjar.edge_agent.upkeep.releases import FIRST, MOST_STOPS
 from nightjar.wire.errors import UnavailableError
@@ -17,7 +17,7 @@ class PlayedReleases:
 
     def __init__(self):
         self.is_due, self.looks, self.ends = True, [], []
-        self.outcome = Looked("release 0.2.0 was fetched and handed over")
+        self.outcome = ReleaseCheckDone("release 0.2.0 was fetched and handed over")
 
     def due(self, now_s, *, free):
         return self.is_due
@@ -95,12 +95,17 @@ def test_a_look_that_sessions_stopped_three_times_comes_before_the_next_one(phon
 
 
 def test_what_was_refused_is_told_until_it_is_over(phone):
-    phone.releases.outcome = Looked("release 0.2.0 was not fetched", "0.2.0: artifact 1234: expected other bytes")
+    phone.releases.outcome = ReleaseCheckDone(
+        "release 0.2.0 was not fetched", "0.2.0: artifact 1234: expected other bytes"
+    )
     phone.pass_time(1)
     phone.work()
     phone.pass_time(2)
     assert phone.transport.of("status")[-1].rolled_back == "0.2.0: artifact 1234: expected other bytes"
-    phone.releases.outcome, phone.releases.is_due = Looked("release 0.1.0 is what this device should have"), True
+    phone.releases.outcome, phone.releases.is_due = (
+        ReleaseCheckDone("release 0.1.0 is what this device should have"),
+        True,
+    )
     phone.pass_time(1)
     phone.work()
     phone.pass_time(2)
