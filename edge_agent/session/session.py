@@ -176,15 +176,15 @@ def train_and_encode(
         return TrainingStopped(DropoutCause.BAD_EXAMPLES, error.problem, str(error))
     keyboard_of = partial(_keyboard, task, lambda: evaluate_keyboard(task, should_stop, now_s))
     if assignment.work is Work.EVALUATE:
-        return _try_only(task, load_program, tried, should_stop, now_s, keyboard_of)
+        return _evaluate_only(task, load_program, tried, should_stop, now_s, keyboard_of)
     program = load_program(model)
     before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
     if isinstance(trained, TrainingStopped):
         return trained
-    looked, share = None, 0.0
+    evaluation, share = None, 0.0
     if before.counted:
-        looked = _looked(before, evaluate(program, tried))
+        evaluation = _compare(before, evaluate(program, tried))
         if task.personal is not None:
             share = _keep_personal(program, task.personal, trained.delta, tried, before)
     # The interpreter holds half of a session's memory; the codec needs it next.
@@ -193,7 +193,7 @@ def train_and_encode(
         return _contributed(task, assignment.secure_sum, trained, generator)
     # First: who must stop while the keyboard is evaluated has nothing left to do but to send.
     payload = codec.encode(trained.delta, manifest.layout, generator)
-    keyboard, fault = keyboard_of(looked)
+    keyboard, fault = keyboard_of(evaluation)
     report = _new_report(
         task,
         codec.wire_id,
@@ -202,7 +202,7 @@ def train_and_encode(
         steps=trained.steps,
         loss=trained.loss,
         seconds=trained.seconds,
-        evaluation=looked,
+        evaluation=evaluation,
         keyboard=keyboard,
     )
     return Produced(
@@ -211,7 +211,7 @@ def train_and_encode(
         trained.steps,
         trained.loss,
         trained.seconds,
-        looked,
+        evaluation,
         share,
         keyboard=keyboard,
         keyboard_fault=fault,
@@ -230,7 +230,7 @@ def _contributed(
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, words=words)
 
 
-def _try_only(
+def _evaluate_only(
     task: SessionTask,
     load_program: LoadProgram,
     tried: Batches,
@@ -247,29 +247,29 @@ def _try_only(
     outcome = try_out(load_program(task.model), tried, should_stop)
     if isinstance(outcome, TrainingStopped):
         return outcome
-    looked, seconds = _looked(outcome, outcome), now_s() - started_s
-    if looked is None:
+    evaluation, seconds = _compare(outcome, outcome), now_s() - started_s
+    if evaluation is None:
         return TrainingStopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
-    keyboard, fault = keyboard_of(looked)
+    keyboard, fault = keyboard_of(evaluation)
     report = _new_report(
         task,
         NO_UPDATE,
         num_examples=tried.targets,
-        loss=looked.loss_before,
+        loss=evaluation.loss_before,
         seconds=seconds,
-        evaluation=looked,
+        evaluation=evaluation,
         keyboard=keyboard,
     )
     return Produced(
-        report, tried.targets, 0, looked.loss_before, seconds, looked, keyboard=keyboard, keyboard_fault=fault
+        report, tried.targets, 0, evaluation.loss_before, seconds, evaluation, keyboard=keyboard, keyboard_fault=fault
     )
 
 
 def _keyboard(
-    task: SessionTask, evaluate: Callable[[], KeyboardEvaluation | None], looked: LocalEvaluation | None
+    task: SessionTask, evaluate: Callable[[], KeyboardEvaluation | None], evaluation: LocalEvaluation | None
 ) -> tuple[KeyboardEvaluation | None, str]:
     """What the keyboard saves; or None, and what is wrong. The training was too long to lose it for that."""
-    if looked is None or task.announced is None:
+    if evaluation is None or task.announced is None:
         return None, ""
     try:
         return evaluate(), ""
@@ -313,7 +313,7 @@ def _new_report(
     return NewReport(parcel, frame)
 
 
-def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:
+def _compare(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:
     loss_before, loss_after = before.loss_sum / before.targets, after.loss_sum / after.targets
     if not (math.isfinite(loss_before) and math.isfinite(loss_after)):
         return None
