@@ -6,17 +6,14 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nightjar.coordinator import __version__
 from nightjar.coordinator.commands.options import config_option
+from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, LogFormat
 from nightjar.host.files import close_what_is_written
 from nightjar.wire.errors import NightjarError
-
-if TYPE_CHECKING:
-    from nightjar.coordinator.config import CoordinatorConfig
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
@@ -64,7 +61,6 @@ def cli() -> None:
 @config_option
 def serve(config: CoordinatorConfig) -> None:
     """Run the whole service until ctrl-C."""
-    from nightjar.coordinator.config import LogFormat
     from nightjar.coordinator.service import serve as run
     from nightjar.host.logs import configure_logs
 
@@ -99,7 +95,6 @@ def broker(
     allow_network: bool,
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
-    from nightjar.coordinator.config import BrokerKind
     from nightjar.coordinator.mqtt.broker import choose, run_broker
     from nightjar.coordinator.mqtt.broker_child import PASSWORD_VARIABLE
     from nightjar.coordinator.mqtt.listeners import Listeners

@@ -6,12 +6,11 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.config import CoordinatorConfig
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -17,16 +17,10 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nightjar.host.confinement import forbid_network
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nightjar.edge_agent.session.task import SessionTask
-    from nightjar.wire.frame import KeyboardEvaluation
 
 LENGTH = struct.Struct("<Q")
 IDLE, NORMAL = "idle", "normal"
@@ -50,10 +44,19 @@ def main() -> None:
 
     from nightjar.edge_agent.core.faults import Fault, fault_of
     from nightjar.edge_agent.session.session import train_and_encode
-    from nightjar.edge_agent.session.task import Produced
+    from nightjar.edge_agent.session.task import Produced, SessionTask
     from nightjar.edge_agent.session.trainer_messages import TrainerOutcome, decode_task, encode
     from nightjar.edge_agent.shell.stored_messages import with_messages
     from nightjar.edge_agent.shell.tflite import load_program
+    from nightjar.wire.frame import KeyboardEvaluation
+
+    def evaluate_later(
+        task: SessionTask, should_stop: Callable[[], bool], now_s: Callable[[], float]
+    ) -> KeyboardEvaluation | None:
+        # The keyboard's modules are loaded now, and not before the training, which needs the memory.
+        from nightjar.edge_agent.shell.keyboard_evaluation import evaluate_keyboard
+
+        return evaluate_keyboard(task, should_stop, now_s)
 
     fault: Fault | None = None
     done = None
@@ -65,7 +68,7 @@ def main() -> None:
             load_program,
             lambda: bool(stops) or os.getppid() != agent,
             time.monotonic,
-            _evaluate_keyboard,
+            evaluate_later,
         )
     except Exception as error:  # the agent logs any error and carries on
         fault = fault_of(error)
@@ -86,15 +89,6 @@ def _peak_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _evaluate_keyboard(
-    task: SessionTask, should_stop: Callable[[], bool], now_s: Callable[[], float]
-) -> KeyboardEvaluation | None:
-    # The keyboard's modules are loaded now, and not before the training, which needs the memory.
-    from nightjar.edge_agent.shell.keyboard_evaluation import evaluate_keyboard
-
-    return evaluate_keyboard(task, should_stop, now_s)
 
 
 def _be_modest(memory_bytes: int, priority: str) -> None:
