@@ -31,13 +31,13 @@ from nightjar.benchmarks.filled_database import Size, fill
 from nightjar.benchmarks.ingest import MODEL, everybody, updates
 from nightjar.benchmarks.measuring import print_json, quantile, show
 from nightjar.benchmarks.service import say
+from nightjar.coordinator.access import Role, new_token
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.tokens import TokenTable
-from nightjar.coordinator.web.access import Role, new_token
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.demo.processes import stopping
 from nightjar.wire.parameters import ParameterLayout

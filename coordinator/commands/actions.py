@@ -14,6 +14,7 @@ import click
 import msgspec
 import urllib3
 
+from nightjar.coordinator.access import ONE_OF_MANY, Role, new_token
 from nightjar.coordinator.commands.options import answer_options, limit_option
 from nightjar.coordinator.commands.setting import at_the_command_line, opened, say, show, when
 from nightjar.coordinator.config import CoordinatorConfig
@@ -22,9 +23,8 @@ from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.tls.contexts import http_pool
+from nightjar.coordinator.views.words import in_words
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S, ROOT
-from nightjar.coordinator.web.access import ONE_OF_MANY, Role, new_token
-from nightjar.coordinator.web.words import in_words
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0

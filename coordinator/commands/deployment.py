@@ -24,7 +24,7 @@ from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.tls.contexts import client_context, http_pool
 from nightjar.coordinator.tls.files import names_of, url_for_devices
-from nightjar.coordinator.web.words import duration
+from nightjar.coordinator.views.words import duration
 from nightjar.wire import topics
 from nightjar.wire.errors import NightjarError
 from nightjar.wire.frame import MAX_PUBLISH_BYTES

@@ -15,8 +15,8 @@ from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.standing import standing_word, what_to_do
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
-from nightjar.coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
-from nightjar.coordinator.web.words import duration, in_words, percent, si_bytes
+from nightjar.coordinator.views.rows import RoundRow, device_row, last_week, round_detail, round_row
+from nightjar.coordinator.views.words import duration, in_words, percent, si_bytes
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.identifiers import DeviceId, device_id
 

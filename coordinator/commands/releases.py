@@ -16,7 +16,7 @@ from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.release_metadata import ReleaseMetadata, expiries
 from nightjar.coordinator.tasks.operations import ReleaseAction
 from nightjar.coordinator.versions.releases import find, with_bundles
-from nightjar.coordinator.web.rows import ReleaseView, release_view, release_views
+from nightjar.coordinator.views.rows import ReleaseView, release_view, release_views
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 _COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")

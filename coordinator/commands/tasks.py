@@ -20,9 +20,8 @@ from nightjar.coordinator.rounds.admission import in_slot, unsuited
 from nightjar.coordinator.storage.model_folder import import_model
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.settings import TaskSettings
-from nightjar.coordinator.web.documents import TaskDetail
-from nightjar.coordinator.web.task_views import task_detail, task_rows
-from nightjar.coordinator.web.words import percent
+from nightjar.coordinator.views.tasks import TaskDetail, task_detail, task_rows
+from nightjar.coordinator.views.words import percent
 from nightjar.host.configuration import read_toml
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.messages import Work

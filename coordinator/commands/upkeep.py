@@ -27,7 +27,7 @@ from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
-from nightjar.coordinator.web.words import si_bytes
+from nightjar.coordinator.views.words import si_bytes
 from nightjar.models.configurations import configuration
 from nightjar.models.shipped import NAMES
 from nightjar.models.starts import pretrained_start, write_start

@@ -32,8 +32,8 @@ from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.model_folder import export_version
 from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
 from nightjar.coordinator.storage.view import DatabaseView
-from nightjar.coordinator.web.rows import VersionDetail, version_detail
-from nightjar.coordinator.web.words import nats, percent, points
+from nightjar.coordinator.views.rows import VersionDetail, version_detail
+from nightjar.coordinator.views.words import nats, percent, points
 from nightjar.host.children import python_command
 from nightjar.models.baselines import CENTRAL_TRAINING, Baselines
 from nightjar.models.child_environment import child_environment

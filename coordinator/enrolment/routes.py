@@ -13,13 +13,13 @@ from flask import abort, g, request
 from flask_limiter import Limiter
 from msgspec import Meta
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.config import BrokerKind
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
 from nightjar.coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, joined
 from nightjar.coordinator.tls.files import url_for_devices
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import for_devices, open_to_all, problem
 from nightjar.coordinator.web.answers import Api, answers
 from nightjar.coordinator.web.documents import Changed, EmptyBody, TokenName

@@ -1,6 +1,6 @@
 """The operations that an operator can request while the service runs, and their audit records. Pure.
 
-:mod:`nightjar.coordinator.engine.administration` carries them out; :mod:`nightjar.coordinator.web.access` decides who
+:mod:`nightjar.coordinator.engine.administration` carries them out; :mod:`nightjar.coordinator.access` decides who
 may request what.
 """
 

@@ -16,12 +16,13 @@ import msgspec
 from flask import Flask, Request, Response, abort, g, request, session
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
+from werkzeug.datastructures import Authorization
 
+from nightjar.coordinator.access import ANYBODY, Caller, Role, caller, fingerprint
 from nightjar.coordinator.enrolment.standing import said_to_device
 from nightjar.coordinator.tls.files import names_of
 from nightjar.coordinator.tls.front import SERIAL
 from nightjar.coordinator.web import ROOT
-from nightjar.coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from nightjar.coordinator.web.documents import Problem
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.addresses import is_address, is_loopback, network_of
@@ -89,7 +90,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         if is_open() or may_fetch():
             return
         now_s = ports.clock.now_s()
-        characters = presented(request.authorization)
+        characters = _presented(request.authorization)
         sha256 = session.get(SESSION_TOKEN) if characters is None else fingerprint(characters)
         if sha256 is not None:
             g.caller = caller(ports.tokens.find(sha256), now_s)
@@ -210,3 +211,12 @@ def _is_ours(asked: Request) -> bool:
         return site == "same-origin"
     origin = asked.headers.get("Origin")
     return origin is not None and urlsplit(origin).netloc == asked.host
+
+
+def _presented(authorization: Authorization | None) -> str | None:
+    """The token in a request's header; None if there is none."""
+    if authorization is None:
+        return None
+    if authorization.type == "bearer":
+        return authorization.token
+    return authorization.password if authorization.type == "basic" else None

@@ -10,8 +10,8 @@ from flask import Blueprint
 from spectree import Response as Answers
 from spectree import SpecTree
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web import documents as docs
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.wire.enrolment import EnrolmentPending
 

@@ -16,19 +16,12 @@ from spectree import SecurityScheme, SpecTree
 from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
 
+from nightjar.coordinator.access import ANYBODY, Caller, Role, new_token
 from nightjar.coordinator.enrolment.routes import add_enrolment
 from nightjar.coordinator.rounds.labelling import LabelRule
 from nightjar.coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
 from nightjar.coordinator.tasks.schedule import DAY_S
-from nightjar.coordinator.web import ROOT, asking
-from nightjar.coordinator.web import documents as docs
-from nightjar.coordinator.web.access import ANYBODY, Caller, Role, new_token
-from nightjar.coordinator.web.admission import client_network, problem
-from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change
-from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.release_routes import add_release_routes
-from nightjar.coordinator.web.rows import (
+from nightjar.coordinator.views.rows import (
     Counters,
     DeviceDetail,
     RoundDetail,
@@ -38,6 +31,13 @@ from nightjar.coordinator.web.rows import (
     round_detail,
     round_row,
 )
+from nightjar.coordinator.web import ROOT, asking
+from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web.admission import client_network, problem
+from nightjar.coordinator.web.answers import Api
+from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.ports import WebPorts
+from nightjar.coordinator.web.release_routes import add_release_routes
 from nightjar.coordinator.web.task_routes import add_task_routes
 from nightjar.coordinator.web.version_routes import add_version_routes
 

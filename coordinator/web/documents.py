@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nightjar.coordinator.learning.privacy.ledger import Ledger
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.rounds.labelling import LabelRule
 from nightjar.coordinator.rounds.lease import Label
 from nightjar.coordinator.storage.baselines import Compared
 from nightjar.coordinator.tasks.operations import AuditEntry, Reason
 from nightjar.coordinator.tasks.settings import TaskSettings
-from nightjar.coordinator.web.access import Role
-from nightjar.coordinator.web.rows import DeviceView, RoundRow, VersionRow
+from nightjar.coordinator.views.rows import DeviceView, RoundRow, VersionRow
+from nightjar.coordinator.views.tasks import TaskRow
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -84,40 +84,6 @@ class AuditLog(msgspec.Struct, frozen=True):
 
     items: list[AuditEntry]
     next: int | None
-
-
-class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A task; ``reason`` says why it is not active and who changed that, or what its round is waiting for.
-
-    ``version`` is the one that is announced or that it evaluates; ``rounds_wanted`` 0 means endless; ``without_gain``
-    counts committed rounds since one brought a better version; ``share`` is its share of the devices of its
-    ``experiment``, if it has one.
-    """
-
-    name: str
-    number: int
-    kind: str
-    status: str
-    reason: str
-    created_s: float
-    since_s: float
-    committed: int
-    rounds_wanted: int
-    best_top1: float | None
-    without_gain: int
-    version: int | None
-    round: int | None
-    phase: str
-    experiment: str
-    share: float
-
-
-class TaskDetail(TaskRow, frozen=True, kw_only=True):
-    """A task with all its settings, its latest rounds, newest first, and its ledger of differential privacy, if any."""
-
-    settings: TaskSettings
-    rounds: list[RoundRow]
-    ledger: Ledger | None
 
 
 class Tasks(msgspec.Struct, frozen=True):

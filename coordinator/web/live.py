@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from flask import Blueprint, Response, abort, request
 
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.wire.errors import UnavailableError
 

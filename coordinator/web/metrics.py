@@ -24,7 +24,7 @@ from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.coordinator.versions.releases import OUT, DeviceGroup
 from nightjar.coordinator.versions.rollout import Stage
-from nightjar.coordinator.web.rows import by_label
+from nightjar.coordinator.views.rows import by_label
 from nightjar.wire.messages import Verdict, Work
 
 __all__ = ["CONTENT_TYPE", "render"]

@@ -10,12 +10,12 @@ from msgspec import Meta
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Label
 from nightjar.coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from nightjar.coordinator.versions.releases import find
+from nightjar.coordinator.views.rows import ReleaseView, release_view, release_views
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.answers import Api
 from nightjar.coordinator.web.operating import change
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.rows import ReleaseView, release_view, release_views
 
 
 class ReleaseList(msgspec.Struct, frozen=True):

@@ -9,12 +9,12 @@ from flask import abort, request
 
 from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.views.tasks import TaskDetail, task_detail, task_rows
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.answers import Api
 from nightjar.coordinator.web.operating import change
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.task_views import task_detail, task_rows
 from nightjar.wire.identifiers import Sha256
 
 
@@ -32,8 +32,8 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
         with ports.repository.transaction() as view:
             return docs.Tasks(task_rows(view, ports.config.task.name))
 
-    @api.look("/tasks/<name>", docs.TaskDetail, 404)
-    def one_task(name: str) -> docs.TaskDetail:
+    @api.look("/tasks/<name>", TaskDetail, 404)
+    def one_task(name: str) -> TaskDetail:
         """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
             detail = task_detail(view, name, ports.config.task.name, ports.clock.now_s())

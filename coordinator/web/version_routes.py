@@ -6,12 +6,12 @@ import msgspec
 
 from nightjar.coordinator.storage.baselines import compared
 from nightjar.coordinator.tasks.operations import PromoteVersion, Reason, RollBack
+from nightjar.coordinator.views.rows import VersionDetail, version_detail, version_row
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.answers import Api
 from nightjar.coordinator.web.operating import change
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.rows import VersionDetail, version_detail, version_row
 
 
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

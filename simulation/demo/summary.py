@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from nightjar.coordinator.web.words import in_words
+from nightjar.coordinator.views.words import in_words
 from nightjar.simulation.demo.keyboards import KeyboardRecall
 from nightjar.simulation.demo.pictures import PICTURE, honest
 from nightjar.simulation.demo.preparation import PreparedRun

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nightjar.coordinator.web.words import in_words
+from nightjar.coordinator.views.words import in_words
 from nightjar.simulation.demo.keyboards import spread
 from nightjar.simulation.demo.reading import State, read_state
 from nightjar.simulation.demo.replay import LongRun, Reached

@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
+from nightjar.coordinator.access import fingerprint
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.fencing import LeadLostError
 from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tasks.operations import TokenRecord
-from nightjar.coordinator.web.access import fingerprint
 from nightjar.models.manifest import Manifest
 from nightjar.wire.messages import Verdict
 from nightjar.wire.parameters import weights_from_bytes

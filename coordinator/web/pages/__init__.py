@@ -14,8 +14,8 @@ from flask import Blueprint, Flask, g
 from flask_limiter import Limiter
 from markupsafe import Markup
 
-from nightjar.coordinator.web import words
-from nightjar.coordinator.web.access import ANYBODY, Role
+from nightjar.coordinator.access import ANYBODY, Role
+from nightjar.coordinator.views import words
 from nightjar.coordinator.web.live import Pulse, add_live
 from nightjar.coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
 from nightjar.coordinator.web.ports import Site

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Blueprint, render_template
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before
 from nightjar.coordinator.web.ports import Site

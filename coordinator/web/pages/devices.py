@@ -9,6 +9,7 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.standing import Standing, standing_word, what_to_do
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
@@ -16,14 +17,14 @@ from nightjar.coordinator.rounds.week import DAY_S, spent
 from nightjar.coordinator.storage.fleet import GROUPS
 from nightjar.coordinator.storage.reading import HeardPosition, Wanted
 from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
-from nightjar.coordinator.web import asking, words
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.views import words
+from nightjar.coordinator.views.rows import last_week
+from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import last_week
 
 MOST_DRAWN = 6
 """Occupations in the plot of a week: as many as the style sheet has colours for."""

@@ -15,11 +15,11 @@ from flask import Blueprint, g, redirect, render_template, url_for
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.claims import KeyState, carried
 from nightjar.coordinator.enrolment.register import KeyPosition
 from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim, forget, make_claim
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody
 from nightjar.coordinator.web.ports import Site

@@ -5,17 +5,17 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.storage.baselines import compared
 from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
 from nightjar.coordinator.versions.quality_gate import Example
+from nightjar.coordinator.views.rows import recall_on_devices, saved_on_devices, version_detail
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import recall_on_devices, saved_on_devices, version_detail
 
 
 def add_models(blueprint: Blueprint, site: Site) -> None:

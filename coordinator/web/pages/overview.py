@@ -10,6 +10,7 @@ import msgspec
 from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.learning.device_metrics import Mean, Tally, figures
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
@@ -19,12 +20,12 @@ from nightjar.coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
 from nightjar.coordinator.storage.versions import VersionMeasurement
 from nightjar.coordinator.tasks.schedule import DAY_S, HOUR_S
 from nightjar.coordinator.versions.rollout import Stage
-from nightjar.coordinator.web import asking, words
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.views import words
+from nightjar.coordinator.views.rows import by_label, recall_on_devices, saved_on_devices, why_not_active
+from nightjar.coordinator.web import asking
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import by_label, recall_on_devices, saved_on_devices, why_not_active
 
 SAMPLE_EVERY_S = 900
 DRAWN_EVERY_S = 1800

@@ -9,13 +9,13 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
+from nightjar.coordinator.views.rows import release_views
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.rows import release_views
 
 CHOICES = {
     "candidate": (ReleaseAction.START,),

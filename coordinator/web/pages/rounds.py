@@ -8,10 +8,10 @@ import msgspec
 from flask import Blueprint, render_template
 from msgspec import Meta
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before
 from nightjar.coordinator.web.ports import Site

@@ -9,17 +9,17 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.learning.privacy.ledger import explain
 from nightjar.coordinator.rounds.selection import lackers
 from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import Count, Name, TaskSettings
+from nightjar.coordinator.views.tasks import task_row, task_rows
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, ReasonBody
 from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
-from nightjar.coordinator.web.task_views import task_row, task_rows
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.task_types import usable
 from nightjar.wire.messages import Work

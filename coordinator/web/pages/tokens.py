@@ -11,9 +11,9 @@ from flask import Blueprint, abort, g, redirect, render_template, request, sessi
 from flask_limiter import Limiter
 from werkzeug.wrappers import Response
 
+from nightjar.coordinator.access import Role, caller, fingerprint, new_token
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.web import asking
-from nightjar.coordinator.web.access import Role, caller, fingerprint, new_token
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, needs, open_to_all
 from nightjar.coordinator.web.documents import EmptyBody, TokenWanted
 from nightjar.coordinator.web.ports import Site

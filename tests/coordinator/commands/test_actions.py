@@ -3,12 +3,12 @@ import json
 
 import pytest
 
+from nightjar.coordinator.access import Role, fingerprint
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
-from nightjar.coordinator.web.access import Role, fingerprint
 from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.coordinator.commands.site import web_half
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.claims import Claim
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.mqtt.free_ports import free_ports
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.server import serving
 from nightjar.models.manifest import Manifest
 from tests.browser import Watched, chromium  # noqa: F401 - a fixture

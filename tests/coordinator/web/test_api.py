@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec import structs
 
+from nightjar.coordinator.access import Role, new_token
 from nightjar.coordinator.config import CoordinatorConfig, TransportSecurity
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.enrolment.register import Register
@@ -21,7 +22,6 @@ from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.authority_process import AuthorityClient
 from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
 from nightjar.coordinator.web import api, operating
-from nightjar.coordinator.web.access import Role, new_token
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts

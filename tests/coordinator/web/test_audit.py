@@ -5,10 +5,10 @@ Enrolment needs certificates; its routes are tried in ``tests/enrolment``.
 
 import pytest
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.versions.releases import Release
 from nightjar.coordinator.versions.rollout import Rollout, Stage
-from nightjar.coordinator.web.access import Role
 from tests.coordinator.web.test_api import Service
 from tests.coordinator.web.test_roles import OURS, ROUTES
 

@@ -8,10 +8,10 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.certificate_issuer import claim_hash
 from nightjar.coordinator.enrolment.claims import Claim, ClaimRefused, KeyState
 from nightjar.coordinator.versions.rollout import Rollout, Stage
-from nightjar.coordinator.web.access import Role
 from tests.coordinator.web.conftest import DESKTOP, PHONE, Served
 from tests.coordinator.web.test_api import NOW_S, Service
 from tests.coordinator.web.test_in_a_browser import axe  # noqa: F401 - a fixture

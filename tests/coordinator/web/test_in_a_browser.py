@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web.server import serving
 from tests.coordinator.web.conftest import DESKTOP, PHONE
 

@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web import live
-from nightjar.coordinator.web.access import Role
 from nightjar.coordinator.web.live import MOST_STREAMS, Pulse
 from nightjar.wire.errors import UnavailableError
 from tests.coordinator.web.conftest import Served

@@ -1,6 +1,6 @@
 import pytest
 
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
 from tests.coordinator.web.test_api import HOUR_S, Service
 

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from nightjar.coordinator.access import Role
 from nightjar.coordinator.learning.device_metrics import keystrokes, merged, tally
 from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.storage.reading import Reading
 from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
-from nightjar.coordinator.web.access import Role
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.identifiers import DeviceId

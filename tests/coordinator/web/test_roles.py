@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.access import Role
 from tests.coordinator.web.test_api import Service
 
 EVERYBODY, DEVICES = "everybody", "devices"

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from nightjar.coordinator.web.access import Role
+from nightjar.coordinator.access import Role
 from tests.coordinator.web.test_api import Service
 from tests.coordinator.web.test_roles import ROUTES
 

@@ -4,28 +4,65 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from nightjar.coordinator.learning.privacy.ledger import Ledger
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.web import documents as docs
-from nightjar.coordinator.web.rows import open_round_of, round_row, why_not_active
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.views.rows import RoundRow, open_round_of, round_row, why_not_active
 from nightjar.wire.messages import Work
 
 ROUNDS_SHOWN = 20
 
 
-def task_rows(view: DatabaseView, first: str) -> list[docs.TaskRow]:
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task; ``reason`` says why it is not active and who changed that, or what its round is waiting for.
+
+    ``version`` is the one that is announced or that it evaluates; ``rounds_wanted`` 0 means endless; ``without_gain``
+    counts committed rounds since one brought a better version; ``share`` is its share of the devices of its
+    ``experiment``, if it has one.
+    """
+
+    name: str
+    number: int
+    kind: str
+    status: str
+    reason: str
+    created_s: float
+    since_s: float
+    committed: int
+    rounds_wanted: int
+    best_top1: float | None
+    without_gain: int
+    version: int | None
+    round: int | None
+    phase: str
+    experiment: str
+    share: float
+
+
+class TaskDetail(TaskRow, frozen=True, kw_only=True):
+    """A task with all its settings, its latest rounds, newest first, and its ledger of differential privacy, if any."""
+
+    settings: TaskSettings
+    rounds: list[RoundRow]
+    ledger: Ledger | None
+
+
+def task_rows(view: DatabaseView, first: str) -> list[TaskRow]:
     """The views of all tasks; ``first`` is the name of the configuration's task."""
     rounds = {state.task: state for state in view.open_rounds()}
-    return [docs.TaskRow(**_fields(view, record, rounds.get(record.name), first)) for record in view.tasks()]
+    return [TaskRow(**_fields(view, record, rounds.get(record.name), first)) for record in view.tasks()]
 
 
-def task_row(view: DatabaseView, record: TaskRecord, first: str) -> docs.TaskRow:
+def task_row(view: DatabaseView, record: TaskRecord, first: str) -> TaskRow:
     """The view of one task; ``first`` is the name of the configuration's task."""
-    return docs.TaskRow(**_fields(view, record, open_round_of(view, record), first))
+    return TaskRow(**_fields(view, record, open_round_of(view, record), first))
 
 
-def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
+def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> TaskDetail | None:
     """One task with its settings and newest rounds; None if there is none of this name."""
     record = view.task(name)
     if record is None:
@@ -34,7 +71,7 @@ def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> docs
     made = view.versions_made_in(newest)
     rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
     fields = _fields(view, record, open_round_of(view, record), first)
-    return docs.TaskDetail(**fields, settings=record.settings, rounds=rows, ledger=record.ledger())
+    return TaskDetail(**fields, settings=record.settings, rounds=rows, ledger=record.ledger())
 
 
 def _fields(view: DatabaseView, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:

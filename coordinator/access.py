@@ -11,12 +11,8 @@ import enum
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nightjar.coordinator.tasks.operations import TokenRecord
-
-if TYPE_CHECKING:  # operators' commands need no web framework
-    from werkzeug.datastructures import Authorization
 
 PREFIX = "nj_"
 ONE_OF_MANY = " #"
@@ -72,15 +68,6 @@ def fingerprint(characters: str) -> str:
     'ee72a0cc'
     """
     return hashlib.sha256(characters.encode()).hexdigest()
-
-
-def presented(authorization: Authorization | None) -> str | None:
-    """The token in a request's header; None if there is none."""
-    if authorization is None:
-        return None
-    if authorization.type == "bearer":
-        return authorization.token
-    return authorization.password if authorization.type == "basic" else None
 
 
 def caller(record: TokenRecord | None, now_s: float) -> Caller:
