@@ -22,7 +22,7 @@ from nightjar.benchmarks.emulated_fleet import Answered, Update, together
 from nightjar.benchmarks.ingest import raise_descriptor_limit
 from nightjar.benchmarks.measuring import cpu_time_s, quantile, show, time_ms
 from nightjar.benchmarks.service import say
-from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.config_file import load_config
 from nightjar.simulation.demo.processes import stopping
 

@@ -45,7 +45,7 @@ from packaging.utils import canonicalize_name
 from nightjar.benchmarks import service
 from nightjar.benchmarks.measuring import print_json, show, time_ms
 from nightjar.benchmarks.setting import BUILD, setting
-from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.edge_agent.keyboard.key import headers, kept_key

@@ -28,7 +28,7 @@ from nightjar.benchmarks import service
 from nightjar.benchmarks.emulated_fleet import Fired, Fleet, Update, together
 from nightjar.benchmarks.measuring import cpu_time_s, quantile, show
 from nightjar.benchmarks.service import say
-from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.config_file import load_config
 from nightjar.simulation.demo.processes import Service, stopping

@@ -30,7 +30,7 @@ from nightjar.benchmarks import service
 from nightjar.benchmarks.measuring import cpu_time_s, quantile, show
 from nightjar.benchmarks.phones import PhoneSetting
 from nightjar.benchmarks.setting import BUILD
-from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.host.children import python_command
 from nightjar.models.configurations import CONFIGURATIONS
 from nightjar.simulation.demo.processes import Service, stopping

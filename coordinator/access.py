@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from nightjar.coordinator.tasks.operations import TokenRecord
 
 PREFIX = "nj_"
-ONE_OF_MANY = " #"
-"""Ends the name that a token's changes have in the audit log; what follows only keeps tokens' names apart."""
 _RANDOM_BYTES = 32
 
 
@@ -74,4 +72,4 @@ def caller(record: TokenRecord | None, now_s: float) -> Caller:
     """The caller that a token stands for; :data:`ANYBODY` if it is unknown or expired."""
     if record is None or now_s >= record.expires_s:
         return ANYBODY
-    return Caller(record.name.partition(ONE_OF_MANY)[0], Role(record.role))
+    return Caller(record.name, Role(record.role))

@@ -28,7 +28,7 @@ from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tls_service import TlsService
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.server import serving
+from nightjar.coordinator.web.server import serving, serving_commands
 from nightjar.host.systemd import ServiceManager, given_listener
 from nightjar.wire.identifiers import Population
 from nightjar.wire.limits import HOUSEHOLD_WARNING
@@ -132,6 +132,7 @@ class _Site:
             stack.enter_context(serving(self.app, config.host, config.port, self._listener, config.trusted_proxy))
         else:
             stack.enter_context(self.secured.serving(self.app, self._listener))
+        stack.enter_context(serving_commands(self.app, config.data_dir))
         stack.callback(self.app.extensions["pulse"].close)  # closed before the server, which waits for open requests
         if self.secured is not None and not self.own_broker:
             stack.enter_context(self.secured.gate_kept(config.broker, None))

@@ -1,81 +1,18 @@
-"""The commands ``token`` and ``audit``, and the client through which commands ask the running service for a change.
-
-The running service must make changes itself, so they go to its HTTP API. The user needs no token, because a user who
-may write the database file can do everything anyway: a temporary token is created for the request and then revoked.
-"""
+"""The commands ``token`` and ``audit``."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from typing import Any
-
 import click
-import msgspec
-import urllib3
 
-from nightjar.coordinator.access import ONE_OF_MANY, Role, new_token
+from nightjar.coordinator.access import Role, new_token
 from nightjar.coordinator.commands.options import answer_options, limit_option
-from nightjar.coordinator.commands.setting import at_the_command_line, opened, say, show, when
+from nightjar.coordinator.commands.setting import at_the_command_line, opened, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.tokens import TokenTable
-from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.schedule import DAY_S
-from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.coordinator.views.words import in_words
-from nightjar.coordinator.web import ANSWER_TIMEOUT_S, ROOT
-from nightjar.wire.errors import ConfigError, UnavailableError
-
-ONE_REQUEST_S = 60.0
-
-reason_option = click.option("--reason", required=True, help="Kept in the audit log; devices see it, too.")
-
-
-def ask_service(config: CoordinatorConfig, method: str, path: str, body: object | None = None) -> Any:
-    """Send a request to the running service; returns its answer.
-
-    Raises:
-        UnavailableError: the service is not running, or cannot handle the request now.
-        ConfigError: the service refuses the request.
-    """
-    who = f"{at_the_command_line()}{ONE_OF_MANY}{os.getpid()}"
-    characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
-    with opened(config) as database, TokenTable(database).lent(record):
-        try:
-            answer = http_pool(config).request(
-                method,
-                f"{config.url}{ROOT}{path}",
-                headers={"Authorization": f"Bearer {characters}"},
-                json=body,
-                timeout=2 * ANSWER_TIMEOUT_S,
-                retries=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            msg = f"no coordinator answers on {config.host} port {config.port}; start it with 'serve' ({error})"
-            raise UnavailableError(msg) from error
-    if answer.status < 400:
-        return msgspec.json.decode(answer.data)
-    msg = _detail(answer.data)
-    raise UnavailableError(msg) if answer.status >= 500 else ConfigError(msg)
-
-
-def _detail(data: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(data)["detail"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return data[:200].decode(errors="replace")
-
-
-def change(
-    config: CoordinatorConfig, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
-) -> None:
-    """Ask the service for a change, and print its answer; for people what is so ``now``: a text, or what reads one."""
-    answer = ask_service(config, "POST", path, body)
-    if callable(now):
-        with opened(config) as database, database.transaction() as view:
-            now = now(view)
-    say(answer, [now if answer["changed"] else f"nothing to change: {now}"], as_json=as_json)
+from nightjar.wire.errors import ConfigError
 
 
 @click.group()

@@ -15,8 +15,8 @@ import msgspec
 import segno
 from msgspec import structs
 
-from nightjar.coordinator.commands.actions import ask_service, change
 from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.service_call import ask_service, change
 from nightjar.coordinator.commands.setting import create_for_owner, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.claims import ClaimMade, carried

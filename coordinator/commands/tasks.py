@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from nightjar.coordinator.commands.actions import ask_service, change, reason_option
 from nightjar.coordinator.commands.options import answer_options
 from nightjar.coordinator.commands.privacy import planned
+from nightjar.coordinator.commands.service_call import ask_service, change, reason_option
 from nightjar.coordinator.commands.setting import flat, opened, opened_artifacts, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock

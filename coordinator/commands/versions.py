@@ -17,8 +17,8 @@ import click
 import msgspec
 
 from nightjar.coordinator import __version__
-from nightjar.coordinator.commands.actions import change, reason_option
 from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.service_call import change, reason_option
 from nightjar.coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock

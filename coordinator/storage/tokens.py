@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import sqlalchemy as sa
 from msgspec import structs
 
@@ -42,17 +39,6 @@ class TokenTable:
             _save(tx, record)
             note(tx, record.created_s, who, "create-token", record.name, "none", record.role)
             return True
-
-    @contextmanager
-    def lent(self, record: TokenRecord) -> Iterator[None]:
-        """Store a token for the duration of the block; changes made with it are audited, the token itself is not."""
-        with self._database.connection() as tx:
-            _save(tx, record)
-        try:
-            yield
-        finally:
-            with self._database.connection() as tx:
-                tx.execute(sa.delete(tokens).where(tokens.c.name == record.name))
 
     def remove(self, name: str, who: str, now_s: float) -> bool:
         """Revoke a token at once; False if no token has that name."""

@@ -2,7 +2,8 @@
 
 Devices fetch artifacts and the metadata of releases, with their certificate if TLS is on (docs/enrolment.md), and
 supervisors query our health. Everything else needs a token, unless ``public_reading`` opens it for reading. A browser
-can prompt for the token (HTTP Basic: any name, the token as the password).
+can prompt for the token (HTTP Basic: any name, the token as the password). Commands need none
+(:mod:`nightjar.coordinator.control_socket`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ FETCHED = frozenset({"artifact", "release_metadata"})
 MOST_BODY_BYTES = 1 << 16
 REFUSALS_PER_MINUTE = 30
 """Rate limit per address over all views. It only spares the log and the database: a token has 256 random bits."""
+
+COMMAND_OF = "nightjar.command_of"
+"""Key in a request's environment, set only on the socket for commands: the user whose command asks."""
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 
@@ -88,6 +92,10 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
     def identify() -> None:
         g.caller, g.device, g.serial = ANYBODY, None, request.environ.get(SERIAL, "")
         if is_open() or may_fetch():
+            return
+        operator = request.environ.get(COMMAND_OF)
+        if operator is not None:
+            g.caller = Caller(operator, Role.ADMIN)
             return
         now_s = ports.clock.now_s()
         characters = _presented(request.authorization)

@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitress has no types
 from waitress.server import create_server  # type: ignore[import-untyped]
 
-from nightjar.coordinator.web.admission import MOST_BODY_BYTES
+from nightjar.coordinator.control_socket import OPERATOR, listening
+from nightjar.coordinator.web.admission import COMMAND_OF, MOST_BODY_BYTES
 from nightjar.coordinator.web.live import MOST_STREAMS
 from nightjar.host.http_server import HttpServer
 from nightjar.wire.errors import ConfigError, rewording
@@ -39,6 +42,7 @@ FRESH_S = 1.0
 """A connection younger than this is expected to send its request soon."""
 STOP_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
+_OPERATOR = f"HTTP_{OPERATOR.upper().replace('-', '_')}"  # its name in an environment; RFC 3875, 4.1.18
 
 
 @contextmanager
@@ -82,6 +86,22 @@ def serving(
     finally:
         _drain(server)
         running.close(STOP_TIMEOUT_S)
+
+
+@contextmanager
+def serving_commands(app: Callable[..., Any], data_dir: Path) -> Iterator[None]:
+    """Serve on the socket for commands for the duration of the block; each request has its operator's rights.
+
+    Raises:
+        ConfigError: the socket cannot be made.
+    """
+
+    def asked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        environ[COMMAND_OF] = unquote(environ.get(_OPERATOR, ""))
+        return app(environ, start_response)
+
+    with listening(data_dir) as listener, serving(asked, "localhost", 0, listener):
+        yield
 
 
 class _Connection(HTTPChannel):  # type: ignore[misc] # waitress has no types

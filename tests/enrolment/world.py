@@ -9,7 +9,7 @@ from pathlib import Path
 
 import urllib3
 
-from nightjar.coordinator.commands.actions import ask_service
+from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.tls.contexts import http_pool

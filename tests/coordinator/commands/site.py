@@ -28,7 +28,7 @@ from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.server import serving
+from nightjar.coordinator.web.server import serving, serving_commands
 from nightjar.simulation.demo.configuration import free_ports
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.model_folder import write_model
@@ -125,7 +125,8 @@ def web_half(site: Site, post: Callable[[Inbox, Database], None]) -> Iterator[No
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     site.listen_on(port)
-    with serving(create_app(ports), "127.0.0.1", port, listener):
+    app = create_app(ports)
+    with serving(app, "127.0.0.1", port, listener), serving_commands(app, site.data):
         yield
     database.close()
 

@@ -2,8 +2,11 @@ import getpass
 import json
 
 import pytest
+import urllib3
 
 from nightjar.coordinator.access import Role, fingerprint
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.control_socket import OPERATOR
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
@@ -66,9 +69,11 @@ def test_versions_are_moved_by_the_running_service(served, ask):
     ]
 
 
-def test_the_token_of_one_request_does_not_stay(served, ask, site):
-    assert ask("task", "show")["name"] == "keyboard"
-    assert ask("token", "list") == ask("audit") == []
+def test_only_the_socket_for_commands_believes_a_name(served, site):
+    config = load_config(site.config, {})
+    headers = {OPERATOR: "root", "Nightjar-Command-Of": "root", "nightjar.command_of": "root"}
+    answer = urllib3.request("POST", f"{config.url}/api/v1/tasks/keyboard/resume", json={}, headers=headers)
+    assert (answer.status, [event for event in served if isinstance(event, Operated)]) == (401, [])
 
 
 def test_what_the_service_refuses_is_said(served, run, site):
@@ -77,7 +82,6 @@ def test_what_the_service_refuses_is_said(served, run, site):
 
 
 def test_without_a_service_it_is_said_how_to_start_it(run, site):
-    site.listen_on(9)
     status, _, err = run("task", "resume", "--config", site.config)
     assert (status, "'serve'" in err) == (UnavailableError.exit_status, True)
 

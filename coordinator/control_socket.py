@@ -1,0 +1,101 @@
+"""The Unix socket in ``data_dir`` through which commands ask the running service; both ends of it.
+
+Whoever may open it may do everything, because such a user could write the database as well. So it takes no token: the
+file is for its owner only, and a request merely says in whose name it comes, for the audit log.
+
+Source: unix(7); proc(5) for the links in ``/proc/self/fd``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from nightjar.wire.errors import ConfigError, UnavailableError
+
+FILE = "control.sock"
+"""Name of the socket in ``data_dir``."""
+OPERATOR = "Nightjar-Operator"
+"""Header with the name of the user who asks, percent-encoded; on other listeners it means nothing."""
+MOST_PATH_BYTES = 107
+"""Longest path of a Unix socket on Linux, without the zero at its end."""
+_MOST_WAITING = 64
+
+
+@contextlib.contextmanager
+def listening(data_dir: Path) -> Iterator[socket.socket]:
+    """Listen until the block ends. The caller holds the lock of ``data_dir``, so a socket found there is a stale one.
+
+    Raises:
+        ConfigError: the folder cannot hold the socket, or something else has its name.
+    """
+    path = data_dir / FILE
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
+        try:
+            _remove(path)
+            os.fchmod(listener.fileno(), 0o600)  # before bind, which gives the file these permissions less the umask
+            with _short(path) as address:
+                listener.bind(address)
+            listener.listen(_MOST_WAITING)
+        except OSError as error:
+            msg = f"data_dir: cannot make the socket {path} for commands: {error.strerror or error}"
+            raise ConfigError(msg) from error
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def connected(data_dir: Path, timeout_s: float) -> socket.socket:
+    """A connection to the service that runs on ``data_dir``.
+
+    Raises:
+        UnavailableError: no service runs there, or it is too busy to accept.
+        ConfigError: this user may not ask it.
+    """
+    path = data_dir / FILE
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    line.settimeout(timeout_s)
+    try:
+        with _short(path) as address:
+            line.connect(address)
+    except PermissionError as error:
+        line.close()
+        msg = f"{path} is for the coordinator's own user and for root: run the command as one of them"
+        raise ConfigError(msg) from error
+    except OSError as error:
+        line.close()
+        msg = f"no coordinator runs on {data_dir}; start it with 'serve' ({error.strerror or error})"
+        raise UnavailableError(msg) from error
+    return line
+
+
+def _remove(path: Path) -> None:
+    """Remove a stale socket.
+
+    Raises:
+        FileExistsError: it is no socket.
+        OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            msg = "there is another file of that name"
+            raise FileExistsError(msg)
+        path.unlink()
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """An address of ``path`` that the kernel takes, also if the path is longer than a socket's may be."""
+    if len(os.fsencode(path)) <= MOST_PATH_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
