@@ -31,7 +31,7 @@ from nightjar.edge_agent.inbox import Item
 from nightjar.edge_agent.link.trust import KnownKey
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Conditions, Desk, Pace, Ports
+from nightjar.edge_agent.ports import Conditions, Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.shell import mqtt
 from nightjar.edge_agent.shell.clock import SystemClock
@@ -194,7 +194,7 @@ def make_phone(
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put, JobThread()),
-            desk=Desk(database, in_this_process(learned, clock.monotonic_s)),
+            desk=SessionDependencies(database, in_this_process(learned, clock.monotonic_s)),
             trust=KnownKey(population, device, database, key, holds=signature_valid),
             sums=SumInProcess(folder),
             show_model=show_model,

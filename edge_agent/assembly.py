@@ -30,7 +30,7 @@ from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.trust import Holds, KnownKey
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.task import StoredMessages, Trainer
 from nightjar.edge_agent.shell import message_store
 from nightjar.edge_agent.shell.clock import SystemClock
@@ -136,7 +136,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
                 examples=examples,
                 journal=database,
                 worker=ThreadWorker(inbox.put, thread),
-                desk=Desk(
+                desk=SessionDependencies(
                     examples,
                     trainer_for(config),
                     config.keyboard.enabled and config.keyboard.personalise,
@@ -160,7 +160,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         transport.start()
         driver.run()
         service_manager.stopping()
-        take_leave(config, transport)
+        disconnect(config, transport)
 
 
 def _status(*, connected: bool) -> str:
@@ -274,7 +274,7 @@ def broker_of(config: AgentConfig, tls: ssl.SSLContext | None) -> BrokerAddress:
     )
 
 
-def take_leave(config: AgentConfig, transport: MqttTransport) -> None:
+def disconnect(config: AgentConfig, transport: MqttTransport) -> None:
     """Publish that the agent was stopped, and disconnect."""
     emulated = config.emulator is not None
     farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=emulated)

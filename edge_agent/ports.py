@@ -275,7 +275,7 @@ class Releases(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class SessionDependencies:
     """What every session of this agent works with.
 
     Attributes:
@@ -332,7 +332,7 @@ class Ports:
     examples: ExampleStore
     journal: Journal
     worker: Worker
-    desk: Desk
+    desk: SessionDependencies
     trust: Trust
     sums: SumMachine
     limits: Limits = NO_LIMITS

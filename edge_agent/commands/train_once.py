@@ -18,7 +18,7 @@ from nightjar.edge_agent.commands.conditions import looks
 from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.ports import SESSION_LIMIT_S, Desk
+from nightjar.edge_agent.ports import SESSION_LIMIT_S, SessionDependencies
 from nightjar.edge_agent.session.session import run_session
 from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.examples import CountedMessages, DeviceExamples
@@ -72,7 +72,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             report_deadline_s=SESSION_LIMIT_S,
         )
         examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
-        desk = Desk(examples, trainer_for(config))
+        desk = SessionDependencies(examples, trainer_for(config))
         with _watched(config, whatever=whatever) as lost:
             if lost():
                 return Session(False, lost(), version)

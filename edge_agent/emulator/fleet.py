@@ -30,7 +30,7 @@ from nightjar.edge_agent.enrolment.identity import enrolled_tls
 from nightjar.edge_agent.inbox import Item, StopAsked
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Desk, Ports
+from nightjar.edge_agent.ports import Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.session.task import Trainer
 from nightjar.edge_agent.shell import message_store
@@ -118,7 +118,7 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
             phone.transport.start()
         _drive(phones, inbox)
         with ThreadPoolExecutor(LEAVE_AT_ONCE) as leaving:
-            list(leaving.map(lambda phone: assembly.take_leave(phone.config, phone.transport), phones))
+            list(leaving.map(lambda phone: assembly.disconnect(phone.config, phone.transport), phones))
 
 
 def _post(inbox: queue.SimpleQueue[Envelope], phone: int, item: Item) -> None:
@@ -156,7 +156,7 @@ def _phone(
             examples=examples,
             journal=database,
             worker=ThreadWorker(post, thread),
-            desk=Desk(examples, train),
+            desk=SessionDependencies(examples, train),
             trust=assembly.trust_of(config, database, clock, signature_valid),
             sums=SumInProcess(config.data_dir),
             limits=config.limits,

@@ -22,7 +22,7 @@ from nightjar.edge_agent.core.results import Evaluation, TrainingStopped
 from nightjar.edge_agent.core.stored import NewReport
 from nightjar.edge_agent.core.training import TrainedUpdate, evaluate, train, try_out
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Artifacts, Desk, LoadProgram, Program, Trust
+from nightjar.edge_agent.ports import Artifacts, LoadProgram, Program, SessionDependencies, Trust
 from nightjar.edge_agent.session.task import EvaluateKeyboard, Produced, SessionTask, Trainer
 from nightjar.host.files import replace_file
 from nightjar.host.system_integers import SystemIntegers
@@ -104,7 +104,7 @@ def _refuse_any(faults: Sequence[str], trust: Trust) -> None:
 
 
 def run_session(
-    desk: Desk,
+    desk: SessionDependencies,
     assignment: Assignment,
     model: Model,
     generator: np.random.Generator,

@@ -27,7 +27,7 @@ from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.edge_agent.shell.http import Patience
@@ -486,7 +486,7 @@ class Phone:
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
-            desk=Desk(examples, self._train, announced=lambda: self._announced),
+            desk=SessionDependencies(examples, self._train, announced=lambda: self._announced),
             trust=AnyCoordinator(),
             sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )

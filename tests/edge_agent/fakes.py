@@ -20,7 +20,7 @@ from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.inbox import Arrived, Job, WorkDone
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process, no_keyboard
 from nightjar.edge_agent.shell.database import Database
 from nightjar.models.configurations import lstm_layout
@@ -299,7 +299,7 @@ class Phone:
                 examples=self.database,
                 journal=self.database,
                 worker=self.worker,
-                desk=Desk(
+                desk=SessionDependencies(
                     self.database,
                     in_this_process(load, self.clock.monotonic_s, self.evaluate_keyboard),
                     announced=self.artifacts.announced if self.shown is not None else lambda: None,

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.ports import SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process, prepare, run_session
 from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.clock import SystemClock
@@ -45,7 +45,7 @@ def model(tmp_path_factory):
 
 
 def run(model, folder, train, personalise=False):
-    desk = Desk(DeviceExamples(None, folder), train, personalise)
+    desk = SessionDependencies(DeviceExamples(None, folder), train, personalise)
     plan = TrainingPlan(learning_rate=0.1, clip_norm=1.0, evaluation_share=0.3, momentum=0.5)
     asked = assignment(model, 5, plan=plan, codec=CodecChoice(name="dense-f32"))
     return run_session(desk, asked, model, np.random.default_rng(1), lambda: False)

@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from nightjar.edge_agent.core.results import Evaluation
-from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.ports import SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process, run_session
 from nightjar.models.source import Source
 from nightjar.wire import frame
@@ -59,7 +59,7 @@ def announced(tmp_path):
 
 def report(model, announced, counting, plan=ASKED, should_stop=lambda: False, **changes):
     train = in_this_process(lambda _model: Foreseeing(), lambda: 0.0, counting)
-    desk = Desk(Examples(), train, announced=lambda: announced)
+    desk = SessionDependencies(Examples(), train, announced=lambda: announced)
     made = run_session(desk, assignment(model, plan=plan, **changes), model, FakeRandom(), should_stop)
     return frame.decode(made.report.frame), made
 

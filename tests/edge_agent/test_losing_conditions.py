@@ -9,7 +9,7 @@ from nightjar.edge_agent.commands.conditions import look_once
 from nightjar.edge_agent.config import AgentConfig, ConditionSettings
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.link.uplink import AgentIdentity
-from nightjar.edge_agent.ports import Desk, Pace, Ports
+from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.shell.device import assembled_device, typing_activity
 from nightjar.simulation.rounds.ports import SimulatedSums
@@ -70,7 +70,9 @@ class ProbedPhone(Phone):
                 examples=self.database,
                 journal=self.database,
                 worker=self.worker,
-                desk=Desk(self.database, in_this_process(lambda _model: Program(), self.clock.monotonic_s)),
+                desk=SessionDependencies(
+                    self.database, in_this_process(lambda _model: Program(), self.clock.monotonic_s)
+                ),
                 trust=FakeTrust(),
                 sums=SimulatedSums(0, lambda: bytes(32)),
             ),

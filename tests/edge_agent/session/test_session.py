@@ -7,7 +7,7 @@ import pytest
 
 from nightjar.edge_agent.core.personalisation import SHARES
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.ports import Desk
+from nightjar.edge_agent.ports import SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process, run_session
 from nightjar.edge_agent.session.task import Produced
 from nightjar.edge_agent.shell.clock import SystemClock
@@ -32,7 +32,7 @@ def desk(tmp_path, exported):
     database = Database(tmp_path / "agent.db", CAPS, FakeClock())
     generator = np.random.default_rng(2)
     database.add_once("person", [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)])
-    yield Desk(database, in_this_process(load_program, SystemClock().monotonic_s))
+    yield SessionDependencies(database, in_this_process(load_program, SystemClock().monotonic_s))
     database.close()
 
 
