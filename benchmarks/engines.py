@@ -177,7 +177,7 @@ def pfl_research(prepared: PreparedTraining, rounds: int) -> list[float]:
 
         def load(self, dir_path: str) -> None: ...
 
-    class Averaging(FederatedAveraging):  # type: ignore[misc]
+    class EngineAveraging(FederatedAveraging):  # type: ignore[misc]
         def train_one_user(self, initial_model_state: Any, model: Any, user_dataset: Any, central_context: Any) -> Any:
             person = int(user_dataset.raw_data[0][0])
             _steps(prepared, device, person)
@@ -200,7 +200,7 @@ def pfl_research(prepared: PreparedTraining, rounds: int) -> list[float]:
     )
     clock = Clock()
     backend, model, none = SimulatedBackend(everybody, everybody), DeviceProgram(), ModelHyperParams()
-    Averaging().run(parameters, backend, model, none, callbacks=[clock], send_metrics_to_platform=False)
+    EngineAveraging().run(parameters, backend, model, none, callbacks=[clock], send_metrics_to_platform=False)
     return _between(clock.times)
 
 

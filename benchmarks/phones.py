@@ -69,7 +69,7 @@ class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: str = "warning"  # debug, info or warning
 
 
-class Learned:
+class StandInTraining:
     """Replaces training of n parameters: takes no time and changes every weight by the same step."""
 
     def __init__(self, size: int, step: float = 0.001) -> None:
@@ -104,7 +104,7 @@ class Learned:
         return np.full(self._size, self._step, np.float32)
 
 
-class LikeTraining(Learned):
+class LikeTraining(StandInTraining):
     """Replaces training by noise that is large in a few rows of a tensor and small in most, like real updates.
 
     Each phone has its own noise, but the same large rows.
@@ -148,7 +148,7 @@ class AllHold:
 def make_phone(
     setting: PhoneSetting,
     name: str,
-    learned: Callable[[Model], Learned],
+    learned: Callable[[Model], StandInTraining],
     conditions: Conditions,
     patience: Patience,
     texts: Sequence[str] = TEXTS,

@@ -106,7 +106,7 @@ class Learned(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Paused(msgspec.Struct, frozen=True):
+class LearningPaused(msgspec.Struct, frozen=True):
     """Answer to ``pause``."""
 
     paused: bool
@@ -133,7 +133,7 @@ class RequestError(msgspec.Struct, frozen=True):
     code: str
 
 
-Answer = Words | Corrected | Learned | Paused | SuggesterStatus | RequestError
+Answer = Words | Corrected | Learned | LearningPaused | SuggesterStatus | RequestError
 
 _REQUESTS = msgspec.json.Decoder(Request)
 
@@ -185,7 +185,7 @@ class Requests:
                 return Learned(became.kept, became.reason)
             case Pause(paused):
                 self.store.pause_learning(paused=paused)
-                return Paused(self.store.learning_paused())
+                return LearningPaused(self.store.learning_paused())
             case GetStatus():
                 return SuggesterStatus(
                     self.suggester.version,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from nightjar.simulation.rounds.faults import MESSAGE_FAULTS, Dice, Fault
+from nightjar.simulation.rounds.faults import MESSAGE_FAULTS, Dice, SimulatedFault
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.wire import topics
 from nightjar.wire.identifiers import DeviceId, Population
@@ -240,16 +240,16 @@ class Broker:
         if fault is not None:
             self._dice.note(fault)
         match fault:
-            case Fault.DROP:
+            case SimulatedFault.DROP:
                 self.lost["dropped"] += 1
                 return
-            case Fault.DUPLICATE:
+            case SimulatedFault.DUPLICATE:
                 self._timeline.after(delay_s + self._dice.between(0.1, 20.0), partial(arrive, payload))
-            case Fault.DELAY:
+            case SimulatedFault.DELAY:
                 delay_s += self._dice.between(1.0, 120.0)
-            case Fault.REORDER:
+            case SimulatedFault.REORDER:
                 delay_s += self._dice.between(0.0, 1.0)
-            case Fault.CORRUPT:
+            case SimulatedFault.CORRUPT:
                 payload = self._dice.flipped(payload)
             case _:
                 pass

@@ -33,7 +33,7 @@ from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.retrying import STORE_AGAIN
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.broker import Broker
-from nightjar.simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
+from nightjar.simulation.rounds.faults import PHASE_FAULTS, Dice, Fuse, PowerCut, SimulatedFault
 from nightjar.simulation.rounds.observer import Observer
 from nightjar.simulation.rounds.ports import enrolled_key
 from nightjar.simulation.rounds.storage import MemoryBlobs, MemoryRepository
@@ -107,7 +107,9 @@ class CoordinatorHost:
         self._busy = False
         self._open: dict[int, Phase] = {}
         self._newest = 0
-        self.troubles: list[tuple[float, Fault]] = []  # (virtual time, fault) of the coordinator and the broker
+        self.troubles: list[
+            tuple[float, SimulatedFault]
+        ] = []  # (virtual time, fault) of the coordinator and the broker
         self.repository = MemoryRepository(self._touched)
         artifacts.touched = self._touched  # they are on the same disk
         with self.repository.transaction() as tx:
@@ -237,23 +239,23 @@ class CoordinatorHost:
             delay_s = self._dice.between(0.0, LASTS_S[state.phase])
             self._timeline.after(delay_s, partial(self._suffer, fault, state.number, state.phase))
 
-    def _suffer(self, fault: Fault, number: int, phase: Phase) -> None:
+    def _suffer(self, fault: SimulatedFault, number: int, phase: Phase) -> None:
         if self._open.get(number) is not phase or not self.up:
             return
         self._dice.note(fault, phase.value)
         self.troubles.append((self._timeline.now_s, fault))
         match fault:
-            case Fault.COORDINATOR_RESTART if self._dice.between(0.0, 1.0) < 0.5:
+            case SimulatedFault.COORDINATOR_RESTART if self._dice.between(0.0, 1.0) < 0.5:
                 self.kill()
-            case Fault.COORDINATOR_RESTART:
+            case SimulatedFault.COORDINATOR_RESTART:
                 self._doomed = "/report" if phase is Phase.REPORTING else "/up/"
-            case Fault.COORDINATOR_DISK_FULL:
+            case SimulatedFault.COORDINATOR_DISK_FULL:
                 self._disk_full_until_s = self._timeline.now_s + self._dice.between(*DISK_FULL_S)
-            case Fault.COORDINATOR_CLOCK_JUMP:
+            case SimulatedFault.COORDINATOR_CLOCK_JUMP:
                 size_s = math.exp(self._dice.between(*map(math.log, CLOCK_JUMP_S)))
                 self._clock_offset_s += size_s if self._dice.between(0.0, 1.0) < 0.5 else -size_s
-            case Fault.BROKER_RESTART | Fault.BROKER_AMNESIA:
-                self._broker.restart(self._dice.between(*BROKER_DOWN_S), forget=fault is Fault.BROKER_AMNESIA)
+            case SimulatedFault.BROKER_RESTART | SimulatedFault.BROKER_AMNESIA:
+                self._broker.restart(self._dice.between(*BROKER_DOWN_S), forget=fault is SimulatedFault.BROKER_AMNESIA)
             case _:
                 pass
 

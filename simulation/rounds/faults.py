@@ -19,7 +19,7 @@ import numpy as np
 from nightjar.wire.errors import ConfigError
 
 
-class Fault(enum.Enum):
+class SimulatedFault(enum.Enum):
     """A kind of fault."""
 
     DROP = "drop"
@@ -66,43 +66,51 @@ class Rate:
 _MESSAGE, _STATE, _PHASE = "message", "state that a phone enters", "phase that a round enters"
 
 RATES = {
-    Fault.DROP: Rate(
+    SimulatedFault.DROP: Rate(
         0.004,
         _MESSAGE,
         "stock brokers lost 79 % of a burst of 5,000 reports",
     ),
-    Fault.DUPLICATE: Rate(0.01, _MESSAGE, "QoS 1 repeats after a lost connection; phones change networks hourly"),
-    Fault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes: a phone sleeps"),
-    Fault.REORDER: Rate(0.01, _MESSAGE, "up to a second: messages are sent again"),
-    Fault.CORRUPT: Rate(0.001, _MESSAGE, "far above TCP's one in ten million, so that it happens"),
-    Fault.UNPLUG: Rate(
+    SimulatedFault.DUPLICATE: Rate(
+        0.01, _MESSAGE, "QoS 1 repeats after a lost connection; phones change networks hourly"
+    ),
+    SimulatedFault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes: a phone sleeps"),
+    SimulatedFault.REORDER: Rate(0.01, _MESSAGE, "up to a second: messages are sent again"),
+    SimulatedFault.CORRUPT: Rate(0.001, _MESSAGE, "far above TCP's one in ten million, so that it happens"),
+    SimulatedFault.UNPLUG: Rate(
         0.14,
         "training",
         "with windows that close, 10 % of a cohort drop out (Bonawitz et al. 2019: 6 to 10)",
     ),
-    Fault.SLOW: Rate(0.05, "phone, once", "an old phone: six times slower for ever"),
-    Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "one phone in a hundred during a round"),
-    Fault.POWER_CUT: Rate(0.003, _STATE, "an empty battery, a killed process"),
-    Fault.PHONE_CLOCK_JUMP: Rate(0.002, _STATE, "a reboot without network"),
-    Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "six in fifty rounds: several releases a day"),
-    Fault.COORDINATOR_DISK_FULL: Rate(0.01, _PHASE, "one or two in fifty rounds"),
-    Fault.COORDINATOR_CLOCK_JUMP: Rate(0.01, _PHASE, "one or two in fifty rounds"),
-    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds"),
-    Fault.BROKER_AMNESIA: Rate(0.01, _PHASE, "one or two in fifty rounds: a container without a volume"),
+    SimulatedFault.SLOW: Rate(0.05, "phone, once", "an old phone: six times slower for ever"),
+    SimulatedFault.PHONE_DISK_FULL: Rate(0.002, _STATE, "one phone in a hundred during a round"),
+    SimulatedFault.POWER_CUT: Rate(0.003, _STATE, "an empty battery, a killed process"),
+    SimulatedFault.PHONE_CLOCK_JUMP: Rate(0.002, _STATE, "a reboot without network"),
+    SimulatedFault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "six in fifty rounds: several releases a day"),
+    SimulatedFault.COORDINATOR_DISK_FULL: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    SimulatedFault.COORDINATOR_CLOCK_JUMP: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    SimulatedFault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    SimulatedFault.BROKER_AMNESIA: Rate(0.01, _PHASE, "one or two in fifty rounds: a container without a volume"),
 }
 """Rate of each fault; unmeasured ones happen a few times in fifty rounds."""
 
 MOST = 0.5
 """Maximum probability at any severity: a fault at every opportunity would leave nothing to observe."""
 
-MESSAGE_FAULTS = (Fault.DROP, Fault.DUPLICATE, Fault.DELAY, Fault.REORDER, Fault.CORRUPT)
-PHONE_FAULTS = (Fault.PHONE_DISK_FULL, Fault.POWER_CUT, Fault.PHONE_CLOCK_JUMP)
+MESSAGE_FAULTS = (
+    SimulatedFault.DROP,
+    SimulatedFault.DUPLICATE,
+    SimulatedFault.DELAY,
+    SimulatedFault.REORDER,
+    SimulatedFault.CORRUPT,
+)
+PHONE_FAULTS = (SimulatedFault.PHONE_DISK_FULL, SimulatedFault.POWER_CUT, SimulatedFault.PHONE_CLOCK_JUMP)
 PHASE_FAULTS = (
-    Fault.COORDINATOR_RESTART,
-    Fault.COORDINATOR_DISK_FULL,
-    Fault.COORDINATOR_CLOCK_JUMP,
-    Fault.BROKER_RESTART,
-    Fault.BROKER_AMNESIA,
+    SimulatedFault.COORDINATOR_RESTART,
+    SimulatedFault.COORDINATOR_DISK_FULL,
+    SimulatedFault.COORDINATOR_CLOCK_JUMP,
+    SimulatedFault.BROKER_RESTART,
+    SimulatedFault.BROKER_AMNESIA,
 )
 
 STATES = ("ineligible", "settling", "checked-in", "preparing", "training", "finishing", "reporting", "resting")
@@ -111,7 +119,7 @@ PHASES = ("selection", "reporting", "committing")
 """Phases of an open round, as places of faults."""
 PLACES = {
     fault.value: ("", *STATES) if fault in PHONE_FAULTS else ("", *PHASES) if fault in PHASE_FAULTS else ("",)
-    for fault in Fault
+    for fault in SimulatedFault
 }
 """Places to which each fault may be limited; the empty place means everywhere."""
 
@@ -162,7 +170,7 @@ def dangers(text: str) -> frozenset[Danger]:
         ConfigError: an unknown name, or a place that the fault does not have.
     """
     if text in {"none", "all"}:
-        return frozenset(Danger(fault.value) for fault in Fault if text == "all")
+        return frozenset(Danger(fault.value) for fault in SimulatedFault if text == "all")
     chosen = frozenset(Danger(*name.strip().split(":", 1)) for name in text.split(","))
     unknown = sorted(str(danger) for danger in chosen if danger.where not in PLACES.get(danger.fault, ()))
     if unknown:
@@ -179,9 +187,9 @@ class Dice:
     """Draws the faults that may happen; ``severity`` multiplies every rate."""
 
     def __init__(self, chosen: Iterable[Danger], severity: float, generator: np.random.Generator) -> None:
-        self._where: dict[Fault, set[str]] = {}
+        self._where: dict[SimulatedFault, set[str]] = {}
         for danger in chosen:
-            self._where.setdefault(Fault(danger.fault), set()).add(danger.where)
+            self._where.setdefault(SimulatedFault(danger.fault), set()).add(danger.where)
         self._rates = {
             fault: min(MOST, severity * rate.chance) if fault in self._where else 0.0 for fault, rate in RATES.items()
         }
@@ -189,26 +197,26 @@ class Dice:
         self._random = generator.random
         self.thrown: Counter[str] = Counter()  # faults so far, by name and place
 
-    def strikes(self, fault: Fault, where: str = "") -> bool:
+    def strikes(self, fault: SimulatedFault, where: str = "") -> bool:
         """Whether a fault happens at this opportunity; the caller reports it with :meth:`note`."""
         rate = self._rates[fault]
         if rate == 0.0 or self._random() >= rate:
             return False
         return "" in self._where[fault] or where in self._where[fault]
 
-    def one_of(self, faults: Iterable[Fault], where: str = "") -> Fault | None:
+    def one_of(self, faults: Iterable[SimulatedFault], where: str = "") -> SimulatedFault | None:
         """The first of these faults that happens, if one does."""
         if not self._where:  # fast path, called for millions of messages
             return None
         return next((fault for fault in faults if self.strikes(fault, where)), None)
 
-    def note(self, fault: Fault, where: str = "") -> None:
+    def note(self, fault: SimulatedFault, where: str = "") -> None:
         """Count a fault that was carried out."""
         self.thrown[str(Danger(fault.value, where))] += 1
 
     def rest(self) -> None:
         """Stop all faults from now on."""
-        self._rates = dict.fromkeys(Fault, 0.0)
+        self._rates = dict.fromkeys(SimulatedFault, 0.0)
 
     def between(self, low: float, high: float) -> float:
         """A uniformly drawn number."""

@@ -35,7 +35,7 @@ from nightjar.edge_agent.upkeep.keyboard import offered
 from nightjar.simulation.rounds.availability import Availability
 from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
-from nightjar.simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
+from nightjar.simulation.rounds.faults import PHONE_FAULTS, Dice, Fuse, PowerCut, SimulatedFault
 from nightjar.simulation.rounds.journal import MemoryJournal
 from nightjar.simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf, share_right
 from nightjar.simulation.rounds.observer import Observer
@@ -159,9 +159,9 @@ class Phone:
         self._stopped = 0
         self._steps_left = 0
         self._working = (0.0, math.inf)
-        self._slow = around.dice.strikes(Fault.SLOW)
+        self._slow = around.dice.strikes(SimulatedFault.SLOW)
         if self._slow:
-            around.dice.note(Fault.SLOW)
+            around.dice.note(SimulatedFault.SLOW)
         around.timeline.at(self._share_of(FIRST_MINUTES_S), self._boot)
         self._plan_window(0.0)
 
@@ -254,19 +254,19 @@ class Phone:
     def _throw_dice(self, driver: Driver) -> None:
         dice, timeline = self._around.dice, self._around.timeline
         state = self._shown
-        if isinstance(driver.state, Training) and dice.strikes(Fault.UNPLUG):
+        if isinstance(driver.state, Training) and dice.strikes(SimulatedFault.UNPLUG):
             self._later(dice.between(0.0, TRAINING_S[0]), self._unplug)
         match dice.one_of(PHONE_FAULTS, state):
-            case Fault.POWER_CUT if dice.between(0.0, 1.0) < 0.5:
-                dice.note(Fault.POWER_CUT, state)
+            case SimulatedFault.POWER_CUT if dice.between(0.0, 1.0) < 0.5:
+                dice.note(SimulatedFault.POWER_CUT, state)
                 self._fuse = Fuse(dice.within(1, TOUCHES))
-            case Fault.POWER_CUT:
+            case SimulatedFault.POWER_CUT:
                 self._later(dice.between(0.0, LASTS_S[state]), partial(self._lose_power_in, state))
-            case Fault.PHONE_DISK_FULL:
-                dice.note(Fault.PHONE_DISK_FULL, state)
+            case SimulatedFault.PHONE_DISK_FULL:
+                dice.note(SimulatedFault.PHONE_DISK_FULL, state)
                 self._disk_full_until_s = timeline.now_s + dice.between(*DISK_FULL_S)
-            case Fault.PHONE_CLOCK_JUMP:
-                dice.note(Fault.PHONE_CLOCK_JUMP, state)
+            case SimulatedFault.PHONE_CLOCK_JUMP:
+                dice.note(SimulatedFault.PHONE_CLOCK_JUMP, state)
                 self._clock_offset_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
             case _:
                 pass
@@ -278,7 +278,7 @@ class Phone:
 
     def _unplug(self) -> None:
         if self._driver is not None:
-            self._around.dice.note(Fault.UNPLUG)
+            self._around.dice.note(SimulatedFault.UNPLUG)
             self._unplugged_until_s = self._around.timeline.now_s + self._around.dice.between(*UNPLUGGED_S)
             self._poll_soon()
             self._around.timeline.at(self._unplugged_until_s, self._plugged_in)
@@ -289,7 +289,7 @@ class Phone:
 
     def _lose_power_in(self, state: str) -> None:
         if self._shown == state:
-            self._around.dice.note(Fault.POWER_CUT, state)
+            self._around.dice.note(SimulatedFault.POWER_CUT, state)
             self._lose_power()
 
     def _lose_power(self) -> None:

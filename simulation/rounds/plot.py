@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nightjar.coordinator.rounds.round import Phase, Round
-from nightjar.simulation.rounds.faults import Fault
+from nightjar.simulation.rounds.faults import SimulatedFault
 from nightjar.simulation.rounds.result import seats
 from nightjar.simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 from nightjar.wire.errors import ConfigError
@@ -21,7 +21,12 @@ STEPS_H = (1 / 6, 0.5, 1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 168.0)
 MOST_TICKS = 13
 SMOOTHED = 15
 """Window of the running median, rounds."""
-DOWN = {Fault.COORDINATOR_RESTART, Fault.COORDINATOR_DISK_FULL, Fault.BROKER_RESTART, Fault.BROKER_AMNESIA}
+DOWN = {
+    SimulatedFault.COORDINATOR_RESTART,
+    SimulatedFault.COORDINATOR_DISK_FULL,
+    SimulatedFault.BROKER_RESTART,
+    SimulatedFault.BROKER_AMNESIA,
+}
 """Faults after which devices reconnect or messages are sent again."""
 
 

@@ -23,7 +23,7 @@ from nightjar.coordinator.versions.rollout import TrialPolicy
 from nightjar.simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.coordinator import CoordinatorHost
-from nightjar.simulation.rounds.faults import Danger, Dice, Fault
+from nightjar.simulation.rounds.faults import Danger, Dice, SimulatedFault
 from nightjar.simulation.rounds.logs import Errors, errors_counted
 from nightjar.simulation.rounds.model import STEPS, Shelf, first_manifest
 from nightjar.simulation.rounds.observer import Observer
@@ -114,7 +114,7 @@ class SimulationResult:
     peak_messages_per_s: int
     unanswered: list[DeviceId]  # phones that wait for a receipt long after the last fault; empty without settle
     samples: list[FleetState]
-    troubles: list[tuple[float, Fault]]  # (virtual time, fault) of the coordinator and the broker
+    troubles: list[tuple[float, SimulatedFault]]  # (virtual time, fault) of the coordinator and the broker
     virtual_s: float
     wall_s: float
     counters: dict[str, int]  # the coordinator's own

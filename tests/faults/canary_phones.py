@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nightjar.benchmarks.phones import AllHold, Learned, PhoneSetting, live, make_phone
+from nightjar.benchmarks.phones import AllHold, PhoneSetting, StandInTraining, live, make_phone
 from nightjar.edge_agent.core.results import Evaluation
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.model import Model
@@ -24,7 +24,7 @@ TEXTS = tuple(f"{a} {b} {c} {d} {a} {c}" for a in WORDS for b in WORDS for c in 
 FORESEEN, MISSED, TOO_FAR = 0.2, 0.02, 0.3
 
 
-class Judging(Learned):
+class Judging(StandInTraining):
     """Foresees words as well as its weights let it."""
 
     def __init__(self, folder: Path, model: Model) -> None:

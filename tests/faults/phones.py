@@ -11,7 +11,7 @@ import time
 import zlib
 from pathlib import Path
 
-from nightjar.benchmarks.phones import AllHold, Learned, PhoneSetting, live, make_phone
+from nightjar.benchmarks.phones import AllHold, PhoneSetting, StandInTraining, live, make_phone
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.results import TrainStep
 from nightjar.edge_agent.driver import Driver
@@ -24,7 +24,7 @@ def step_of(device: str) -> float:
     return 0.001 * (1 + zlib.crc32(device.encode()) % 97)
 
 
-class Held(Learned):
+class Held(StandInTraining):
     """Learns the same whatever it reads, and not as long as a file holds it."""
 
     def __init__(self, folder: Path, size: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from nightjar.edge_agent.shell.suggester import FOLDER, SOCKET, local_listener
 from nightjar.edge_agent.suggester import local_socket
 from nightjar.edge_agent.suggester.local_socket import MOST_CONNECTIONS, LocalServer, user_of
-from nightjar.edge_agent.suggester.requests import MAX_LINE_BYTES, Learned, Paused
+from nightjar.edge_agent.suggester.requests import MAX_LINE_BYTES, Learned, LearningPaused
 
 
 class Client:
@@ -108,7 +108,7 @@ def test_the_kernel_says_whose_program_it_is():
 
 def test_a_slow_answer_delays_no_other_connection(tmp_path):
     listener, free = local_listener(tmp_path), threading.Event()
-    LocalServer(listener, lambda line: Paused(paused=line == b"now" or free.wait(60)))
+    LocalServer(listener, lambda line: LearningPaused(paused=line == b"now" or free.wait(60)))
     slow, fast = Client(tmp_path / FOLDER / SOCKET), Client(tmp_path / FOLDER / SOCKET)
     slow.line.sendall(b"later\n")
     assert fast.ask(b"now\n") == {"paused": True}

@@ -14,7 +14,7 @@ from nightjar.edge_agent.suggester.requests import (
     OTHERS,
     Corrected,
     Learned,
-    Paused,
+    LearningPaused,
     RequestError,
     Requests,
     SuggesterStatus,
@@ -62,10 +62,10 @@ def test_a_sent_message_is_stored_and_counted_by_program(ask, bench):  # noqa: F
 
 
 def test_while_learning_is_paused_nothing_is_stored(ask, bench):  # noqa: F811 - the fixture
-    assert ask(do="pause", paused=True) == Paused(paused=True)
+    assert ask(do="pause", paused=True) == LearningPaused(paused=True)
     assert ask(do="learn", text="see you", program="letters") == Learned(kept=False, reason=PAUSED)
     assert not bench.store.texts
-    assert ask(do="pause", paused=False) == Paused(paused=False)
+    assert ask(do="pause", paused=False) == LearningPaused(paused=False)
 
 
 def test_programs_with_ever_new_names_fill_no_memory(ask):

@@ -5,7 +5,17 @@ import pytest
 
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
 from nightjar.edge_agent.core import lifecycle
-from nightjar.simulation.rounds.faults import PHASES, RATES, STATES, Danger, Dice, Fault, Fuse, PowerCut, dangers
+from nightjar.simulation.rounds.faults import (
+    PHASES,
+    RATES,
+    STATES,
+    Danger,
+    Dice,
+    Fuse,
+    PowerCut,
+    SimulatedFault,
+    dangers,
+)
 from nightjar.wire.errors import ConfigError
 
 
@@ -14,7 +24,7 @@ def dice(text: str, severity: float = 1000.0) -> Dice:
 
 
 def test_every_fault_has_a_rate():
-    assert set(RATES) == set(Fault)
+    assert set(RATES) == set(SimulatedFault)
 
 
 def test_states_and_phases_are_those_of_the_machines():
@@ -30,22 +40,22 @@ def test_what_is_no_fault_is_refused_with_what_there_is(text):
 
 def test_only_what_was_chosen_happens():
     chosen = dice("drop")
-    assert any(chosen.strikes(Fault.DROP) for _ in range(50))
-    assert not any(chosen.strikes(Fault.DELAY) for _ in range(50))
+    assert any(chosen.strikes(SimulatedFault.DROP) for _ in range(50))
+    assert not any(chosen.strikes(SimulatedFault.DELAY) for _ in range(50))
     chosen.rest()
-    assert not any(chosen.strikes(Fault.DROP) for _ in range(50))
+    assert not any(chosen.strikes(SimulatedFault.DROP) for _ in range(50))
 
 
 def test_a_fault_of_one_place_happens_only_there():
     chosen = dice("power-cut:training")
-    assert chosen.one_of([Fault.POWER_CUT], "resting") is None
-    assert any(chosen.strikes(Fault.POWER_CUT, "training") for _ in range(50))
-    assert not any(chosen.strikes(Fault.POWER_CUT, "resting") for _ in range(50))
+    assert chosen.one_of([SimulatedFault.POWER_CUT], "resting") is None
+    assert any(chosen.strikes(SimulatedFault.POWER_CUT, "training") for _ in range(50))
+    assert not any(chosen.strikes(SimulatedFault.POWER_CUT, "resting") for _ in range(50))
 
 
 def test_what_was_carried_out_is_counted_by_place():
     chosen = dice("all")
-    chosen.note(Fault.POWER_CUT, "training")
+    chosen.note(SimulatedFault.POWER_CUT, "training")
     assert chosen.thrown == {str(Danger("power-cut", "training")): 1}
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from nightjar.simulation.rounds.command import rounds
-from nightjar.simulation.rounds.faults import PHASES, RATES, STATES, Fault
+from nightjar.simulation.rounds.faults import PHASES, RATES, STATES, SimulatedFault
 from nightjar.simulation.rounds.result import result_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.value)
+@pytest.mark.parametrize("fault", SimulatedFault, ids=lambda fault: fault.value)
 def test_every_fault_has_its_rate_on_the_page(fault):
     rate = RATES[fault]
     (line,) = [each for each in PAGE.split("\n- ") if each.startswith(f"of each {rate.each}")]

@@ -5,7 +5,7 @@ import pytest
 
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks.settings import Mode
-from nightjar.simulation.rounds.faults import PHASES, STATES, Fault, dangers
+from nightjar.simulation.rounds.faults import PHASES, STATES, SimulatedFault, dangers
 from nightjar.simulation.rounds.hunt import complaints
 from nightjar.simulation.rounds.result import MEASURED, result_of
 from nightjar.simulation.rounds.world import Settings, SimulationResult, World, simulate
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_faults():
     assert same_every_time(run("all", severity=5)) == same_every_time(run("all", severity=5))
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.value)
+@pytest.mark.parametrize("fault", SimulatedFault, ids=lambda fault: fault.value)
 def test_each_fault_alone_costs_no_report(fault):
     outcome = run(fault.value, severity=30, rounds=4)
     assert complaints(outcome) == []

@@ -4,7 +4,7 @@ import pytest
 
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.rounds.round import Phase
-from nightjar.simulation.rounds.faults import Fault, dangers
+from nightjar.simulation.rounds.faults import SimulatedFault, dangers
 from nightjar.simulation.rounds.hunt import complaints
 from nightjar.simulation.rounds.world import Settings, simulate
 
@@ -29,7 +29,12 @@ def test_without_faults_every_round_commits_an_exact_sum(privacy):
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault.POWER_CUT, Fault.COORDINATOR_RESTART, Fault.BROKER_AMNESIA, Fault.CORRUPT],
+    [
+        SimulatedFault.POWER_CUT,
+        SimulatedFault.COORDINATOR_RESTART,
+        SimulatedFault.BROKER_AMNESIA,
+        SimulatedFault.CORRUPT,
+    ],
     ids=lambda fault: fault.value,
 )
 def test_each_fault_alone_makes_no_sum_wrong(fault):
