@@ -26,7 +26,7 @@ KINDS = {
     "crashes": ("nightjar/edge_agent/__main__.py", 'raise SystemExit("broken on purpose")\n', "top"),
     "hangs": (
         "nightjar/edge_agent/assembly.py",
-        "\n\ndef run_agent(config):\n    import time\n\n    time.sleep(10**6)\n",
+        "\n\ndef run_agent(*_):\n    import time\n\n    time.sleep(10**6)\n",
         "end",
     ),
     "cannot connect": ("nightjar/edge_agent/shell/mqtt.py", "\nMqttTransport.start = lambda self: None\n", "end"),
