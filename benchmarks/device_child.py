@@ -67,7 +67,9 @@ def _import_s(*, keyboard: bool) -> float:
     """Time of the imports of the agent, and of its suggester, in a process of their own."""
     modules = ["nightjar.edge_agent.assembly", *(["nightjar.edge_agent.suggester.service"] if keyboard else [])]
     code = f"import time; begin = time.perf_counter(); import {', '.join(modules)}; print(time.perf_counter() - begin)"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)  # noqa: S603 - ourselves
+    from nightjar.host.children import python_command
+
+    done = subprocess.run(python_command("-c", code), stdout=subprocess.PIPE, check=True)  # noqa: S603 - ourselves
     return float(done.stdout)
 
 

@@ -473,7 +473,10 @@ def test_a_suggester_that_is_killed_comes_again_with_its_model_and_clients_wait_
     for number in range(2):  # the first is forked, the second started from nothing
         assert request(agent, do="learn", text=f"the {['first', 'second'][number]} one", program="letters")["kept"]
         os.kill(suggester_of(agent), signal.SIGKILL)
-        agent.wait_for_log("suggester_ended")
+        begun = time.monotonic()
+        while agent.log.read_text().count("event=suggester_ended") <= number:
+            assert time.monotonic() - begun < PATIENCE_S
+            threading.Event().wait(0.05)
         assert request(agent, do="status")["stored"] == 401 + number
         begun = time.monotonic()
         while request(agent, do="suggest", text="hello ")["version"] != 0:
