@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from nightjar.coordinator.access import Role, new_token
+from nightjar.coordinator.commands.console import at_the_command_line, show, when
 from nightjar.coordinator.commands.options import answer_options, limit_option
-from nightjar.coordinator.commands.setting import at_the_command_line, opened, show, when
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.tokens import TokenTable

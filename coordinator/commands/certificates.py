@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from nightjar.coordinator.commands.console import show
 from nightjar.coordinator.commands.options import answer_options
-from nightjar.coordinator.commands.setting import opened, show
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import urllib3
 
-from nightjar.coordinator.commands.setting import opened, opened_artifacts
+from nightjar.coordinator.commands.stored import opened, opened_artifacts
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, choose

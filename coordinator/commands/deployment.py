@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from nightjar.coordinator.commands.checkup import CheckupFinding, free_space, graded
-from nightjar.coordinator.commands.setting import opened
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.tls.contexts import client_context, http_pool

@@ -15,9 +15,9 @@ import msgspec
 import segno
 from msgspec import structs
 
+from nightjar.coordinator.commands.console import create_for_owner, show, when
 from nightjar.coordinator.commands.options import answer_options
 from nightjar.coordinator.commands.service_call import ask_service, change
-from nightjar.coordinator.commands.setting import create_for_owner, show, when
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.claims import ClaimMade, carried
 from nightjar.wire.addresses import is_loopback

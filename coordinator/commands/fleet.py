@@ -8,9 +8,10 @@ import sys
 import click
 import msgspec
 
+from nightjar.coordinator.commands.console import say, show
 from nightjar.coordinator.commands.options import answer_options, config_option
 from nightjar.coordinator.commands.service_call import ask_service
-from nightjar.coordinator.commands.setting import opened, say, show
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import Lease

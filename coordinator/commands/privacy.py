@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from nightjar.coordinator.commands.console import say
 from nightjar.coordinator.commands.options import answer_options
-from nightjar.coordinator.commands.setting import opened, say
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.learning.privacy.ledger import Ledger, explain
 from nightjar.coordinator.tasks.privacy import explained

@@ -7,9 +7,10 @@ import fnmatch
 import click
 import msgspec
 
+from nightjar.coordinator.commands.console import show, when
 from nightjar.coordinator.commands.options import answer_options, limit_option
 from nightjar.coordinator.commands.service_call import ask_service, change, reason_option
-from nightjar.coordinator.commands.setting import opened, show, when
+from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register

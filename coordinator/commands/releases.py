@@ -8,9 +8,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from nightjar.coordinator.commands.console import show, when
 from nightjar.coordinator.commands.options import answer_options
 from nightjar.coordinator.commands.service_call import change
-from nightjar.coordinator.commands.setting import noted, opened, opened_artifacts, show, when
+from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.release_metadata import ReleaseMetadata, expiries

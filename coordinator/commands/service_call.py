@@ -10,10 +10,9 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from nightjar.coordinator.commands.setting import at_the_command_line, opened, say
+from nightjar.coordinator.commands.console import at_the_command_line, say
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.control_socket import OPERATOR, connected
-from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S, ROOT
 from nightjar.wire.errors import ConfigError, UnavailableError
 
@@ -54,12 +53,8 @@ def _detail(data: bytes) -> str:
         return data[:200].decode(errors="replace")
 
 
-def change(
-    config: CoordinatorConfig, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
-) -> None:
+def change(config: CoordinatorConfig, path: str, body: object, now: str | Callable[[], str], *, as_json: bool) -> None:
     """Ask the service for a change, and print its answer; for people what is so ``now``: a text, or what reads one."""
     answer = ask_service(config, "POST", path, body)
-    if callable(now):
-        with opened(config) as database, database.transaction() as view:
-            now = now(view)
+    now = now() if callable(now) else now
     say(answer, [now if answer["changed"] else f"nothing to change: {now}"], as_json=as_json)

@@ -9,16 +9,16 @@ from typing import Any
 import click
 import msgspec
 
+from nightjar.coordinator.commands.console import flat, show, when
 from nightjar.coordinator.commands.options import answer_options
 from nightjar.coordinator.commands.privacy import planned
 from nightjar.coordinator.commands.service_call import ask_service, change, reason_option
-from nightjar.coordinator.commands.setting import flat, opened, opened_artifacts, show, when
+from nightjar.coordinator.commands.stored import opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.learning.privacy.ledger import explain
 from nightjar.coordinator.rounds.admission import in_slot, unsuited
 from nightjar.coordinator.storage.model_folder import import_model
-from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.views.tasks import TaskDetail, task_detail, task_rows
 from nightjar.coordinator.views.words import percent
@@ -177,8 +177,9 @@ def _change(config: CoordinatorConfig, name: str | None, action: str, body: obje
     """Ask the service to change the status of a task, and print its status."""
     name = name or config.task.name
 
-    def status(view: DatabaseView) -> str:
-        row = next(each for each in task_rows(view, config.task.name) if each.name == name)
+    def status() -> str:
+        with opened(config) as database, database.transaction() as view:
+            row = next(each for each in task_rows(view, config.task.name) if each.name == name)
         return f"the task {row.name} is {row.status}{f': {row.reason}' if row.reason else ''}"
 
     change(config, f"/tasks/{name}/{action}", body, status, as_json=as_json)

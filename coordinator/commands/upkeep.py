@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 
 from nightjar.coordinator.commands.checkup import CheckupFinding, check_up
+from nightjar.coordinator.commands.console import create_for_owner, show
 from nightjar.coordinator.commands.deployment import BACKUP, check_deployment
 from nightjar.coordinator.commands.options import answer_options, config_path_option, json_option
-from nightjar.coordinator.commands.setting import create_for_owner, noted, opened, show
+from nightjar.coordinator.commands.stored import noted, opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.config_file import ENVIRONMENT_PREFIX, load_config
 from nightjar.coordinator.engine.clock import WallClock

@@ -17,9 +17,10 @@ import click
 import msgspec
 
 from nightjar.coordinator import __version__
+from nightjar.coordinator.commands.console import flat, show, when
 from nightjar.coordinator.commands.options import answer_options, limit_option
 from nightjar.coordinator.commands.service_call import change, reason_option
-from nightjar.coordinator.commands.setting import flat, noted, opened, opened_artifacts, show, when
+from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.engine.worker import Stores, do_once
@@ -31,7 +32,6 @@ from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.model_folder import export_version
 from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
-from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.views.rows import VersionDetail, version_detail
 from nightjar.coordinator.views.words import nats, percent, points
 from nightjar.host.children import python_command
@@ -148,7 +148,7 @@ def baseline(config: CoordinatorConfig, corpus: str, epochs: int, *, as_json: bo
 @reason_option
 def promote(config: CoordinatorConfig, version: int, reason: str, *, as_json: bool) -> None:
     """Give a version to all devices, whatever its stage was before; the service must be running."""
-    change(config, f"/versions/{version}/promote", {"reason": reason}, _out_now, as_json=as_json)
+    change(config, f"/versions/{version}/promote", {"reason": reason}, lambda: _out_now(config), as_json=as_json)
 
 
 @models.command()
@@ -160,19 +160,20 @@ def rollback(config: CoordinatorConfig, reason: str, to: int | None, version: in
     """Roll back a version: by default the canary if there is one, else the current version."""
     wanted = {"reason": reason, "version": version, "to": to}
     body = {name: value for name, value in wanted.items() if value is not None}
-    change(config, "/versions/rollback", body, _out_now, as_json=as_json)
+    change(config, "/versions/rollback", body, lambda: _out_now(config), as_json=as_json)
 
 
-def _out_now(view: DatabaseView) -> str:
+def _out_now(config: CoordinatorConfig) -> str:
     """Which version the devices of each task get, which is tried as a canary, and which rounds train from."""
     said = []
-    for record in view.tasks():
-        current, canary = view.current_version(record.name), view.canary_version(record.name)
-        if current is not None and record.settings.kind is Work.TRAIN:
-            tried = "" if canary is None else f", and version {canary.version} is tried by a share of them"
-            training = view.training_version(record.name)
-            trained = "" if training is None else f"; rounds train from version {training.version}"
-            said.append(f"devices get version {current.version} of {record.name}{tried}{trained}")
+    with opened(config) as database, database.transaction() as view:
+        for record in view.tasks():
+            current, canary = view.current_version(record.name), view.canary_version(record.name)
+            if current is not None and record.settings.kind is Work.TRAIN:
+                tried = "" if canary is None else f", and version {canary.version} is tried by a share of them"
+                training = view.training_version(record.name)
+                trained = "" if training is None else f"; rounds train from version {training.version}"
+                said.append(f"devices get version {current.version} of {record.name}{tried}{trained}")
     return "\n".join(said)
 
 

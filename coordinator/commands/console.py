@@ -1,12 +1,11 @@
-"""Helpers that the commands share: open the database, create private files, print answers."""
+"""How commands answer people and programs: tables, sentences, JSON documents, and files for their owner alone."""
 
 from __future__ import annotations
 
 import datetime
 import getpass
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +15,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from nightjar.coordinator.storage.blobs import FileBlobs
-from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.engine import database_file, database_url
-from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.wire.errors import ConfigError
-
-
-@contextmanager
-def opened(config: CoordinatorConfig) -> Iterator[Database]:
-    """Open the database of a coordinator, which may be running; the tables are not migrated.
-
-    Raises:
-        ConfigError: there is no database, or its tables have another version than this program's.
-        UnavailableError: the database cannot be read.
-    """
-    path = database_file(config.data_dir)
-    if not config.database_url and not path.is_file():
-        msg = f"there is no database {path}: run 'serve' first, or set data_dir in the configuration"
-        raise ConfigError(msg)
-    with closing(Database(database_url(config), migrate=False)) as database:
-        yield database
-
-
-@contextmanager
-def opened_artifacts(config: CoordinatorConfig) -> Iterator[FileBlobs]:
-    """Open the artifacts of a coordinator.
-
-    Raises:
-        ConfigError: there is no database, or its tables have another version than this program's.
-        UnavailableError: the database cannot be read.
-    """
-    with opened(config) as database:
-        yield open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, database)
 
 
 def at_the_command_line() -> str:
     """The name under which the audit log has what this user changes."""
     return f"{getpass.getuser()} on the command line"
-
-
-def noted(action: str, target: str, before: str = "", after: str = "") -> AuditEntry:
-    """What this user did now, for the audit log."""
-    who = at_the_command_line()
-    return AuditEntry(at_s=WallClock().now_s(), who=who, action=action, target=target, before=before, after=after)
 
 
 def create_for_owner(path: Path) -> int:
