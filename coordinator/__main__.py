@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
 
 from nightjar.coordinator import __version__
-from nightjar.coordinator.commands.options import config_option
+from nightjar.coordinator.commands.options import Commands, config_option
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, LogFormat
 from nightjar.host.files import close_what_is_written
 from nightjar.wire.errors import NightjarError
@@ -21,7 +20,7 @@ _ELSEWHERE = {
     "versions": {"model": "models"},
     "releases": {"release": "release"},
     "actions": {"token": "token", "audit": "audit"},
-    "tasks": {"task": "task"},
+    "task": {"task": "task"},
     "plugins": {"plugins": "plugins"},
     "privacy": {"privacy": "privacy"},
     "certificates": {"authority": "authority"},
@@ -31,23 +30,7 @@ _ELSEWHERE = {
 """Module of :mod:`nightjar.coordinator.commands` -> command name -> name of its function."""
 
 
-class _Commands(click.Group):
-    """Imports a command only when it is run: the broker process needs neither database nor web server."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *(name for names in _ELSEWHERE.values() for name in names)])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for module, names in _ELSEWHERE.items():
-            if cmd_name in names:
-                command: click.Command = getattr(
-                    import_module(f"nightjar.coordinator.commands.{module}"), names[cmd_name]
-                )
-                return command
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, elsewhere=_ELSEWHERE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nightjar-coordinator")
 def cli() -> None:
     """Nightjar's coordinator: samples devices, averages their updates and rolls out the next model.

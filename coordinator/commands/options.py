@@ -1,10 +1,11 @@
-"""Options that several commands share."""
+"""What several commands share: their options, and how they are found."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,3 +41,27 @@ limit_option = click.option("--limit", default=20, show_default=True, type=click
 def answer_options(command: _Command) -> _Command:
     """Options of a command that reads the configuration, and prints an answer."""
     return config_option(json_option(command))
+
+
+class Commands(click.Group):
+    """A group that imports a command only when it is run: most need little of the coordinator.
+
+    ``elsewhere`` maps a module of :mod:`nightjar.coordinator.commands` to its commands' names and their functions.
+    """
+
+    def __init__(self, *arguments: Any, elsewhere: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, sorted."""
+        return sorted([*super().list_commands(ctx), *(name for names in self._elsewhere.values() for name in names)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; None if there is none."""
+        for module, names in self._elsewhere.items():
+            if cmd_name in names:
+                found = import_module(f"nightjar.coordinator.commands.{module}")
+                command: click.Command = getattr(found, names[cmd_name])
+                return command
+        return super().get_command(ctx, cmd_name)

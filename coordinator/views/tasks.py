@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from nightjar.coordinator.learning.privacy.ledger import Ledger
+from nightjar.coordinator.rounds.admission import in_slot, unsuited
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.record import TaskRecord
@@ -15,6 +16,7 @@ from nightjar.coordinator.views.rows import RoundRow, open_round_of, round_row, 
 from nightjar.wire.messages import Work
 
 ROUNDS_SHOWN = 20
+_LEASES_AT_ONCE = 1000
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,16 +64,23 @@ def task_row(view: DatabaseView, record: TaskRecord, first: str) -> TaskRow:
     return TaskRow(**_fields(view, record, open_round_of(view, record), first))
 
 
-def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> TaskDetail | None:
-    """One task with its settings and newest rounds; None if there is none of this name."""
-    record = view.task(name)
-    if record is None:
-        return None
-    newest = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
+def task_detail(view: DatabaseView, record: TaskRecord, first: str, now_s: float) -> TaskDetail:
+    """One task with its settings and newest rounds; ``first`` is the name of the configuration's task."""
+    newest = view.recent_rounds(ROUNDS_SHOWN, task=record.name)[::-1]
     made = view.versions_made_in(newest)
     rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
     fields = _fields(view, record, open_round_of(view, record), first)
     return TaskDetail(**fields, settings=record.settings, rounds=rows, ledger=record.ledger())
+
+
+def known_devices(view: DatabaseView, record: TaskRecord) -> int:
+    """How many known devices may serve a task, counted up to its minimum."""
+    settings, found, after = record.settings, 0, ""
+    while found < settings.minimum and (leases := view.leases_after(_LEASES_AT_ONCE, after)):
+        fit = (lease for lease in leases if not unsuited(lease, settings.eligibility))
+        found += sum(in_slot(settings.variant, record.state.slot, lease.device) for lease in fit)
+        after = leases[-1].device
+    return min(found, settings.minimum)
 
 
 def _fields(view: DatabaseView, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:

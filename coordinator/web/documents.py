@@ -14,7 +14,7 @@ from nightjar.coordinator.storage.baselines import Compared
 from nightjar.coordinator.tasks.operations import AuditEntry, Reason
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.views.rows import DeviceView, RoundRow, VersionRow
-from nightjar.coordinator.views.tasks import TaskRow
+from nightjar.coordinator.views.tasks import TaskDetail, TaskRow
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -126,6 +126,13 @@ class Changed(msgspec.Struct, frozen=True):
     """Whether the request changed anything."""
 
     changed: bool
+
+
+class TaskCreated(Changed, frozen=True):
+    """A new task, and how many known devices may serve it, counted up to its minimum."""
+
+    task: TaskDetail
+    known_devices: int
 
 
 class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,11 +9,11 @@ from flask import abort, request
 
 from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import TaskSettings
-from nightjar.coordinator.views.tasks import TaskDetail, task_detail, task_rows
+from nightjar.coordinator.views.tasks import TaskDetail, known_devices, task_detail, task_rows
 from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.operating import change, operate
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.identifiers import Sha256
 
@@ -36,17 +36,21 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
     def one_task(name: str) -> TaskDetail:
         """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
-            detail = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
-        return asking.found(detail, f"task {name[:64]}")
+            record = asking.found(view.task(name), f"task {name[:64]}")
+            return task_detail(view, record, ports.config.task.name, ports.clock.now_s())
 
-    @api.change("/tasks", 409, status=201)
-    def create_task(json: docs.TaskWanted) -> tuple[docs.Changed, int]:
+    @api.change("/tasks", 409, ok=docs.TaskCreated, status=201)
+    def create_task(json: docs.TaskWanted) -> tuple[docs.TaskCreated, int]:
         """Create a task; its first round opens as soon as its schedule allows."""
         unknown = _unknown(request.get_json(), msgspec.to_builtins(json))
         if unknown:
             abort(422, f"there are no such settings: {', '.join(unknown)[:500]}")
         settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
-        return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
+        changed = operate(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest)))
+        with ports.repository.transaction() as view:
+            record = asking.found(view.task(json.name), f"task {json.name}")
+            detail = task_detail(view, record, ports.config.task.name, ports.clock.now_s())
+            return docs.TaskCreated(changed, detail, known_devices(view, record)), 201
 
     @api.change("/tasks/<name>/pause", 404, 409)
     def pause_task(name: str, json: docs.ReasonBody) -> docs.Changed:

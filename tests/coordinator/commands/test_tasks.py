@@ -7,6 +7,7 @@ from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import noise_terms
 from nightjar.coordinator.tasks.task import Task
 from nightjar.wire.messages import Work
 from tests.coordinator.commands.site import web_half
@@ -27,7 +28,8 @@ def served(site):
                 answer = OperationRefused("the goal is too small")
             case CreateTask(settings, _):
                 with database.transaction() as tx:
-                    state = Task(name=settings.name, number=2, created_s=100.0)
+                    noise = noise_terms(settings, "5ec2e7" * 10)
+                    state = Task(name=settings.name, number=2, created_s=100.0, noise=noise)
                     tx.save_task(TaskRecord(state=state, settings=settings))
         event.answer(answer)
 
@@ -50,7 +52,7 @@ def test_the_tasks_are_listed_with_what_each_waits_for(ask):
 PRIVATE = ("privacy=dp", "rounds=500", "minimum_separation=100", "dp.epsilon=8.9", "plan.evaluation_share=0")
 
 
-def test_what_a_private_task_promises_is_said_before_it_is_created_and_shown_after(served, run, site):
+def test_what_a_private_task_promises_is_said_when_it_is_created(served, run, site):
     settings = [part for pair in PRIVATE for part in ("--set", pair)]
     status, _, said = run("task", "create", "private", *settings, "--config", site.config)
     assert status == 0

@@ -169,7 +169,8 @@ def test_a_task_is_made_looked_at_and_stopped(service):
     wanted = {"name": "second", "goal": 12, "rounds": 3, "plan": {"learning_rate": 0.5}, "variant": {"share": 0.5}}
     wanted["variant"]["experiment"] = "rates"
     made = service.ask("POST", "/api/v1/tasks", token, json=wanted)
-    assert (made.status_code, made.json) == (201, {"changed": True})
+    assert (made.status_code, made.json["changed"], made.json["known_devices"]) == (201, True, 0)
+    assert made.json["task"] == service.ask("GET", "/api/v1/tasks/second").json
     rows = service.ask("GET", "/api/v1/tasks").json["items"]
     assert [(row["name"], row["kind"], row["status"], row["version"], row["round"]) for row in rows] == [
         ("keyboard", "train", "active", 0, 1),
