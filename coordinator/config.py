@@ -1,24 +1,23 @@
 """The coordinator's configuration: one frozen type, with the reason for each default.
 
-:mod:`nightjar.coordinator.config_file` reads and checks the file. ``coordinator/example.toml`` shows every field.
+:mod:`nightjar.coordinator.config_reader` reads the file, and :mod:`nightjar.coordinator.config_file` checks it, too.
+``coordinator/example.toml`` shows every field.
 """
 
 from __future__ import annotations
 
 import enum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from nightjar.coordinator.tasks.settings import Name, SourceConfig, TaskSettings, task_faults
-from nightjar.coordinator.versions.rollout import TrialPolicy
+from nightjar.coordinator.tasks.settings import Name, TaskSettings
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.models.folder import HELD_OUT
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.limits import Limits
-from nightjar.wire.messages import Work
 
 S3Url = Annotated[
     str,
@@ -179,47 +178,3 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     def page_host(self) -> str:
         """Address of the unencrypted pages: this machine's own, unless a proxy elsewhere encrypts them."""
         return self.host if self.trusted_proxy and not is_loopback(self.trusted_proxy) else "127.0.0.1"
-
-
-def disagreements(config: CoordinatorConfig) -> list[str]:
-    """Faults of a configuration: settings that contradict each other, and missing files."""
-    task, broker = config.task, config.broker
-    measured = task.evaluation_text is not None
-    faults = [f"task.{fault}" for fault in task_faults(task, config.limits, measured=measured, enrolled=config.tls)]
-    if task.kind is not Work.TRAIN:
-        faults.append("task.kind: expected 'train' of the first task, which makes the versions; others are made later")
-    if task.source != SourceConfig():
-        faults.append("task.source: the first task begins with task.model; leave it out")
-    if not task.model.is_dir():
-        faults.append(f"task.model: expected the folder of an exported model, there is none at {task.model}")
-    if task.evaluation_text is not None and not task.evaluation_text.is_file():
-        faults.append(f"task.evaluation_text: expected a corpus file, there is none at {task.evaluation_text}")
-    ours = broker.kind is not BrokerKind.EXTERNAL
-    if ours and not is_loopback(broker.host) and not (broker.allow_network and (config.tls or broker.password)):
-        faults.append(
-            f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
-            "if that is meant, else use 127.0.0.1"
-        )
-    if config.artifacts_url and not config.database_url:
-        faults.append("artifacts_url: with SQLite there is one host, which keeps them itself; set database_url as well")
-    if config.ray and not config.database_url:
-        faults.append("ray: its machines read reports from PostgreSQL; set database_url as well, or leave it out")
-    if config.ray and find_spec("ray") is None:
-        faults.append("ray: Ray is not installed; run pip install 'nightjar-federated[ray]'")
-    if ours and broker.device_websocket:
-        faults.append(
-            "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"
-        )
-    stays_here = is_loopback(config.host) and is_loopback(broker.host)
-    if config.transport is TransportSecurity.PLAIN and not stays_here:
-        faults.append(
-            "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
-            "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use 127.0.0.1 for host and broker.host"
-        )
-    if config.page_port and not config.tls:
-        faults.append(f"page_port: the pages are unencrypted on port {config.port} already; leave it out")
-    if config.page_port and config.page_port in {config.port, broker.port if ours else 0}:
-        faults.append(f"page_port: {config.page_port} is the port of something else; give another one")
-    if ours and config.port == broker.port and config.host == broker.host:
-        faults.append(f"broker.port: {broker.port} is also the port of the status page; give them different ones")
-    return faults

@@ -29,14 +29,8 @@ from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
-from nightjar.coordinator.tasks.settings import (
-    CodecConfig,
-    PlanConfig,
-    StrategyConfig,
-    TaskSettings,
-    noise_terms,
-    strategy_faults,
-)
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.validation import noise_terms, strategy_faults
 from nightjar.simulation.laboratory.clients import Device, Reported, as_read
 from nightjar.wire.codec import NAMES, Sparse, codec_for
 from nightjar.wire.errors import ConfigError

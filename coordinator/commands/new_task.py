@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import json_option, unchecked_config_option
 from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.commands.task_facts import privacy_of, show_task
 from nightjar.coordinator.config import CoordinatorConfig
@@ -26,7 +26,8 @@ _OF_ITS_OWN = ("target_top1", "no_progress_rounds", "variant", "source")
 
 
 @click.command("create")
-@answer_options
+@unchecked_config_option
+@json_option
 @click.argument("name")
 @click.option("--kind", default=Work.TRAIN.value, show_default=True, type=click.Choice([kind.value for kind in Work]))
 @click.option("--rounds", type=click.IntRange(0), help="Committed rounds that end it; 0 for endless.")

@@ -22,6 +22,12 @@ def _load(_context: click.Context, _option: click.Parameter, path: Path) -> Coor
     return load_config(path, os.environ)
 
 
+def _read(_context: click.Context, _option: click.Parameter, path: Path) -> CoordinatorConfig:
+    from nightjar.coordinator.config_reader import read_config
+
+    return read_config(path, os.environ)
+
+
 _config = functools.partial(
     click.option,
     "--config",
@@ -34,6 +40,8 @@ _config = functools.partial(
 )
 config_path_option = _config("config_path")
 config_option = _config("config", callback=_load)
+unchecked_config_option = _config("config", callback=_read)
+"""For a command that leaves it to the service to check which settings go together."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 limit_option = click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="At most.")
 

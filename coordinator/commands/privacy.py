@@ -11,8 +11,9 @@ from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.learning.privacy.ledger import Ledger, explain
 from nightjar.coordinator.tasks.privacy import explained
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import TaskSettings, noise_terms
+from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.secure_sum.terms import threshold_for
 

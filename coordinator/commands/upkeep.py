@@ -19,7 +19,8 @@ from nightjar.coordinator.commands.deployment import BACKUP, check_deployment
 from nightjar.coordinator.commands.options import answer_options, config_path_option, json_option
 from nightjar.coordinator.commands.stored import noted, opened
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.config_file import ENVIRONMENT_PREFIX, load_config
+from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.config_reader import ENVIRONMENT_PREFIX
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage import backup as backups
 from nightjar.coordinator.storage.engine import database_url

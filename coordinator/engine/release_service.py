@@ -8,7 +8,8 @@ from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.tasks.operations import ChangeRelease, OperationRefused, ReleaseAction
 from nightjar.coordinator.versions import releases as pure
 from nightjar.coordinator.versions.releases import Releases
-from nightjar.coordinator.versions.rollout import Stage, TrialFailed, TrialPolicy
+from nightjar.coordinator.versions.rollout import Stage, TrialFailed
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 
 JUDGED_EVERY_S = 60.0
 """Pause between verdicts: each reads the devices heard of since the trial began."""

@@ -17,6 +17,7 @@ from nightjar.coordinator.rounds.selection import Admission
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.models.manifest import Manifest
 from nightjar.wire.codec import Codec, codec_for
+from nightjar.wire.codec.codecs import name_needed
 from nightjar.wire.identifiers import Sha256
 from nightjar.wire.messages import Work
 
@@ -78,7 +79,7 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirem
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
             task_type=manifest.task_type,
-            codec=settings.codec.needed if settings.kind is Work.TRAIN else "",
+            codec=name_needed(settings.codec.name) if settings.kind is Work.TRAIN else "",
             noised=None if task.state.noise is None else task.state.noised,
         ),
         eligibility=settings.eligibility,

@@ -21,8 +21,9 @@ from nightjar.coordinator.rounds.admission import free_slot
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.operations import OperationRefused
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import TaskSettings, beyond_limits, noise_terms, promise, task_faults
+from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
+from nightjar.coordinator.tasks.validation import beyond_limits, noise_terms, promise, task_faults
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError, LocalProtocolError, NightjarError

@@ -23,13 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta
-
+from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.rounds.kinds import kind_of
-from nightjar.coordinator.rounds.lease import Label, Lease
+from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.selection import Admission, Refusal, older, refusal
@@ -42,36 +39,6 @@ _ROUNDING = 1e-9
 
 MOST_GATHERED = 100
 """Most waiting devices that are considered for a move: only small fleets have tasks that starve each other."""
-
-Text = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z")]
-
-
-class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.eligibility]``: requirements beside the model's.
-
-    Attributes:
-        minimum_agent_version: ``major.minor.patch``.
-        emulated: true for emulated phones only, false for real ones only.
-        labels: all of which the device must have.
-    """
-
-    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = (
-        ""  # the model's own minimum
-    )
-    emulated: bool | None = None  # who emulates phones wants them to take part
-    labels: tuple[Label, ...] = ()  # open to all devices
-
-
-class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.variant]``: tasks that divide the devices among themselves.
-
-    Attributes:
-        experiment: name of the experiment.
-        share: the variant's share of the devices.
-    """
-
-    experiment: Text = ""  # open to all devices
-    share: Annotated[float, Meta(gt=0, le=1)] = 1.0  # all devices
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from nightjar.coordinator.rounds.admission import Eligibility, unsuited
+from nightjar.coordinator.rounds.admission import unsuited
+from nightjar.coordinator.rounds.eligibility import Eligibility
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, Lease, joined
 from nightjar.coordinator.rounds.selection import older
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from nightjar.coordinator.learning.privacy.ledger import Ledger, ledger_of
+from nightjar.coordinator.learning.privacy.accounting import ledger_of
+from nightjar.coordinator.learning.privacy.ledger import Ledger
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
 from nightjar.wire.messages import PrivacyTerms

@@ -1,4 +1,4 @@
-"""The schedule of a task: the hours of the day and the pause between rounds. Pure; hours are UTC."""
+"""When a task opens rounds: the hours of the day, the pause between rounds, and when it ends. Pure; hours are UTC."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     from_hour: Hour = 0  # all day: somewhere it is night
     to_hour: Hour = 24
     pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # phones are few, and waiting
+
+
+class StopRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a task ends, or with ``patience`` pauses itself; a condition that is None or 0 never applies."""
+
+    rounds: int = 0
+    target_top1: float | None = None
+    no_progress_rounds: int = 0
+    patience: int = 0
 
 
 def wait_s(schedule: Schedule, closed_at_s: float | None, now_s: float) -> float:

@@ -1,4 +1,7 @@
-"""The settings of a task, with the reason for each default, and checks for invalid combinations. Pure."""
+"""The settings of a task, with the reason for each default. Pure.
+
+:mod:`nightjar.coordinator.tasks.validation` checks which of them go together.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,20 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict, force_setattr, replace
 
-from nightjar.coordinator.learning.downlink import F32, FORMS
-from nightjar.coordinator.learning.privacy.distributed import MOST_MULTIPLIER
 from nightjar.coordinator.learning.privacy.ledger import Privacy
-from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
-from nightjar.coordinator.learning.robust import aggregation_faults
-from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import (
     ADAPTIVE,
-    MEDIAN,
     Aggregation,
     RateSchedule,
     StrategyChoice,
     StrategyName,
     Weighting,
-    strategies,
 )
-from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
-from nightjar.coordinator.tasks.dp import DpConfig, clipping_faults, noise_for
-from nightjar.coordinator.tasks.schedule import Schedule
-from nightjar.coordinator.tasks.task import StopRule
-from nightjar.wire.codec.codecs import FIRST, usable
-from nightjar.wire.errors import ConfigError
-from nightjar.wire.limits import Limits, outside
+from nightjar.coordinator.tasks.schedule import Schedule, StopRule
 from nightjar.wire.messages import CodecChoice, TrainingPlan, Work
-from nightjar.wire.secure_sum.terms import MOST_MEMBERS, least_minimum, threshold_for
+from nightjar.wire.secure_sum.terms import MOST_MEMBERS, least_minimum
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
@@ -44,8 +35,6 @@ KEEP_SHARE = 0.5
 """A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
-OWN_CHOICE = ("topk", "sampled")
-"""Beginnings of the names of the codecs in which each device chooses the coordinates that it sends."""
 RETIRED = {"error_feedback": "devices keep nothing of an update any more (docs/adr/0007-default-codec.md)"}
 """Settings of a codec that there are no more, with the reason; files and stored tasks may still have them."""
 PluginName = Annotated[
@@ -69,11 +58,6 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     def choice(self) -> CodecChoice:
         """The codec choice as sent in an assignment."""
         return CodecChoice(name=self.name, density=self.density)
-
-    @property
-    def needed(self) -> str:
-        """The codec's name if a device must name it to take part; empty if every device has it."""
-        return "" if self.name in FIRST else self.name
 
 
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,34 +119,20 @@ class Mode(enum.Enum):
     """Devices are always at work; each ``goal`` reports make a version."""
 
 
-def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
-    """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
-    own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
-    faults = aggregation_faults(strategy.aggregation, strategy.attackers, cohort, own_choice)
-    if strategy.name == StrategyName.FEDPROX and not plan.proximal:
-        faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
-    if strategy.name == StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
-        faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
-    return faults
+class DpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.dp]``: differential privacy of each device, with ``privacy = "dp"`` or ``"secure-dp"``.
 
+    Attributes:
+        epsilon: after all rounds.
+        delta: chance that the promise fails.
+        clip_norm: largest norm of an update.
+        clip_quantile: with "dp", ``clip_norm`` follows this quantile of the updates' norms.
+    """
 
-def privacy_faults(strategy: StrategyConfig, plan: PlanConfig, rounds: int) -> list[str]:
-    """Why differential privacy would not hold with these settings."""
-    faults = []
-    if not rounds:
-        faults.append("rounds: an endless task spends privacy without end; give a number")
-    if strategy.aggregation is not Aggregation.MEAN:
-        faults.append(
-            f"strategy.aggregation: one device can change {strategy.aggregation.value} by more than clip_norm, for "
-            "which the noise is made; take mean"
-        )
-    if strategy.weighting is Weighting.EXAMPLES:
-        faults.append("strategy.weighting: a device with many examples could exceed the noise; leave it out")
-    if strategy.clip_quantile != MEDIAN:
-        faults.append("strategy.clip_quantile: the clip norm is that of the noise; set dp.clip_quantile instead")
-    if plan.evaluation_share:
-        faults.append("plan.evaluation_share: what devices measure is published without noise; take 0")
-    return faults
+    epsilon: Annotated[float, Meta(gt=0, le=1000)] = 10.0  # weak; smaller takes more devices
+    delta: Annotated[float, Meta(gt=0, le=1e-3)] = 1e-6  # for up to a hundred thousand devices
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # about half of the updates of a warm start are longer
+    clip_quantile: Annotated[float, Meta(gt=0, lt=1)] | None = None  # fixed: following takes a large goal
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +187,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
     strategy: StrategyConfig = StrategyConfig()
-    downlink: str = F32  # f32 loses nothing
+    downlink: str = "f32"  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
     mode: Mode = Mode.SYNCHRONOUS  # synchronous: each report is of the newest version
@@ -280,113 +250,3 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         """The shortest retry time that a device is told, in seconds."""
         derived_s = max(MIN_RETRY_S, SHORTEST_RETRY_SHARE * self.selection_deadline_s)
         return derived_s if self.retry_after_s is None else self.retry_after_s
-
-
-def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
-    """The settings of a task that ``[limits]`` of the configuration forbid."""
-    epsilon = task.dp.epsilon if task.privacy.noised else None
-    threshold = threshold_for(task.minimum) if task.privacy.summed else None
-    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps, epsilon, threshold)
-
-
-def noise_terms(task: TaskSettings, key: str) -> NoiseTerms | None:
-    """How the sums of a task are noised, with a secret key in hex; None if they are not."""
-    if not task.privacy.noised:
-        return None
-    if task.privacy.summed:
-        return noise_for(task.dp, task.rounds, task.minimum_separation, task.minimum, "", summed=True)
-    return noise_for(task.dp, task.rounds, task.minimum_separation, task.goal, key, summed=False)
-
-
-def promise(task: TaskSettings) -> tuple[object, ...] | None:
-    """The settings that a promise of differential privacy rests on; None without one."""
-    devices = task.minimum if task.privacy.summed else task.goal
-    return (task.privacy, task.dp, task.rounds, devices, task.minimum_separation) if task.privacy.noised else None
-
-
-def task_faults(task: TaskSettings, limits: Limits, *, measured: bool, enrolled: bool) -> list[str]:
-    """Faults in the settings of a task: values that contradict each other or are not allowed.
-
-    ``measured`` tells whether versions are measured on held-out text, and ``enrolled`` whether devices have keys that
-    the coordinator certified.
-    """
-    faults = beyond_limits(task, limits)
-    if task.minimum > task.goal:
-        faults.append(f"minimum: expected at most goal ({task.goal}), got {task.minimum}")
-    rules = task.rules()
-    if rules.selection_window_s > rules.selection_deadline_s:
-        faults.append(
-            f"selection_window_s: expected at most selection_deadline_s ({rules.selection_deadline_s:g}), "
-            f"got {rules.selection_window_s:g}"
-        )
-    if task.codec.name not in usable():
-        faults.append(f"codec.name: expected one of {', '.join(usable())}, got {task.codec.name!r}")
-    if task.strategy.name not in strategies():
-        faults.append(f"strategy.name: expected one of {', '.join(strategies())}, got {task.strategy.name!r}")
-    faults.extend(strategy_faults(task.strategy, task.plan, task.codec, task.minimum))
-    if task.privacy.noised:
-        faults.extend(privacy_faults(task.strategy, task.plan, task.rounds))
-        if task.kind is not Work.TRAIN:
-            faults.append("kind: what devices measure is published without noise; take train")
-    faults.extend(clipping_faults(task.privacy, task.dp, noise_terms(task, "") if task.rounds else None, task.goal))
-    if task.downlink not in FORMS:
-        faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
-    watches = task.target_top1 is not None or task.no_progress_rounds > 0
-    if watches and (task.kind is not Work.TRAIN or not measured):
-        faults.append(
-            "target_top1, no_progress_rounds: a share can end only a training task, and only where a held-out text "
-            "(evaluation_text) measures it"
-        )
-    if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
-        faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
-    if task.privacy.summed:
-        faults.extend(f"privacy: with {task.privacy.value}, {fault}" for fault in _sum_faults(task, enrolled=enrolled))
-    if task.mode is Mode.BUFFERED:
-        faults.extend(f"mode: with buffered, {fault}" for fault in _buffer_faults(task))
-    return faults
-
-
-def _buffer_faults(task: TaskSettings) -> list[str]:
-    """What a task asks for that needs rounds with a common beginning and end."""
-    faults = []
-    if task.kind is not Work.TRAIN:
-        faults.append("kind must be train, because an evaluation makes no versions")
-    if task.privacy.summed:
-        faults.append(f"privacy must not be {task.privacy.value}, because the devices of a sum start together")
-    elif task.privacy.noised:
-        faults.append("privacy must not be dp, because its noise counts on synchronous rounds")
-    if task.schedule.pause_s:
-        faults.append("schedule.pause_s must be 0, because devices are always at work")
-    try:
-        parse_staleness(task.staleness)
-    except ConfigError as error:
-        faults.append(f"staleness: {error}")
-    return faults
-
-
-def _sum_faults(task: TaskSettings, *, enrolled: bool) -> list[str]:
-    """What a task asks for that needs more than the sum of the reports."""
-    faults, cohort = [], task.rules().cohort
-    if not enrolled:
-        faults.append("transport must be tls, because devices sign with their enrolled keys")
-    if task.kind is not Work.TRAIN or task.plan.evaluation_share:
-        faults.append("kind must be train and plan.evaluation_share 0, because evaluations come from single devices")
-    if task.codec != CodecConfig():
-        faults.append("codec must be left out, because sums have a compressor of their own")
-    if task.strategy.aggregation is not Aggregation.MEAN:
-        faults.append("strategy.aggregation must be mean, because every other rule compares single reports")
-    if task.strategy.weighting is not Weighting.CAPPED:
-        faults.append("strategy.weighting must be capped, because devices weigh their own updates in a sum")
-    if task.strategy.clip_quantile != MEDIAN:
-        faults.append("strategy.clip_quantile must be left out, because the grid of a sum grows with the clip norm")
-    if task.minimum < (least := least_minimum(min(cohort, MOST_MEMBERS))):
-        faults.append(f"minimum must be at least {least} of {cohort} devices, or one round could have two sums")
-    if cohort > MOST_MEMBERS:
-        faults.append(f"goal and over_selection must select at most {MOST_MEMBERS} devices, not {cohort}")
-    noise = noise_terms(task, "") if task.rounds else None
-    if noise is not None and noise.multiplier > MOST_MULTIPLIER:
-        faults.append(
-            "dp.epsilon must be larger, or minimum_separation: a sum holds noise of at most "
-            f"{MOST_MULTIPLIER:.0f} times the clip norm, not of {noise.multiplier:.0f} times"
-        )
-    return faults

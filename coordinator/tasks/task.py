@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
+from nightjar.coordinator.tasks.schedule import StopRule
 from nightjar.wire.machine import Row, find_row, row, table
 
 
@@ -78,15 +79,6 @@ OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
 GATE = "gate"
 """Who paused a task whose rounds gain nothing."""
-
-
-class StopRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a task ends, or with ``patience`` pauses itself; a condition that is None or 0 never applies."""
-
-    rounds: int = 0
-    target_top1: float | None = None
-    no_progress_rounds: int = 0
-    patience: int = 0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

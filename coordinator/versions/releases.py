@@ -23,11 +23,11 @@ from nightjar.coordinator.versions.rollout import (
     Stage,
     TrialFailed,
     TrialPassed,
-    TrialPolicy,
     Withdrawn,
     failing,
     step,
 )
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.release_version import numbers
 from nightjar.wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder

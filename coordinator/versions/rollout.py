@@ -30,10 +30,8 @@ import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.versions.announcement import (
@@ -44,6 +42,7 @@ from nightjar.coordinator.versions.announcement import (
     verdict,
 )
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, MARGIN, Names, VersionMetrics, faults, worse_on_devices
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.wire.machine import Row, find_row, row, table
 
 
@@ -223,20 +222,6 @@ TABLE = table(_rows())
 
 
 # The verdicts
-
-
-class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """``[rollout]``: how many devices try a new version first, and for how long.
-
-    Attributes:
-        share: share of the devices that try it first.
-        devices: how many must try it before the verdict.
-        hours: after which fewer devices suffice.
-    """
-
-    share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # all at once: a household has few; a fleet uses 0.05
-    devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer vary too much
-    hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones charge daily
 
 
 def judge_new(

@@ -16,7 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged
-from nightjar.coordinator.tasks.task import RoundCommitted, StopRule, Task, step
+from nightjar.coordinator.tasks.schedule import StopRule
+from nightjar.coordinator.tasks.task import RoundCommitted, Task, step
 from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import COLLAPSE, COMPARED_WITH, VersionMetrics, faults
 from nightjar.simulation.laboratory.experiment import GateSettings

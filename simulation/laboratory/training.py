@@ -34,7 +34,7 @@ from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.staleness import Staleness, parse_staleness
 from nightjar.coordinator.learning.strategies import Weighting, last_average, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, first_bases, sum_order
-from nightjar.coordinator.tasks.dp import noise_for
+from nightjar.coordinator.tasks.validation import noise_for
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.edge_agent.ports import Program
 from nightjar.edge_agent.shell.tflite import TfliteProgram

@@ -28,7 +28,7 @@ from nightjar.coordinator.storage.private import PrivateTables
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.settings import CodecConfig
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
-from nightjar.coordinator.versions.rollout import TrialPolicy
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import messages, topics
 from nightjar.wire.codec.codecs import to_name

@@ -17,8 +17,10 @@ from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.fencing import LeadLostError
 from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, RollBack, StopTask
 from nightjar.coordinator.tasks.schedule import Schedule
-from nightjar.coordinator.tasks.settings import Mode, TaskSettings, task_faults
-from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
+from nightjar.coordinator.tasks.settings import Mode, TaskSettings
+from nightjar.coordinator.tasks.validation import task_faults
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.models.manifest import Manifest
 from nightjar.wire import frame
 from nightjar.wire.codec.codecs import to_name

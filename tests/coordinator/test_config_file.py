@@ -48,12 +48,12 @@ def test_versions_are_measured_on_the_text_that_came_with_the_model_unless_there
     shipped, own = folder / "model" / "held_out.tsv", folder / "own.tsv"
     for text in (shipped, own):
         text.write_text("user\ttext\na\tgood morning\n")
-    monkeypatch.setattr("nightjar.coordinator.config_file.find_spec", lambda name: name)
+    monkeypatch.setattr("nightjar.coordinator.config_reader.find_spec", lambda name: name)
     task = load(folder, MINIMAL).task
     assert (task.evaluation_text, task.measured_in_public) == (shipped, True)
     task = load(folder, MINIMAL, NIGHTJAR_TASK_EVALUATION_TEXT=str(own)).task
     assert (task.evaluation_text, task.measured_in_public) == (own, False)
-    monkeypatch.setattr("nightjar.coordinator.config_file.find_spec", lambda _name: None)
+    monkeypatch.setattr("nightjar.coordinator.config_reader.find_spec", lambda _name: None)
     assert load(folder, MINIMAL).task.evaluation_text is None, "nothing is measured without TensorFlow"
 
 

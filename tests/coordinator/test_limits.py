@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from nightjar.coordinator.config import disagreements
+from nightjar.coordinator.config_file import disagreements
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, ResumeTask
 from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.tasks.operations import OperationRefused
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.identifiers import DeviceId

@@ -3,7 +3,7 @@
 import pytest
 
 from nightjar.coordinator.learning import device_metrics as federated
-from nightjar.coordinator.rounds.admission import Eligibility
+from nightjar.coordinator.rounds.eligibility import Eligibility
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import SourceConfig

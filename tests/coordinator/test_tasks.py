@@ -6,7 +6,7 @@ import pytest
 from nightjar.coordinator.learning.strategies import Aggregation
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import JobFailed
-from nightjar.coordinator.rounds.admission import Eligibility, Variant
+from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.retry import REFUSED_RETRY_S

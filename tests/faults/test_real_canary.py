@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.learning.device_metrics import tally
-from nightjar.coordinator.versions.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
+from nightjar.coordinator.versions.rollout import TrialFailed, TrialPassed, judge
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.edge_agent.core.training import evaluate
 from nightjar.edge_agent.shell.tflite import load_program
 from nightjar.models.configurations import CONFIGURATIONS

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from nightjar.coordinator.learning.strategies import StrategyChoice, optimizer_for, strategies
-from nightjar.coordinator.tasks.settings import CodecConfig, StrategyConfig, TaskSettings, task_faults
+from nightjar.coordinator.tasks.settings import CodecConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.validation import task_faults
 from nightjar.wire.codec import codec_for
 from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.errors import ConfigError, RemoteProtocolError

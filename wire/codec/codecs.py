@@ -109,6 +109,11 @@ def to_name() -> tuple[str, ...]:
     return tuple(sorted(set(usable()) - set(FIRST)))
 
 
+def name_needed(name: str) -> str:
+    """The name of a codec if a device must name it to be given it; empty if every device has it."""
+    return "" if name in FIRST else name
+
+
 def _of_finite(write: Write) -> Write:
     """Refuse updates that are not finite."""
 

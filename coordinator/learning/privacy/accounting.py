@@ -6,11 +6,14 @@ The unit is a device: two populations are neighbours if they differ in that one 
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from nightjar.coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE
+from nightjar.coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
 from nightjar.coordinator.learning.privacy.distributed import OFF
+from nightjar.coordinator.learning.privacy.ledger import ASSUMPTIONS, IN_SUMS, Clipping, Ledger
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
@@ -57,6 +60,32 @@ def calibrated(
         return _event(multiplier, rounds, separation, counted=counted, summed=summed)
 
     return float(calibrate_dp_mechanism(_accountant, event, epsilon, delta))
+
+
+def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledger:
+    """The ledger of a task."""
+    influence, quantile, clipping = terms.clip_norm / terms.devices, terms.quantile, None
+    epsilon = partial(epsilon_after, counted=quantile is not None, summed=terms.honest > 0)
+    if quantile is not None:
+        clipping = Clipping(
+            quantile=quantile,
+            noise=count_deviation(terms.multiplier, quantile),
+            epsilon=epsilon_after(COUNT_NOISE * terms.multiplier, rounds, terms.separation, delta),
+        )
+    return Ledger(
+        epsilon=epsilon(terms.multiplier, rounds, terms.separation, delta),
+        delta=delta,
+        rounds=rounds,
+        spent=epsilon(terms.multiplier, noised, terms.separation, delta),
+        noised=noised,
+        participations=participations(rounds, terms.separation),
+        separation=terms.separation,
+        multiplier=terms.multiplier,
+        noise=terms.multiplier * influence * (math.sqrt(terms.devices / terms.honest) if terms.honest else 1.0),
+        influence=influence,
+        clipping=clipping,
+        assumptions=IN_SUMS if terms.honest else ASSUMPTIONS,
+    )
 
 
 def _accountant() -> PrivacyAccountant:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import enum
-import math
-from functools import partial
 
 import msgspec
-
-from nightjar.coordinator.learning.privacy.accounting import epsilon_after, participations
-from nightjar.coordinator.learning.privacy.adaptive_clipping import COUNT_NOISE, count_deviation
-from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 
 
 class Privacy(enum.Enum):
@@ -100,32 +94,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     clipping: Clipping | None = None
     unit: str = "device"
     assumptions: tuple[str, ...] = ASSUMPTIONS
-
-
-def ledger_of(terms: NoiseTerms, delta: float, rounds: int, noised: int) -> Ledger:
-    """The ledger of a task."""
-    influence, quantile, clipping = terms.clip_norm / terms.devices, terms.quantile, None
-    epsilon = partial(epsilon_after, counted=quantile is not None, summed=terms.honest > 0)
-    if quantile is not None:
-        clipping = Clipping(
-            quantile=quantile,
-            noise=count_deviation(terms.multiplier, quantile),
-            epsilon=epsilon_after(COUNT_NOISE * terms.multiplier, rounds, terms.separation, delta),
-        )
-    return Ledger(
-        epsilon=epsilon(terms.multiplier, rounds, terms.separation, delta),
-        delta=delta,
-        rounds=rounds,
-        spent=epsilon(terms.multiplier, noised, terms.separation, delta),
-        noised=noised,
-        participations=participations(rounds, terms.separation),
-        separation=terms.separation,
-        multiplier=terms.multiplier,
-        noise=terms.multiplier * influence * (math.sqrt(terms.devices / terms.honest) if terms.honest else 1.0),
-        influence=influence,
-        clipping=clipping,
-        assumptions=IN_SUMS if terms.honest else ASSUMPTIONS,
-    )
 
 
 def explain(ledger: Ledger) -> list[str]:

@@ -22,6 +22,7 @@ from nightjar.coordinator.web.operating import operate
 from nightjar.coordinator.web.ports import Site
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.task_types import usable
+from nightjar.wire.codec.codecs import name_needed
 from nightjar.wire.messages import Work
 
 ROUNDS_SHOWN = 10
@@ -62,7 +63,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
         privacy = [] if ledger is None else explain(ledger)
         shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
         figures = ", ".join(usable()[kind].figures) if kind in usable() else "no plug-in here"
-        lack = lackers(kind, record.settings.codec.needed, site.census.now().offers)
+        lack = lackers(kind, name_needed(record.settings.codec.name), site.census.now().offers)
         shown |= {"task_type": f"{kind}: {figures}", "lack": lack}
         return render_template("task.html", task=row, **shown)
 

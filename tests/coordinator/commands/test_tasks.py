@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -7,8 +9,8 @@ from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import noise_terms
 from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.wire.messages import Work
 from tests.coordinator.commands.site import web_half
 
@@ -167,6 +169,15 @@ def test_what_cannot_be_is_refused_in_words(served, run, site, options, word):
     assert status == 2
     assert word in err
     assert all(isinstance(operation, CreateTask) for operation in served)
+
+
+def test_to_create_a_task_loads_half_of_what_commands_with_a_database_do(site):
+    count = "sum(name.split('.')[0] == 'nightjar' for name in sys.modules)"
+    run_it = "import sys; from nightjar.coordinator.__main__ import main\ntry: main()\nfinally: print(" + count + ")"
+    command = [sys.executable, "-P", "-c", run_it, "task", "create", "new", "--config", site.config]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "no coordinator runs on" in run.stderr
+    assert int(run.stdout) <= 70
 
 
 def test_a_task_is_paused_resumed_and_stopped_by_its_name(served, ask):

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from nightjar.coordinator.records.inbox import Operated
-from nightjar.coordinator.versions.rollout import Stage, TrialPolicy
+from nightjar.coordinator.versions.rollout import Stage
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.wire import frame as frames
 from nightjar.wire.codec.codecs import to_name
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation

@@ -12,9 +12,8 @@ from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.tasks.dp import DpConfig
 from nightjar.coordinator.tasks.operations import RollBack
-from nightjar.coordinator.tasks.settings import PlanConfig
+from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError

@@ -8,7 +8,8 @@ import msgspec
 import psutil
 import pytest
 
-from nightjar.coordinator.config import CoordinatorConfig, TaskConfig, disagreements
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.config_file import disagreements
 from nightjar.coordinator.engine import ray_worker
 from nightjar.coordinator.engine.ray_cluster import connected
 from nightjar.coordinator.engine.ray_worker import RayWorker
@@ -146,6 +147,6 @@ def test_a_cluster_that_does_not_answer_is_tried_again_until_the_job_fails(site)
 
 
 def test_sqlite_on_one_host_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("nightjar.coordinator.config.find_spec", lambda _name: None)
+    monkeypatch.setattr("nightjar.coordinator.config_file.find_spec", lambda _name: None)
     faults = disagreements(CoordinatorConfig(task=TaskConfig(model=tmp_path), data_dir=tmp_path, ray="auto"))
     assert [each.partition(":")[0] for each in faults if each.startswith("ray")] == ["ray", "ray"]

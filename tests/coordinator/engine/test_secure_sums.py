@@ -13,8 +13,7 @@ from nightjar.coordinator.records.inbox import JobEnded
 from nightjar.coordinator.records.jobs import AggregationJob, JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.tasks.dp import DpConfig
-from nightjar.coordinator.tasks.settings import PlanConfig
+from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.privacy_ledger import noise_faults

@@ -6,16 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nightjar.coordinator.rounds.admission import (
-    Candidate,
-    Declined,
-    Eligibility,
-    Requirements,
-    Variant,
-    choose,
-    free_slot,
-    in_slot,
-)
+from nightjar.coordinator.rounds.admission import Candidate, Declined, Requirements, choose, free_slot, in_slot
+from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
 from nightjar.coordinator.rounds.lease import CheckInCame, Lease, step
 from nightjar.coordinator.rounds.round import Phase, Round, open_round

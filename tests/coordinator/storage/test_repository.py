@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from nightjar.coordinator.records.effects import AnnounceModel, EvaluateVersion, SendMissing
-from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.eligibility import Variant
 from nightjar.coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from nightjar.coordinator.rounds.round import Phase, Round, open_round
 from nightjar.coordinator.rounds.seats import Seat, SeatState

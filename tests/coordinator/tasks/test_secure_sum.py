@@ -5,16 +5,8 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import Aggregation, Weighting
-from nightjar.coordinator.tasks.dp import DpConfig
-from nightjar.coordinator.tasks.settings import (
-    CodecConfig,
-    PlanConfig,
-    StrategyConfig,
-    TaskSettings,
-    noise_terms,
-    promise,
-    task_faults,
-)
+from nightjar.coordinator.tasks.settings import CodecConfig, DpConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.validation import noise_terms, promise, task_faults
 from nightjar.wire.limits import Limits
 from nightjar.wire.messages import Work
 

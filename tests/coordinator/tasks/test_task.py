@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.tasks.schedule import StopRule
 from nightjar.coordinator.tasks.task import (
     OVER,
     TABLE,
@@ -15,7 +16,6 @@ from nightjar.coordinator.tasks.task import (
     RoundAbandoned,
     RoundCommitted,
     RuleRead,
-    StopRule,
     Task,
     TaskStatus,
     TaskStopped,

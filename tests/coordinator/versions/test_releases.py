@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
 from nightjar.coordinator.versions import releases as pure
 from nightjar.coordinator.versions.releases import DeviceGroup, Release, ReleaseHealth, judge, order_of
-from nightjar.coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed, TrialPolicy
+from nightjar.coordinator.versions.rollout import Rollout, Stage, TrialFailed, TrialPassed
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.releases import EVERYBODY, MOST_METADATA_BYTES, ReleaseOffer, offered_release
 from nightjar.wire.shares import share_of

@@ -14,7 +14,6 @@ from nightjar.coordinator.versions.rollout import (
     Stage,
     TrialFailed,
     TrialPassed,
-    TrialPolicy,
     TrialUndecided,
     Withdrawn,
     cannot_roll_back,
@@ -22,6 +21,7 @@ from nightjar.coordinator.versions.rollout import (
     judge_new,
     step,
 )
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.wire.errors import IllegalEvent
 
 NOW = 5.0

@@ -16,8 +16,9 @@ from nightjar.coordinator.storage import tokens as token_table
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import TaskSettings, noise_terms
+from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
+from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.authority_process import AuthorityClient
 from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER

@@ -13,7 +13,8 @@ from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import RateSchedule, StrategyName
 from nightjar.coordinator.learning.strategies.rate_schedule import Decay
 from nightjar.coordinator.learning.summed import sum_order
-from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, noise_terms
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS
 from nightjar.models.corpora import Corpus
 from nightjar.simulation.laboratory.checkpoint import ABOUT, CURVE, restored_weights

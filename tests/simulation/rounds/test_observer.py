@@ -10,7 +10,7 @@ import nightjar.simulation.rounds.coordinator as host
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.learning import fedavg
 from nightjar.coordinator.records.jobs import AggregationJob
-from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.eligibility import Variant
 from nightjar.coordinator.rounds.seats import Seat
 from nightjar.simulation.rounds.model import LAYOUT
 from nightjar.simulation.rounds.storage import MemoryView

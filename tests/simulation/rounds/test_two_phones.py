@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nightjar.coordinator.rounds.admission import Variant
+from nightjar.coordinator.rounds.eligibility import Variant
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.simulation.rounds.faults import dangers
 from nightjar.simulation.rounds.world import World

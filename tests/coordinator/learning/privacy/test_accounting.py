@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after, participations
-from nightjar.coordinator.learning.privacy.ledger import Clipping, explain, ledger_of
+from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after, ledger_of, participations
+from nightjar.coordinator.learning.privacy.ledger import Clipping, explain
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from tests.lazily import Lazy
 

@@ -4,9 +4,9 @@ import dp_accounting
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after
+from nightjar.coordinator.learning.privacy.accounting import calibrated, epsilon_after, ledger_of
 from nightjar.coordinator.learning.privacy.distributed import MOST_MULTIPLIER, noised_grid
-from nightjar.coordinator.learning.privacy.ledger import explain, ledger_of
+from nightjar.coordinator.learning.privacy.ledger import explain
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.secure_sum.discrete_gaussian import LEAST_VARIANCE, MOST_VARIANCE, rounded_norm
