@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nightjar.coordinator import __version__
-from nightjar.coordinator.commands.options import Commands, config_option
+from nightjar.coordinator.commands.options import LazyCommands, config_option
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, LogFormat
 from nightjar.host.files import close_what_is_written
 from nightjar.wire.errors import NightjarError
@@ -30,7 +30,7 @@ _ELSEWHERE = {
 """Module of :mod:`nightjar.coordinator.commands` -> command name -> name of its function."""
 
 
-@click.group(cls=Commands, elsewhere=_ELSEWHERE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommands, elsewhere=_ELSEWHERE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nightjar-coordinator")
 def cli() -> None:
     """Nightjar's coordinator: samples devices, averages their updates and rolls out the next model.

@@ -51,7 +51,7 @@ def answer_options(command: _Command) -> _Command:
     return config_option(json_option(command))
 
 
-class Commands(click.Group):
+class LazyCommands(click.Group):
     """A group that imports a command only when it is run: most need little of the coordinator.
 
     ``elsewhere`` maps a module of :mod:`nightjar.coordinator.commands` to its commands' names and their functions.

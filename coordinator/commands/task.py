@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nightjar.coordinator.commands.options import Commands
+from nightjar.coordinator.commands.options import LazyCommands
 
 _ELSEWHERE = {
     "new_task": {"create": "create_task"},
@@ -12,6 +12,6 @@ _ELSEWHERE = {
 }
 
 
-@click.group(cls=Commands, elsewhere=_ELSEWHERE)
+@click.group(cls=LazyCommands, elsewhere=_ELSEWHERE)
 def task() -> None:
     """Tasks: create, list, show, pause, resume or stop them; the default name is the configuration's task."""
