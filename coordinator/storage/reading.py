@@ -22,7 +22,10 @@ from nightjar.coordinator.storage.fleet import Sample
 from nightjar.coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
 from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.coordinator.versions.releases import SILENT_S, DeviceGroup, Release, ReleaseHealth, is_offered_to
+from nightjar.coordinator.versions.rollout import Stage
 from nightjar.wire.identifiers import DeviceId
+
+_Condition = sa.ColumnElement[bool]
 
 MEDIAN_OF = 1000
 """Number of newest reports that the median covers, so that it stays cheap and current."""
@@ -73,18 +76,29 @@ class Reading(abc.ABC):
         tried = sa.or_(c.agent_version == release.version, back)
         silent = c.last_seen_s < now_s - SILENT_S
         heard = c.last_seen_s >= release.rollout.since_s - SILENT_S
-        told = sa.select(c.device, back, silent, c.last_round > c.agent_round).where(heard, tried)
-        rows = [row for row in self._connection.execute(told) if is_offered_to(release, row[0])]
-        counts = (sa.func.count(), _sum_of(silent), _sum_of(c.last_round > release.since_round))
-        count, quiet, trained = self._connection.execute(sa.select(*counts).where(heard, sa.not_(tried))).one()
+        became = {
+            "taken_back": back,
+            "silent": sa.and_(sa.not_(back), silent),
+            "trained": sa.and_(sa.not_(back), c.last_round > c.agent_round),
+        }
+        others = {"silent": silent, "trained": c.last_round > release.since_round}
         return ReleaseHealth(
-            tried=DeviceGroup(
-                devices=len(rows),
-                taken_back=sum(bool(went_back) for _, went_back, _, _ in rows),
-                silent=sum(not went_back and is_silent for _, went_back, is_silent, _ in rows),
-                trained=sum(not went_back and has_trained for _, went_back, _, has_trained in rows),
-            ),
-            others=DeviceGroup(devices=count, silent=quiet, trained=trained),
+            tried=self._offered_group(release, sa.and_(heard, tried), became),
+            others=self._group(sa.and_(heard, sa.not_(tried)), others),
+        )
+
+    def _group(self, where: _Condition, became: Mapping[str, _Condition]) -> DeviceGroup:
+        sums = (sa.func.coalesce(sa.func.sum(sa.case((each, 1), else_=0)), 0) for each in became.values())
+        count, *counts = map(int, self._connection.execute(sa.select(sa.func.count(), *sums).where(where)).one())
+        return DeviceGroup(devices=count, **dict(zip(became, counts, strict=True)))
+
+    def _offered_group(self, release: Release, where: _Condition, became: Mapping[str, _Condition]) -> DeviceGroup:
+        if release.rollout.stage is Stage.CURRENT:
+            return self._group(where, became)  # it is offered to all, of whom there may be very many
+        told = self._connection.execute(sa.select(devices.c.device, *became.values()).where(where))
+        offered = [row[1:] for row in told if is_offered_to(release, row[0])]
+        return DeviceGroup(
+            devices=len(offered), **dict(zip(became, map(sum, zip(*offered, strict=True)), strict=False))
         )
 
     def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
@@ -257,10 +271,6 @@ class Reading(abc.ABC):
         open_now = sa.select(rounds.c.number, rounds.c.phase).where(rounds.c.phase.not_in(over))
         changed = self._connection.scalar(sa.select(sa.func.max(audit.c.number)))
         return self.counters(), self._connection.execute(open_now).all(), changed
-
-
-def _sum_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    return sa.func.coalesce(sa.func.sum(sa.case((condition, 1), else_=0)), 0)
 
 
 def _has(labels: sa.ColumnElement[str], label: str) -> sa.ColumnElement[bool]:
