@@ -2,8 +2,6 @@
 
 Whoever may open it may do everything, because such a user could write the database as well. So it takes no token: the
 file is for its owner only, and a request merely says in whose name it comes, for the audit log.
-
-Source: unix(7); proc(5) for the links in ``/proc/self/fd``.
 """
 
 from __future__ import annotations
@@ -15,14 +13,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from nightjar.host.unix_sockets import address_of
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 FILE = "control.sock"
 """Name of the socket in ``data_dir``."""
 OPERATOR = "Nightjar-Operator"
 """Header with the name of the user who asks, percent-encoded; on other listeners it means nothing."""
-MOST_PATH_BYTES = 107
-"""Longest path of a Unix socket on Linux, without the zero at its end."""
 _MOST_WAITING = 64
 
 
@@ -38,7 +35,7 @@ def listening(data_dir: Path) -> Iterator[socket.socket]:
         try:
             _remove(path)
             os.fchmod(listener.fileno(), 0o600)  # before bind, which gives the file these permissions less the umask
-            with _short(path) as address:
+            with address_of(path) as address:
                 listener.bind(address)
             listener.listen(_MOST_WAITING)
         except OSError as error:
@@ -61,7 +58,7 @@ def connected(data_dir: Path, timeout_s: float) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     line.settimeout(timeout_s)
     try:
-        with _short(path) as address:
+        with address_of(path) as address:
             line.connect(address)
     except PermissionError as error:
         line.close()
@@ -86,16 +83,3 @@ def _remove(path: Path) -> None:
             msg = "there is another file of that name"
             raise FileExistsError(msg)
         path.unlink()
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """An address of ``path`` that the kernel takes, also if the path is longer than a socket's may be."""
-    if len(os.fsencode(path)) <= MOST_PATH_BYTES:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -41,6 +41,7 @@ from nightjar.edge_agent.suggester.control import (
     send,
 )
 from nightjar.host.children import python_command
+from nightjar.host.unix_sockets import address_of
 from nightjar.wire.backoff import BackOff
 from nightjar.wire.errors import ConfigError, NightjarError
 
@@ -86,8 +87,8 @@ def local_listener(data_dir: Path) -> socket.socket:
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         (folder / SOCKET).unlink(missing_ok=True)  # of an agent that was killed: this one has the folder's lock
-        with _short_path(folder) as short:
-            listener.bind(str(short / SOCKET))
+        with address_of(folder / SOCKET) as address:
+            listener.bind(address)
         (folder / SOCKET).chmod(0o600)
         listener.listen()
     except OSError as error:
@@ -95,16 +96,6 @@ def local_listener(data_dir: Path) -> socket.socket:
         msg = f"data_dir: expected to make a socket in {folder}, got: {error}"
         raise ConfigError(msg) from error
     return listener
-
-
-@contextlib.contextmanager
-def _short_path(folder: Path) -> Iterator[Path]:
-    """Another path of a folder, because that of a Unix socket has at most 107 bytes."""
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 class SuggesterProcess:

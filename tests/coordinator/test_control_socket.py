@@ -10,9 +10,10 @@ import sys
 import pytest
 from flask import Flask, request
 
-from nightjar.coordinator.control_socket import FILE, MOST_PATH_BYTES, OPERATOR, connected, listening
+from nightjar.coordinator.control_socket import FILE, OPERATOR, connected, listening
 from nightjar.coordinator.web.admission import COMMAND_OF
 from nightjar.coordinator.web.server import serving_commands
+from nightjar.host.unix_sockets import MOST_PATH_BYTES
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 TIMEOUT_S = 60
