@@ -8,7 +8,7 @@ caller passes in the measuring function, because that needs TensorFlow and this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -19,8 +19,10 @@ import numpy as np
 from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged, tally
 from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from nightjar.coordinator.learning.fedavg import (
+    Aggregate,
     Averaged,
     ClientUpdate,
+    NextNorm,
     TooFewReadableError,
     federated_average,
     following_quantile,
@@ -61,6 +63,7 @@ from nightjar.models.manifest import Artifact, Manifest
 from nightjar.wire import frame
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
+from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.parameters import Vector, weights_from_bytes, weights_to_bytes
 from nightjar.wire.secure_sum.low_rank import from_bytes
 from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up
@@ -139,42 +142,60 @@ def _average(job: AggregationJob, start: _Start, artifacts: BlobStore, private: 
     """
     if job.summed is not None:
         return _average_sum(job, job.summed, start, artifacts, private)
-    averaged = _average_plain(job, start, private) if job.noise is None else _noised(job, job.noise, start, private)
-    return _Made(averaged, _figures_of_mean(job, averaged, private))
+    reports = _Reports(job, private)
+    averaged = _average_plain(job, start, reports) if job.noise is None else _noised(job, job.noise, start, reports)
+    return _Made(averaged, reports.figures(averaged.unreadable))
 
 
-def _average_plain(job: AggregationJob, start: _Start, private: PrivateStore) -> Averaged:
+def _average_plain(job: AggregationJob, start: _Start, reports: _Reports) -> Averaged:
     """The weighted mean of the updates, or what a robust rule makes of them."""
-    return federated_average(
-        start.weights,
-        start.state,
-        _updates(job, private),
-        codec_for(job.codec),
-        start.manifest.layout,
-        start.optimizer,
+    return _mean(
+        job,
+        start,
+        reports,
         job.clip_norm,
-        job.minimum,
         aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE])),
         weighting=job.strategy.weighting,
         next_norm=following_quantile(job.strategy.clip_quantile),
     )
 
 
-def _noised(job: AggregationJob, noise: NoiseTerms, start: _Start, private: PrivateStore) -> Averaged:
+def _noised(job: AggregationJob, noise: NoiseTerms, start: _Start, reports: _Reports) -> Averaged:
     """The mean of the updates with noise, in which every device weighs the same."""
     clip_norm = noise.clip_norm if job.clip_norm is None else job.clip_norm
+    return _mean(
+        job,
+        start,
+        reports,
+        clip_norm,
+        noised_mean(noise, job.step, clip_norm),
+        weighting=Weighting.EQUAL,
+        next_norm=partial(next_private_norm, noise, job.step),
+    )
+
+
+def _mean(
+    job: AggregationJob,
+    start: _Start,
+    reports: _Reports,
+    clip_norm: float | None,
+    aggregate: Aggregate | None,
+    *,
+    weighting: Weighting,
+    next_norm: NextNorm,
+) -> Averaged:
     return federated_average(
         start.weights,
         start.state,
-        _updates(job, private),
+        reports.updates(),
         codec_for(job.codec),
         start.manifest.layout,
         start.optimizer,
         clip_norm,
         job.minimum,
-        noised_mean(noise, job.step, clip_norm),
-        weighting=Weighting.EQUAL,
-        next_norm=partial(next_private_norm, noise, job.step),
+        aggregate,
+        weighting=weighting,
+        next_norm=next_norm,
     )
 
 
@@ -252,24 +273,30 @@ def _held_by_devices(
     return held, Base(held.weights.sha256, weights_from_bytes(artifacts.get(held.weights.sha256), held.layout))
 
 
-def _updates(job: AggregationJob, private: PrivateStore) -> list[ClientUpdate]:
-    """The updates of the reports; each is read when it is averaged."""
-    factor = parse_staleness(job.staleness)
-    return [
-        ClientUpdate(each.device, each.num_examples, partial(_payload, job, each, private), factor(each.staleness))
-        for each in job.reports
-    ]
+class _Reports:
+    """The reports of a round. Each is read once, when it is averaged; after that only what it measured is kept."""
 
+    def __init__(self, job: AggregationJob, private: PrivateStore) -> None:
+        self._job, self._private = job, private
+        self._without_update: dict[DeviceId, frame.Report] = {}
 
-def _payload(job: AggregationJob, stored: ReportFile, private: PrivateStore) -> bytes:
-    return _read(job, stored, private).payload
+    def updates(self) -> list[ClientUpdate]:
+        """The updates."""
+        factor = parse_staleness(self._job.staleness)
+        return [
+            ClientUpdate(each.device, each.num_examples, partial(self._payload, each), factor(each.staleness))
+            for each in self._job.reports
+        ]
 
+    def figures(self, unreadable: Collection[DeviceId]) -> Tally:
+        """What the devices in the mean measured of the base version; a late report measured an earlier one."""
+        current = [each for each in self._job.reports if not each.staleness and each.device not in unreadable]
+        return _measured([self._without_update[each.device] for each in current])
 
-def _figures_of_mean(job: AggregationJob, averaged: Averaged, private: PrivateStore) -> Tally:
-    """What the devices in the mean measured of the base version; a late report measured an earlier one."""
-    current = [each for each in job.reports if not each.staleness and each.device not in averaged.unreadable]
-    reports = (msgspec.structs.replace(_read(job, stored, private), payload=b"") for stored in current)
-    return _measured([report for report in reports if report.evaluation is not None])
+    def _payload(self, stored: ReportFile) -> bytes:
+        report = _read(self._job, stored, self._private)
+        self._without_update[stored.device] = msgspec.structs.replace(report, payload=b"")
+        return report.payload
 
 
 def _measured(reports: Sequence[frame.Report], *, trained: bool = True) -> Tally:
