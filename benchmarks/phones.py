@@ -195,7 +195,7 @@ def make_phone(
             journal=database,
             worker=ThreadWorker(inbox.put, JobThread()),
             desk=SessionDependencies(database, in_this_process(learned, clock.monotonic_s)),
-            trust=KnownKey(population, device, database, key, holds=signature_valid),
+            trust=KnownKey(population, device, database, key, is_valid=signature_valid),
             sums=SumInProcess(folder),
             show_model=show_model,
         ),

@@ -14,7 +14,16 @@ from typing import Protocol, TypeVar
 
 from nightjar.coordinator.learning.summed import unmasked_sum
 from nightjar.coordinator.rounds import secure_sum as coordinator_side
-from nightjar.coordinator.rounds.secure_sum import Given, KeepValues, Refuse, Send, SumPhase, SumSession, TimeUp, Unmask
+from nightjar.coordinator.rounds.secure_sum import (
+    KeepValues,
+    Refuse,
+    Send,
+    StepContext,
+    SumPhase,
+    SumSession,
+    TimeUp,
+    Unmask,
+)
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
 from nightjar.wire.secure_sum import masks
@@ -123,7 +132,7 @@ class _Run:
     def tell(self, event: coordinator_side.Event, sender: bytes = b"") -> None:
         """The coordinator hears something."""
         begin_s = time.process_time()
-        given = Given(self._primitives, sender)
+        given = StepContext(self._primitives, sender)
         self.result.session, effects = coordinator_side.step(self.result.session, event, given)
         self.result.coordinator_s += time.process_time() - begin_s
         for effect in effects:

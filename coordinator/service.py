@@ -121,7 +121,7 @@ class _Site:
             post=running.post,
             leader=lambda: leadership.leader,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
-            office=secured.office if secured else None,
+            issuer=secured.issuer if secured else None,
         )
         self.app = create_app(ports)
 
@@ -135,7 +135,7 @@ class _Site:
         stack.enter_context(serving_commands(self.app, config.data_dir))
         stack.callback(self.app.extensions["pulse"].close)  # closed before the server, which waits for open requests
         if self.secured is not None and not self.own_broker:
-            stack.enter_context(self.secured.gate_kept(config.broker, None))
+            stack.enter_context(self.secured.enforcing_revocations(config.broker, None))
 
 
 class _Driving:
@@ -173,7 +173,7 @@ class _Driving:
             np.random.default_rng(),  # jitter of retry times need not be reproducible
             state.signer,
             site.service_manager.turned,
-            secured.office.register.enrolled_key if secured else lambda _device: None,
+            secured.issuer.register.enrolled_key if secured else lambda _device: None,
         )
         self._loop = Loop(driver, state.leadership.check)
         leading.callback(self._loop.stop)
@@ -183,7 +183,7 @@ class _Driving:
         """Lead until a signal."""
         site = self._site
         if site.secured is not None and site.own_broker:
-            leading.enter_context(site.secured.gate_kept(self._reached, self._reload))
+            leading.enter_context(site.secured.enforcing_revocations(self._reached, self._reload))
         recorder = Recorder(self._state.database, site.app.extensions["census"], self._state.clock)
         leading.callback(recorder.close)
         recorder.start()

@@ -61,7 +61,7 @@ class TlsService:
             raise
         self.context = client_context(config)
         """TLS context for connecting to the broker."""
-        self.office = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
+        self.issuer = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Issues certificates to devices."""
 
     @property
@@ -75,7 +75,7 @@ class TlsService:
         self._signer.close()
 
     @contextlib.contextmanager
-    def gate_kept(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
+    def enforcing_revocations(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
         """Enforce the register's revocations as long as the block lasts; only our own broker can be made to reload."""
         if reload_broker is not None:
             self._reload_broker = reload_broker

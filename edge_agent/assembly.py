@@ -27,7 +27,7 @@ from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
-from nightjar.edge_agent.link.trust import Holds, KnownKey
+from nightjar.edge_agent.link.trust import KnownKey, SignatureCheck
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
@@ -45,7 +45,7 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
-from nightjar.edge_agent.shell.signatures import holds_in_a_process
+from nightjar.edge_agent.shell.signatures import checked_in_a_process
 from nightjar.edge_agent.shell.suggester import SuggesterProcess, local_listener, page_listener
 from nightjar.edge_agent.shell.sum_process import SumProcess
 from nightjar.edge_agent.shell.tflite import runtime_name
@@ -206,7 +206,7 @@ def pace_of(config: AgentConfig) -> Pace:
 
 
 def trust_of(
-    config: AgentConfig, database: Database, clock: SystemClock, holds: Holds = holds_in_a_process
+    config: AgentConfig, database: Database, clock: SystemClock, is_valid: SignatureCheck = checked_in_a_process
 ) -> KnownKey:
     """The agent's trust store, with the keys from its configuration and its enrolment."""
     identity = held_identity(config.data_dir)
@@ -217,7 +217,7 @@ def trust_of(
         database,
         config.coordinator_key,
         recovery,
-        holds=holds,
+        is_valid=is_valid,
         now_s=clock.synchronised_s,
     )
 

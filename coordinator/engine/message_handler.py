@@ -25,7 +25,7 @@ from nightjar.coordinator.records.effects import ClearRetained, SendMissing
 from nightjar.coordinator.records.inbox import MessageArrived
 from nightjar.coordinator.records.rounds import StoredChunk, StoredReport
 from nightjar.coordinator.rounds import lease as leases
-from nightjar.coordinator.rounds.admission import Candidate, Declined, choose, gathered
+from nightjar.coordinator.rounds.admission import Candidate, Declined, choose, moves_to_fill_a_pool
 from nightjar.coordinator.rounds.events import (
     DeviceCheckedIn,
     DeviceDroppedOut,
@@ -160,7 +160,7 @@ class MessageHandler:
 
     def _gather(self, unit: UnitOfWork) -> None:
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
-        for move in gathered(candidates, unit.tx.lease, unit.now_s):
+        for move in moves_to_fill_a_pool(candidates, unit.tx.lease, unit.now_s):
             self._rounds.step(move.source, DeviceLost(move.device, unit.now_s), unit)
             self._rounds.step(move.target, DeviceCheckedIn(move.device, unit.now_s), unit)
 

@@ -36,11 +36,11 @@ from nightjar.coordinator.rounds.secure_sum import (
     ASKING,
     Effect,
     Event,
-    Given,
     KeepValues,
     MessagesLost,
     Refuse,
     Send,
+    StepContext,
     SumPhase,
     TimeUp,
     Unmask,
@@ -149,7 +149,7 @@ class SecureSums:
         """Ask devices again that have not answered, all or those of a round or one: a connection was lost."""
         for each, held in list(unit.snapshot.sums.items()):
             if number in {None, each} and held.session.phase in ASKING and device in {None, *held.devices.values()}:
-                _, effects = step(held.session, MessagesLost(), Given(self._primitives))
+                _, effects = step(held.session, MessagesLost(), StepContext(self._primitives))
                 _ask(effects, held, unit, device)
 
     def _open(self, state: Round, unit: UnitOfWork) -> RoundEvents:
@@ -181,7 +181,7 @@ class SecureSums:
         if state is None:
             msg = f"there is a secure sum of round {number}, which is not open"
             raise LocalProtocolError(msg)
-        session, effects = step(before.session, event, Given(self._primitives, sender))
+        session, effects = step(before.session, event, StepContext(self._primitives, sender))
         held = replace(before, session=session)
         if session.phase is not before.session.phase:
             waits = session.phase in _TIMED

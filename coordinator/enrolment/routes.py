@@ -19,7 +19,7 @@ from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer,
 from nightjar.coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
 from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, joined
 from nightjar.coordinator.tls.files import url_for_devices
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import for_devices, open_to_all, problem
 from nightjar.coordinator.web.answers import Api, answers
 from nightjar.coordinator.web.documents import Changed, EmptyBody, TokenName
@@ -102,7 +102,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
     def enrol(json: EnrolmentWanted) -> Any:
         """Issue a certificate for a claim and a key; 202 while the device waits for approval."""
         try:
-            return _answer(_office(ports).enrol(json.claim, json.csr, _address()), ports)
+            return _answer(_issuer(ports).enrol(json.claim, json.csr, _address()), ports)
         except RemoteProtocolError as error:
             abort(422, str(error))
 
@@ -111,7 +111,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
     @for_devices
     def myself() -> Any:
         """The certificate that the device authenticated with, and when to renew it; the first use burns its claim."""
-        certified = _office(ports).standing(g.serial)
+        certified = _issuer(ports).standing(g.serial)
         if certified is None:
             abort(403, "this certificate does not count any more")
         return _answer(certified, ports)
@@ -122,7 +122,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
     def renew(json: RenewalWanted) -> Any:
         """Issue the device's next certificate, for a fresh key."""
         try:
-            return _answer(_office(ports).renew(g.device, json.csr, _address()), ports)
+            return _answer(_issuer(ports).renew(g.device, json.csr, _address()), ports)
         except RemoteProtocolError as error:
             abort(422, str(error))
 
@@ -134,8 +134,8 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
         HTTPException: 404, without TLS; 422, if the fields contradict each other; 409, if a claim of that name exists
             or existed.
     """
-    office = _office(ports)
-    if wanted.device and (wanted.uses != 1 or asking.device(wanted.device) == ports.config.broker.username):
+    issuer = _issuer(ports)
+    if wanted.device and (wanted.uses != 1 or request_parsing.device(wanted.device) == ports.config.broker.username):
         abort(422, "a claim with a device's name is for that one device, and not for the coordinator's own name")
     characters, claim = new_claim(
         wanted.name,
@@ -147,15 +147,15 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
         approval=wanted.approval,
         labels=joined(wanted.labels),
     )
-    url, authorities = url_for_devices(ports.config), "".join(office.authorities())
-    if not office.register.add_claim(claim, who):
+    url, authorities = url_for_devices(ports.config), "".join(issuer.authorities())
+    if not issuer.register.add_claim(claim, who):
         abort(409, f"there is or was a claim {wanted.name}; take another name")
     return ClaimMade(characters, url, authorities, claim.name, claim.expires_s)
 
 
 def end_claim(ports: WebPorts, name: str, who: str) -> None:
     """Revoke a claim at once; aborts with 404 if no claim has that name."""
-    if not _office(ports).register.remove_claim(name, who, ports.clock.now_s()):
+    if not _issuer(ports).register.remove_claim(name, who, ports.clock.now_s()):
         abort(404, f"there is no claim {name[:64]}; 'enrol-token list' shows them")
 
 
@@ -163,20 +163,20 @@ def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
     """Approve or refuse a waiting device; aborts with 404 if no such key is waiting."""
     if not _KEY.fullmatch(key):
         abort(404, "expected the sha256 of a key")
-    if not _office(ports).register.decide(key, who, ports.clock.now_s(), approved=approved):
+    if not _issuer(ports).register.decide(key, who, ports.clock.now_s(), approved=approved):
         abort(404, f"no key {key[:16]} is {KeyState.WAITING.value}")
 
 
 def forget(ports: WebPorts, name: str, who: str) -> bool:
     """Revoke every certificate of a device; False if it has none."""
-    return _office(ports).register.revoke(asking.device(name), who, ports.clock.now_s())
+    return _issuer(ports).register.revoke(request_parsing.device(name), who, ports.clock.now_s())
 
 
 def _for_operators(api: Api, ports: WebPorts) -> None:
     @api.look("/claims", Claims, 404, role=Role.OPERATOR)
     def claims() -> Claims:
         """List all claims, without their secret text."""
-        held = _office(ports).register.claims()
+        held = _issuer(ports).register.claims()
         return Claims([ClaimView(**{f: getattr(each, f) for f in ClaimView.__struct_fields__}) for each in held])
 
     @api.change("/claims", 404, 409, role=Role.ADMIN, ok=ClaimMade, status=201)
@@ -193,7 +193,7 @@ def _for_operators(api: Api, ports: WebPorts) -> None:
     @api.look("/enrolments", Credentials, 404, role=Role.OPERATOR)
     def enrolments() -> Credentials:
         """List the newest keys, newest first."""
-        held = _office(ports).register.credentials()
+        held = _issuer(ports).register.credentials()
         return Credentials(
             [
                 CredentialView(c.key, c.device, c.claim, c.standing.value, c.address, c.requested_s, c.expires_s)
@@ -219,10 +219,10 @@ def _for_operators(api: Api, ports: WebPorts) -> None:
         return Changed(forget(ports, name, g.caller.name))
 
 
-def _office(ports: WebPorts) -> CertificateIssuer:
-    if ports.office is None:
+def _issuer(ports: WebPorts) -> CertificateIssuer:
+    if ports.issuer is None:
         abort(404, "this coordinator speaks plain text, and enrols nobody; set transport = 'tls'")
-    return ports.office
+    return ports.issuer
 
 
 def _answer(outcome: Outcome, ports: WebPorts) -> Any:
@@ -239,8 +239,8 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 authorities=list(outcome.authorities),
                 broker_host=broker.device_host or ("" if beside_us else broker.host),
                 broker_port=broker.port_for_devices,
-                coordinator_key=_office(ports).coordinator_key,
-                recovery_key=_office(ports).recovery_key,
+                coordinator_key=_issuer(ports).coordinator_key,
+                recovery_key=_issuer(ports).recovery_key,
                 broker_websocket=broker.device_websocket,
             )
         case Waiting(device):

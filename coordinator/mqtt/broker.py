@@ -59,47 +59,47 @@ def find_mosquitto() -> str | None:
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{_SBIN}")
 
 
-def run_broker(name: str, doors: Listeners, folder: Path) -> None:
+def run_broker(name: str, listeners: Listeners, folder: Path) -> None:
     """Run the broker until a signal arrives; mosquitto replaces this process. SIGHUP reloads certificates.
 
     Raises:
         ConfigError: the port is taken, or the folder cannot be used.
     """
     check_port_free(
-        doors.host, doors.port, "broker.port", "stop the other broker, give another port, or use 'external'"
+        listeners.host, listeners.port, "broker.port", "stop the other broker, give another port, or use 'external'"
     )
     with rewording(ConfigError, f"the broker cannot use the folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         if name == MOSQUITTO:
-            path = write_mosquitto_files(doors, folder)
+            path = write_mosquitto_files(listeners, folder)
     if name == MOSQUITTO:
         program = find_mosquitto() or MOSQUITTO
         os.execv(program, [program, "-c", str(path)])  # noqa: S606 - deliberately without a shell
-    asyncio.run(run_embedded(doors))
+    asyncio.run(run_embedded(listeners))
 
 
-def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
+def write_mosquitto_files(listeners: Listeners, folder: Path) -> Path:
     """Write mosquitto's configuration, and its password file if needed; returns the path of the configuration."""
     folder = folder.resolve()
     passwords, access = folder / "passwords", ""
-    listeners = f"listener {doors.port} {doors.host}"
-    if doors.password:
+    lines = f"listener {listeners.port} {listeners.host}"
+    if listeners.password:
         passwords.touch(mode=0o600)
-        passwords.write_text(mosquitto_password_line(doors.username, doors.password, secrets.token_bytes(12)))
-    if doors.tls is not None:
-        listeners = _template("mosquitto-tls.conf").substitute(
-            host=doors.host, port=doors.port, service_port=doors.service_port, tls=doors.tls.resolve()
+        passwords.write_text(mosquitto_password_line(listeners.username, listeners.password, secrets.token_bytes(12)))
+    if listeners.tls is not None:
+        lines = _template("mosquitto-tls.conf").substitute(
+            host=listeners.host, port=listeners.port, service_port=listeners.service_port, tls=listeners.tls.resolve()
         )
-        access = f"acl_file {doors.tls.resolve() / 'access'}"
+        access = f"acl_file {listeners.tls.resolve() / 'access'}"
     path = folder / "mosquitto.conf"
     path.write_text(
         _template("mosquitto.conf").substitute(
-            listeners=listeners,
+            listeners=lines,
             folder=folder,
-            allow_anonymous="false" if doors.password else "true",
-            password_file=f"password_file {passwords}" if doors.password else "",
+            allow_anonymous="false" if listeners.password else "true",
+            password_file=f"password_file {passwords}" if listeners.password else "",
             access_file=access,
-            memory_limit=MAX_QUEUED_BYTES * (doors.shards + 1),
+            memory_limit=MAX_QUEUED_BYTES * (listeners.shards + 1),
             # Started by root, mosquitto would otherwise switch to a user who cannot write to this folder.
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
@@ -117,7 +117,7 @@ def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
     return f"{username}:$7${_PBKDF2_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
 
 
-async def run_embedded(doors: Listeners) -> None:
+async def run_embedded(listeners: Listeners) -> None:
     """Run the embedded broker until SIGTERM or SIGINT; its sessions are kept in memory only."""
     from nightjar.coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt imports many modules
 
@@ -126,7 +126,7 @@ async def run_embedded(doors: Listeners) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    broker = EmbeddedBroker(configuration(doors), doors)
+    broker = EmbeddedBroker(configuration(listeners), listeners)
     loop.add_signal_handler(signal.SIGHUP, broker.reload)
     await broker.start()
     await stopped.wait()

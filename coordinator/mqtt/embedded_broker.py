@@ -35,17 +35,20 @@ MAX_QUEUED = 4000
 _OURS = "nightjar.coordinator.mqtt.embedded_broker"
 
 
-def configuration(doors: Listeners) -> dict[str, Any]:
+def configuration(listeners: Listeners) -> dict[str, Any]:
     """The configuration of amqtt."""
-    every: dict[str, Any] = {"type": "tcp", "max_connections": 0, "ssl": doors.tls is not None}
-    listeners = {DEVICES: {**every, "bind": f"{doors.host}:{doors.port}"}}
+    every: dict[str, Any] = {"type": "tcp", "max_connections": 0, "ssl": listeners.tls is not None}
+    each = {DEVICES: {**every, "bind": f"{listeners.host}:{listeners.port}"}}
     plugins: dict[str, Any] = {
-        f"{_OURS}.NamedClients": {"username": doors.username, "password": "" if doors.tls else doors.password}
+        f"{_OURS}.NamedClients": {
+            "username": listeners.username,
+            "password": "" if listeners.tls else listeners.password,
+        }
     }
-    if doors.tls is not None:
-        listeners[SERVICE] = {**every, "bind": f"127.0.0.1:{doors.service_port}"}
-        plugins[f"{_OURS}.OwnTopics"] = {"population": doors.population, "shards": doors.shards}
-    return {"listeners": listeners, "plugins": plugins}
+    if listeners.tls is not None:
+        each[SERVICE] = {**every, "bind": f"127.0.0.1:{listeners.service_port}"}
+        plugins[f"{_OURS}.OwnTopics"] = {"population": listeners.population, "shards": listeners.shards}
+    return {"listeners": each, "plugins": plugins}
 
 
 class NamedClients(BaseAuthPlugin):  # type: ignore[misc] # amqtt has no types
@@ -142,10 +145,10 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     - amqtt awaits while it iterates over the subscription table (:class:`Subscriptions`).
     """
 
-    def __init__(self, settings: dict[str, Any], doors: Listeners) -> None:
+    def __init__(self, settings: dict[str, Any], listeners: Listeners) -> None:
         super().__init__(settings)
         self._subscriptions = Subscriptions()
-        self._doors = doors
+        self._listeners = listeners
         self._contexts: list[ssl.SSLContext] = []
         self._open: dict[WriterAdapter, str] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -155,13 +158,13 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
 
     def reload(self) -> None:
         """Reload certificates and revocations, and disconnect revoked devices. Runs in the broker's event loop."""
-        if self._doors.tls is None:
+        if self._listeners.tls is None:
             return
-        self._revoked, self._authorities = refused_serials(self._doors.tls), authority_names(self._doors.tls)
+        self._revoked, self._authorities = refused_serials(self._listeners.tls), authority_names(self._listeners.tls)
         for context in self._contexts:
             # Authorities can only be added to a context; removed ones are rejected by name in _counts.
-            context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))
-            context.load_cert_chain(*broker_pair(self._doors.tls))
+            context.load_verify_locations(cafile=str(self._listeners.tls / "authorities.pem"))
+            context.load_cert_chain(*broker_pair(self._listeners.tls))
         for writer, serial in self._open.items():
             if serial in self._revoked:
                 task = asyncio.ensure_future(_close(writer))
@@ -169,10 +172,10 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
                 task.add_done_callback(self._closing.discard)
 
     def _create_ssl_context(self, listener: ListenerConfig) -> ssl.SSLContext:
-        folder = self._doors.tls
+        folder = self._listeners.tls
         assert folder is not None  # without it no listener has TLS
         context = server_context(folder, *broker_pair(folder))
-        service = str(listener["bind"]).endswith(f":{self._doors.service_port}")
+        service = str(listener["bind"]).endswith(f":{self._listeners.service_port}")
         context.verify_mode = ssl.CERT_NONE if service else ssl.CERT_REQUIRED
         self._contexts.append(context)
         return context
@@ -181,10 +184,10 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         packets = _Packets(reader)
         connection = writer.get_ssl_info()
         try:
-            allowed = self._doors.tls is None or listener_name == SERVICE or self._counts(connection)
+            allowed = self._listeners.tls is None or listener_name == SERVICE or self._counts(connection)
             if allowed:
                 await asyncio.wait_for(packets.wait(), CONNECT_TIMEOUT_S)
-            if allowed and self._doors.tls is not None:
+            if allowed and self._listeners.tls is not None:
                 connect = await ConnectPacket.from_stream(packets)
                 allowed = self._admit(listener_name, connect, connection)
                 packets.put_back(connect.to_bytes())
@@ -193,7 +196,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         if not allowed:
             await _close(writer)
             return
-        if self._doors.tls is not None:
+        if self._listeners.tls is not None:
             self._open[writer] = client_serial(connection)
         try:
             await super()._client_connected(listener_name, packets, writer)
@@ -208,7 +211,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     def _admit(self, listener: str, connect: ConnectPacket, connection: ssl.SSLObject) -> bool:
         given, flags = connect.payload, connect.variable_header
         if listener == SERVICE:
-            return _knows(given.username, given.password, self._doors.username, self._doors.password)
+            return _knows(given.username, given.password, self._listeners.username, self._listeners.password)
         shown: Any = connection.getpeercert()
         device = _common_name(shown["subject"])
         if not self._counts(connection):  # revoked while waiting for this packet
@@ -216,8 +219,8 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         given.client_id, given.username, given.password = device, device, None
         given.client_id_is_random = False
         flags.username_flag, flags.password_flag = True, False
-        doors = self._doors
-        return not flags.will_flag or may_say(device, given.will_topic or "", doors.population, doors.shards)
+        listeners = self._listeners
+        return not flags.will_flag or may_say(device, given.will_topic or "", listeners.population, listeners.shards)
 
     async def retain_message(
         self, source_session: Session | None, topic_name: str | None, data: bytes | None, qos: int | None = None

@@ -122,7 +122,9 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     return min(open_to, key=lambda state: _urgency(state, lease.device, now_s))
 
 
-def gathered(candidates: Sequence[Candidate], lease_of: Callable[[DeviceId], Lease | None], now_s: float) -> list[Move]:
+def moves_to_fill_a_pool(
+    candidates: Sequence[Candidate], lease_of: Callable[[DeviceId], Lease | None], now_s: float
+) -> list[Move]:
     """Devices to move from one selection to another, if several selections that cannot begin hold enough for one.
 
     A device only waits in a pool, so it need not know for which task. The selection that lacks the fewest begins.

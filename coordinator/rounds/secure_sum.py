@@ -154,7 +154,7 @@ Event = Up | TimeUp | MessagesLost
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StepContext:
     """What comes with an event.
 
     Attributes:
@@ -225,7 +225,7 @@ def open_session(terms: Terms, invited: Iterable[bytes]) -> SumSession:
     return SumSession(terms=terms, invited=roster)
 
 
-def step(session: SumSession, event: Event, given: Given) -> Step:
+def step(session: SumSession, event: Event, given: StepContext) -> Step:
     """Make one transition.
 
     Raises:
@@ -245,7 +245,7 @@ def _refusal(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, code="secure-sum")
 
 
-def _stay(session: SumSession, _event: Event, _given: Given) -> Step:
+def _stay(session: SumSession, _event: Event, _given: StepContext) -> Step:
     return session, ()
 
 
@@ -292,7 +292,7 @@ def _asking(session: SumSession) -> Step:
     return session, tuple(Send(session.roster[member], question(session, member)) for member in _asked(session))
 
 
-def _ask_again(session: SumSession, _event: MessagesLost, _given: Given) -> Step:
+def _ask_again(session: SumSession, _event: MessagesLost, _given: StepContext) -> Step:
     return _asking(session)
 
 
@@ -324,7 +324,7 @@ def _confirmations_for(session: SumSession, _member: int) -> Confirmations:
 # --- answers ---
 
 
-def _take_keys(session: SumSession, keys: MemberKeys, given: Given) -> Step:
+def _take_keys(session: SumSession, keys: MemberKeys, given: StepContext) -> Step:
     if given.sender not in session.invited:
         msg = "the sender was not invited"
         raise _refusal(msg)
@@ -346,7 +346,7 @@ def _close_keys(session: SumSession, *_: object) -> Step:
     return _asking(replace(session, phase=SumPhase.SHARES, roster=in_order(session.terms.session, session.keys)))
 
 
-def _take_shares(session: SumSession, shares: Shares, given: Given) -> Step:
+def _take_shares(session: SumSession, shares: Shares, given: StepContext) -> Step:
     member = _member(session, given.sender, range(len(session.roster)))
     messages.parts(shares.sealed, messages.SEALED_SHARES_BYTES, len(session.neighbours(member)))
     if member in session.shares:
@@ -361,7 +361,7 @@ def _close_shares(session: SumSession, *_: object) -> Step:
     return _asking(replace(session, phase=SumPhase.REPORTS))
 
 
-def _take_report(session: SumSession, report: MaskedUpdate, given: Given) -> Step:
+def _take_report(session: SumSession, report: MaskedUpdate, given: StepContext) -> Step:
     member = _member(session, given.sender, session.shares)
     if len(report.values) != masks.packed_bytes(session.terms):
         msg = f"expected a masked update of {masks.packed_bytes(session.terms)} bytes, got {len(report.values)}"
@@ -383,7 +383,7 @@ def _close_reports(session: SumSession, *_: object) -> Step:
     return _asking(replace(session, phase=SumPhase.CONFIRMATIONS))
 
 
-def _take_confirmation(session: SumSession, confirmation: Confirmation, given: Given) -> Step:
+def _take_confirmation(session: SumSession, confirmation: Confirmation, given: StepContext) -> Step:
     member = _member(session, given.sender, session.reports)
     statement = messages.survivors_statement(session.digest, session.sharers, session.survivors)
     if not given.primitives.verify(given.sender, confirmation.signature, statement):
@@ -400,14 +400,14 @@ def _close_confirmations(session: SumSession, *_: object) -> Step:
     return _asking(replace(session, phase=SumPhase.DISCLOSURES))
 
 
-def _take_disclosure(session: SumSession, disclosure: Disclosure, given: Given) -> Step:
+def _take_disclosure(session: SumSession, disclosure: Disclosure, given: StepContext) -> Step:
     member = _member(session, given.sender, session.confirmations)
     messages.parts(disclosure.shares, shamir.SHARE_BYTES, len(session.sharing_neighbours(member)))
     session = replace(session, disclosures={**session.disclosures, member: disclosure.shares})
     return (session, ()) if _asked(session) else _close_disclosures(session, TimeUp(), given)
 
 
-def _close_disclosures(session: SumSession, _event: TimeUp, given: Given) -> Step:
+def _close_disclosures(session: SumSession, _event: TimeUp, given: StepContext) -> Step:
     try:
         plan = _plan(session, given.primitives)
     except RemoteProtocolError as error:

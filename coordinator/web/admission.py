@@ -102,8 +102,8 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         sha256 = session.get(SESSION_TOKEN) if characters is None else fingerprint(characters)
         if sha256 is not None:
             g.caller = caller(ports.tokens.find(sha256), now_s)
-        elif g.serial and ports.office is not None:
-            g.device = ports.office.register.seen(g.serial, now_s)
+        elif g.serial and ports.issuer is not None:
+            g.device = ports.issuer.register.seen(g.serial, now_s)
 
     # Registered between identify and admit, so that the limit is checked before a request is refused.
     limiter = Limiter(
@@ -147,9 +147,9 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         return _refusal(g.caller, wanted)
 
     def unknown_device() -> Response:
-        if not g.serial or ports.office is None:
+        if not g.serial or ports.issuer is None:
             return problem(401, "show the certificate of a device")
-        standing = ports.office.register.standing_of_serial(g.serial)
+        standing = ports.issuer.register.standing_of_serial(g.serial)
         return problem(403, said_to_device(standing), code="blocked" if standing.blocked else "revoked")
 
     @app.before_request

@@ -31,11 +31,11 @@ from nightjar.coordinator.views.rows import (
     round_detail,
     round_row,
 )
-from nightjar.coordinator.web import ROOT, asking
+from nightjar.coordinator.web import ROOT, request_parsing
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.admission import client_network, problem
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.driver_calls import change
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.coordinator.web.release_routes import add_release_routes
 from nightjar.coordinator.web.task_routes import add_task_routes
@@ -127,8 +127,8 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
         """Show a round, with the outcome of each selected device."""
         states = current_app.extensions["census"].now().states
         with ports.repository.transaction() as view:
-            detail = round_detail(view, asking.number(number, "round"), ports.clock.now_s(), states)
-        return asking.found(detail, f"round {number}")
+            detail = round_detail(view, request_parsing.number(number, "round"), ports.clock.now_s(), states)
+        return request_parsing.found(detail, f"round {number}")
 
     @api.look("/counters", Counters)
     def counted() -> Counters:
@@ -148,7 +148,7 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
     def one_device(name: str) -> DeviceDetail:
         """Show a device's last known state, and how it spent the last week."""
         with ports.repository.transaction() as view:
-            lease = view.lease(asking.device(name))
+            lease = view.lease(request_parsing.device(name))
         if lease is None:
             abort(404, f"no device {name} was ever heard of")
         return device_detail(lease, ports.clock.now_s())
@@ -168,17 +168,17 @@ def _add_changing(api: Api, ports: WebPorts) -> None:
     @api.change("/devices/<name>/block", 404)
     def block(name: str, json: docs.ReasonBody) -> docs.Changed:
         """Block a device; it need not be known yet."""
-        return change(ports, BlockDevice(asking.device(name), json.reason))
+        return change(ports, BlockDevice(request_parsing.device(name), json.reason))
 
     @api.change("/devices/<name>/unblock", 404)
     def unblock(name: str, json: docs.EmptyBody) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
-        return change(ports, UnblockDevice(asking.device(name)))
+        return change(ports, UnblockDevice(request_parsing.device(name)))
 
     @api.change("/devices/<name>/labels", 404, 409)
     def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
         """Give labels to a device, and take others away; it need not be known yet."""
-        return change(ports, LabelDevice(asking.device(name), json.add, json.remove))
+        return change(ports, LabelDevice(request_parsing.device(name), json.add, json.remove))
 
     @api.look("/label-rules", docs.LabelRules)
     def label_rules() -> docs.LabelRules:
@@ -195,7 +195,7 @@ def _add_changing(api: Api, ports: WebPorts) -> None:
     @api.remove("/label-rules/<label>", 404, 409)
     def drop_label_rule(label: str) -> docs.Changed:
         """Take a rule away, and its label from all devices."""
-        return change(ports, DropLabelRule(asking.label(label)))
+        return change(ports, DropLabelRule(request_parsing.label(label)))
 
 
 def _add_tokens(api: Api, ports: WebPorts) -> None:

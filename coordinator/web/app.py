@@ -74,8 +74,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     @app.get("/metrics")
     def prometheus() -> Response:
         expiring = 0
-        if ports.office is not None:
-            expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
+        if ports.issuer is not None:
+            expiring = ports.issuer.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         task, troubles = ports.config.task.name, ports.troubles()
         page = metrics.render(ports.repository, task, troubles, census.now(), expiring, leads=not ports.leader())
         return Response(page, content_type=metrics.CONTENT_TYPE)

@@ -32,7 +32,7 @@ class WebPorts:
     post: Callable[[Inbox], None]  # posts ArtifactServed and Operated to the driver
     leader: Callable[[], str] = str  # returns the name of the host that leads; empty if this process does
     not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
-    office: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
+    issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
 
     @property
     def public_reading(self) -> bool:

@@ -11,10 +11,10 @@ from nightjar.coordinator.rounds.lease import MOST_LABELS, Label
 from nightjar.coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from nightjar.coordinator.versions.releases import find
 from nightjar.coordinator.views.rows import ReleaseView, release_view, release_views
-from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.driver_calls import change
 from nightjar.coordinator.web.ports import WebPorts
 
 
@@ -49,7 +49,7 @@ def add_release_routes(api: Api, ports: WebPorts) -> None:
     def one_release(version: str) -> ReleaseView:
         """Show a release of the agent, and how its devices fare."""
         with ports.repository.transaction() as view:
-            release = asking.found(find(view.releases(), version), f"release {version[:32]}")
+            release = request_parsing.found(find(view.releases(), version), f"release {version[:32]}")
             return release_view(view, release, ports.clock.now_s())
 
     @api.change("/releases/<version>", 409)

@@ -10,10 +10,10 @@ from flask import abort, request
 from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.views.tasks import TaskDetail, known_devices, task_detail, task_rows
-from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change, operate
+from nightjar.coordinator.web.driver_calls import change, operate
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.identifiers import Sha256
 
@@ -23,7 +23,7 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
 
     def known(name: str) -> str:
         with ports.repository.transaction() as view:
-            asking.found(view.task(name), f"task {name[:64]}")
+            request_parsing.found(view.task(name), f"task {name[:64]}")
         return name
 
     @api.look("/tasks", docs.Tasks)
@@ -36,7 +36,7 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
     def one_task(name: str) -> TaskDetail:
         """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
-            record = asking.found(view.task(name), f"task {name[:64]}")
+            record = request_parsing.found(view.task(name), f"task {name[:64]}")
             return task_detail(view, record, ports.config.task.name, ports.clock.now_s())
 
     @api.change("/tasks", 409, ok=docs.TaskCreated, status=201)
@@ -48,7 +48,7 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
         settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
         changed = operate(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest)))
         with ports.repository.transaction() as view:
-            record = asking.found(view.task(json.name), f"task {json.name}")
+            record = request_parsing.found(view.task(json.name), f"task {json.name}")
             detail = task_detail(view, record, ports.config.task.name, ports.clock.now_s())
             return docs.TaskCreated(changed, detail, known_devices(view, record)), 201
 

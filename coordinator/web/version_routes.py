@@ -7,10 +7,10 @@ import msgspec
 from nightjar.coordinator.storage.baselines import compared
 from nightjar.coordinator.tasks.operations import PromoteVersion, Reason, RollBack
 from nightjar.coordinator.views.rows import VersionDetail, version_detail, version_row
-from nightjar.coordinator.web import asking
 from nightjar.coordinator.web import documents as docs
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.operating import change
+from nightjar.coordinator.web.driver_calls import change
 from nightjar.coordinator.web.ports import WebPorts
 
 
@@ -46,13 +46,13 @@ def add_version_routes(api: Api, ports: WebPorts) -> None:
     def one_version(number: int) -> VersionDetail:
         """Show a version: its stage and the reason for it, its lineage, and its metrics."""
         with ports.repository.transaction() as view:
-            record = asking.found(view.version(asking.number(number, "version")), f"version {number}")
+            record = request_parsing.found(view.version(request_parsing.number(number, "version")), f"version {number}")
             return version_detail(record, view.federated(number))
 
     @api.change("/versions/<int:number>/promote", 404, 409)
     def promote_version(number: int, json: docs.ReasonBody) -> docs.Changed:
         """Give a version to all devices, whatever its stage was before."""
-        return change(ports, PromoteVersion(asking.number(number, "version"), json.reason))
+        return change(ports, PromoteVersion(request_parsing.number(number, "version"), json.reason))
 
     @api.change("/versions/rollback", 409)
     def roll_back(json: Withdrawal) -> docs.Changed:

@@ -31,7 +31,7 @@ MOST_TASKS = 1000
 log = structlog.get_logger()
 
 
-Holds = Callable[[str, str, bytes], bool]
+SignatureCheck = Callable[[str, str, bytes], bool]
 """(public key, signature, signed bytes) -> whether the signature is valid."""
 
 
@@ -84,7 +84,7 @@ class KnownKey:
         given: str = "",
         recovery: str = "",
         *,
-        holds: Holds,
+        is_valid: SignatureCheck,
         now_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._population = population
@@ -93,7 +93,7 @@ class KnownKey:
             "assignment": topics.down(population, device, "assignment"),
         }
         self._facts = facts
-        self._holds = holds
+        self._is_valid = is_valid
         self._now_s = now_s
         self._state = trusted(facts, given, recovery)
         self._heard: bytes | None = None
@@ -157,7 +157,7 @@ class KnownKey:
         sealed, known = messages.sealed(payload), self._state.key
         if not sealed.signature:
             why = f"nobody signed the {kind}; expected a signature by key {known[:12]}"
-        elif not self._holds(known, sealed.signature, signed_bytes(self._topics[kind], sealed.signed)):
+        elif not self._is_valid(known, sealed.signature, signed_bytes(self._topics[kind], sealed.signed)):
             why = (
                 f"the signature of the {kind} is not by key {known[:12]}; if the coordinator has a new key that "
                 "neither the old one nor the recovery key names, set coordinator_key to it"
@@ -191,7 +191,7 @@ class KnownKey:
             if step.key == known.key or not (by_key or by_recovery):
                 continue
             signed = succession_bytes(self._population, step.signer, step.key, step.number)
-            if not self._holds(step.signer, step.signature, signed):
+            if not self._is_valid(step.signer, step.signature, signed):
                 continue
             self._keep(
                 Trusted(

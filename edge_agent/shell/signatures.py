@@ -29,7 +29,7 @@ def signature_valid(key: str, signature: str, signed: bytes) -> bool:
     return True
 
 
-def holds_in_a_process(key: str, signature: str, signed: bytes) -> bool:
+def checked_in_a_process(key: str, signature: str, signed: bytes) -> bool:
     """Whether the owner of a key signed these bytes; checked in a short-lived process.
 
     Raises:

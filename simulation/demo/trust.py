@@ -43,24 +43,24 @@ def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
     try:
         refresh(config, signer, (), clock.now_s())
         key = load_signer(config.data_dir).public
-        office = CertificateIssuer(config, Register(database), signer, clock, key)
+        issuer = CertificateIssuer(config, Register(database), signer, clock, key)
         for name, data_dir in data_dirs.items():
-            _enrol(config, office, DeviceId(name), data_dir, clock.now_s())
+            _enrol(config, issuer, DeviceId(name), data_dir, clock.now_s())
     finally:
         database.close()
         signer.close()
 
 
 def _enrol(
-    config: CoordinatorConfig, office: CertificateIssuer, device: DeviceId, data_dir: Path, now_s: float
+    config: CoordinatorConfig, issuer: CertificateIssuer, device: DeviceId, data_dir: Path, now_s: float
 ) -> None:
     characters, claim = new_claim(
         f"demo-{device}", now_s, CLAIM_LIFE_S, device=device, prefix="", uses=1, approval=False
     )
-    office.register.add_claim(claim, "demo")
+    issuer.register.add_claim(claim, "demo")
     data_dir.mkdir(mode=0o700, parents=True)
     key, csr = next_key(data_dir)
-    found = office.enrol(characters, csr, urlsplit(config.url).hostname or "")
+    found = issuer.enrol(characters, csr, urlsplit(config.url).hostname or "")
     if not isinstance(found, Certified):
         msg = f"{device} got no certificate: {found}"
         raise UnavailableError(msg)
@@ -75,7 +75,7 @@ def _enrol(
             authorities=list(found.authorities),
             expires_s=found.expires_s,
             renew_s=found.renew_s,
-            coordinator_key=office.coordinator_key,
+            coordinator_key=issuer.coordinator_key,
         ),
         key + found.certificate.encode(),
     )

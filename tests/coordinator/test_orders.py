@@ -31,7 +31,7 @@ class Phone:
     def __init__(self, world, *, synchronised=False):
         now_s = (lambda: world.clock.time_s) if synchronised else (lambda: None)
         keys = (world.signer.public, world.signer.recovery)
-        self.trust = KnownKey("demo", "phone", Facts(), *keys, holds=signature_valid, now_s=now_s)
+        self.trust = KnownKey("demo", "phone", Facts(), *keys, is_valid=signature_valid, now_s=now_s)
 
     def hears(self, order):
         """Obey an order of the coordinator's, as it was published."""

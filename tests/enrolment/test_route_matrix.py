@@ -37,8 +37,8 @@ def service(tmp_path_factory):
         _hold(register, made, standing, number)
     _hold(register, made, KeyState.ACTIVE, 9, device="kept-out")
     made.ports.post(_blocked("kept-out"))
-    office = CertificateIssuer(made.ports.config, register, NoSigner(), made.ports.clock, "ab" * 32)
-    app = create_app(dataclasses.replace(made.ports, office=office))
+    issuer = CertificateIssuer(made.ports.config, register, NoSigner(), made.ports.clock, "ab" * 32)
+    app = create_app(dataclasses.replace(made.ports, issuer=issuer))
     app.extensions["limiter"].pop().enabled = False
     made.app, made.client = app, app.test_client()
     yield made

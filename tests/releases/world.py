@@ -28,7 +28,7 @@ def now():
 
 
 class Owner:
-    """Holds the keys."""
+    """SignatureCheck the keys."""
 
     def __init__(self, folder, root=(2, 3), targets=(1, 1)):
         self.folder = folder

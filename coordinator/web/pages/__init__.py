@@ -74,13 +74,13 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     @app.context_processor
     def everywhere() -> dict[str, Any]:
         caller = g.get("caller", ANYBODY)
-        office = site.ports.office
+        issuer = site.ports.issuer
         may_operate = caller.role is not None and caller.role.may(Role.OPERATOR)
         return {
             "population": site.ports.config.population,
             "caller": caller,
             "may_operate": may_operate,
-            "to_let_in": office.register.waiting() if office is not None and may_operate else 0,
+            "to_let_in": issuer.register.waiting() if issuer is not None and may_operate else 0,
             "may_administer": caller.role is not None and caller.role.may(Role.ADMIN),
             "revision": pulse.revision(),
             "now_s": site.ports.clock.now_s(),

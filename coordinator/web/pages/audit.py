@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, render_template
 
 from nightjar.coordinator.access import Role
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before
 from nightjar.coordinator.web.ports import Site
@@ -18,8 +18,8 @@ def add_audit(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/audit")
     @needs(Role.OPERATOR)
     def audit() -> str:
-        asked = asking.query(Before)
+        asked = request_parsing.query(Before)
         with ports.repository.transaction() as view:
-            entries = view.audit(asking.PAGE, asked.before)
-        last = entries[-1].number if len(entries) == asking.PAGE else None
+            entries = view.audit(request_parsing.PAGE, asked.before)
+        last = entries[-1].number if len(entries) == request_parsing.PAGE else None
         return render_template("audit.html", entries=entries, asked=asked, last=last)

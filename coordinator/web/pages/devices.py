@@ -19,10 +19,10 @@ from nightjar.coordinator.storage.reading import HeardPosition, Wanted
 from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
 from nightjar.coordinator.views import words
 from nightjar.coordinator.views.rows import last_week
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
-from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
 
@@ -62,7 +62,7 @@ def _week_plot(lease: Lease, now_s: float) -> str:
 class LabelsForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All labels of a device."""
 
-    labels: asking.Labels = ""
+    labels: request_parsing.Labels = ""
 
 
 def add_devices(blueprint: Blueprint, site: Site) -> None:
@@ -72,10 +72,10 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/devices")
     @needs(Role.VIEWER)
     def devices() -> str:
-        asked = asking.query(DevicesAsked)
+        asked = request_parsing.query(DevicesAsked)
         with ports.repository.transaction() as view:
             if asked.version is not None and view.version(asked.version) is None:
-                asking.missing(f"version {asked.version}")
+                request_parsing.missing(f"version {asked.version}")
             wanted = Wanted(
                 name=asked.name,
                 states=GROUPS.get(asked.doing, frozenset()),
@@ -85,7 +85,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 label=asked.label,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
-            leases, last = view.search_devices(wanted, asking.PAGE, after)
+            leases, last = view.search_devices(wanted, request_parsing.PAGE, after)
             rules = [(rule.label, conditions(rule)) for rule in view.labelling().rules]
         return render_template(
             "devices.html",
@@ -100,15 +100,15 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/devices/<name>")
     @needs(Role.VIEWER)
     def one_device(name: str) -> str:
-        device = asking.device(name)
+        device = request_parsing.device(name)
         with ports.repository.transaction() as view:
             lease, standing = view.lease(device), Standing(name)
-            if ports.office is not None:
-                standing = ports.office.register.standing_of(device)
+            if ports.issuer is not None:
+                standing = ports.issuer.register.standing_of(device)
             if lease is None and standing.keys:
                 lease = Lease(device=device)  # enrolled or waiting, and never heard of
             if lease is None:
-                asking.missing(f"device {name}: none of that name was ever heard of")
+                request_parsing.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
             now_s = ports.clock.now_s()
             holds = None if lease.version is None else view.version(lease.version)
@@ -122,14 +122,14 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             window=SHARE_WINDOW,
             standing=standing_word(standing),
             remedy=what_to_do(standing),
-            enrols=ports.office is not None,
+            enrols=ports.issuer is not None,
         )
 
     @blueprint.post("/devices/<name>/labels")
     @needs(Role.OPERATOR)
     def label(name: str) -> AnyResponse:
-        wanted = set(asking.form(LabelsForm).labels.split())
-        device = asking.device(name)
+        wanted = set(request_parsing.form(LabelsForm).labels.split())
+        device = request_parsing.device(name)
         with ports.repository.transaction() as view:
             lease = view.lease(device)
         former = set() if lease is None else set(lease.labels.split())
@@ -139,12 +139,12 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)
     def block(name: str) -> AnyResponse:
-        operate(ports, BlockDevice(asking.device(name), asking.form(ReasonBody).reason))
+        operate(ports, BlockDevice(request_parsing.device(name), request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/unblock")
     @needs(Role.OPERATOR)
     def unblock(name: str) -> AnyResponse:
-        asking.form(EmptyBody)
-        operate(ports, UnblockDevice(asking.device(name)))
+        request_parsing.form(EmptyBody)
+        operate(ports, UnblockDevice(request_parsing.device(name)))
         return redirect(url_for("pages.one_device", name=name), 303)

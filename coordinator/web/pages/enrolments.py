@@ -19,7 +19,7 @@ from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.claims import KeyState, carried
 from nightjar.coordinator.enrolment.register import KeyPosition
 from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim, forget, make_claim
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody
 from nightjar.coordinator.web.ports import Site
@@ -37,11 +37,11 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     ports = site.ports
 
     def page(asked: KeysAsked, **made: object) -> str:
-        if ports.office is None:
+        if ports.issuer is None:
             return render_template("enrolments.html", enrols=False)
-        register = ports.office.register
+        register = ports.issuer.register
         over = KeyPosition(asked.asked, asked.after) if asked.after else None
-        keys = register.credentials(limit=asking.PAGE, after=over)
+        keys = register.credentials(limit=request_parsing.PAGE, after=over)
         return render_template(
             "enrolments.html",
             enrols=True,
@@ -49,7 +49,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
             claims=register.claims(),
             keys=keys,
             asked=asked,
-            last=keys[-1] if len(keys) == asking.PAGE else None,
+            last=keys[-1] if len(keys) == request_parsing.PAGE else None,
             live={KeyState.GRANTED, KeyState.ISSUED, KeyState.ACTIVE},
             **made,
         )
@@ -57,26 +57,26 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/enrolments")
     @needs(Role.OPERATOR)
     def enrolments() -> str:
-        return page(asking.query(KeysAsked))
+        return page(request_parsing.query(KeysAsked))
 
     @blueprint.post("/enrolments/<key>/approve")
     @needs(Role.ADMIN)
     def approve(key: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=True)
         return redirect(url_for("pages.enrolments"), 303)
 
     @blueprint.post("/enrolments/<key>/refuse")
     @needs(Role.ADMIN)
     def refuse(key: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=False)
         return redirect(url_for("pages.enrolments"), 303)
 
     @blueprint.post("/claims")
     @needs(Role.ADMIN)
     def create_claim() -> tuple[str, int]:
-        made = make_claim(ports, asking.form(ClaimWanted), g.caller.name)
+        made = make_claim(ports, request_parsing.form(ClaimWanted), g.caller.name)
         file = carried(made)
         saved = "data:application/json;base64," + base64.b64encode(file).decode()
         return page(KeysAsked(), made=made, saved=saved, code=_drawn(file)), 201
@@ -84,14 +84,14 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/claims/<name>/revoke")
     @needs(Role.ADMIN)
     def revoke_claim(name: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         end_claim(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 
     @blueprint.post("/devices/<name>/forget")
     @needs(Role.ADMIN)
     def forget_device(name: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         forget(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 

@@ -11,10 +11,10 @@ from nightjar.coordinator.storage.baselines import compared
 from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
 from nightjar.coordinator.versions.quality_gate import Example
 from nightjar.coordinator.views.rows import recall_on_devices, saved_on_devices, version_detail
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before, ReasonBody
-from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.ports import Site
 
 
@@ -25,11 +25,11 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/models")
     @needs(Role.VIEWER)
     def models() -> str:
-        asked = asking.query(Before)
+        asked = request_parsing.query(Before)
         with ports.repository.transaction() as view:
-            records = view.versions(asking.PAGE, asked.before)[::-1]
+            records = view.versions(request_parsing.PAGE, asked.before)[::-1]
             tallies = view.measured_on_devices(record.version for record in records)
-        last = records[-1].version if len(records) == asking.PAGE else None
+        last = records[-1].version if len(records) == request_parsing.PAGE else None
         return render_template(
             "models.html",
             versions=records,
@@ -46,7 +46,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_model(number: int) -> str:
         with ports.repository.transaction() as view:
-            record = asking.found(view.version(asking.number(number, "version")), f"version {number}")
+            record = request_parsing.found(view.version(request_parsing.number(number, "version")), f"version {number}")
             detail = version_detail(record, view.federated(number))
             parent = number - 1 if record.lineage is None else record.lineage.parent
             before = None if parent is None or parent < 0 else view.version(parent)
@@ -72,13 +72,18 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/models/<int:number>/promote")
     @needs(Role.OPERATOR)
     def promote(number: int) -> Response:
-        operate(ports, PromoteVersion(asking.number(number, "version"), asking.form(ReasonBody).reason))
+        operate(
+            ports, PromoteVersion(request_parsing.number(number, "version"), request_parsing.form(ReasonBody).reason)
+        )
         return redirect(url_for("pages.one_model", number=number), 303)
 
     @blueprint.post("/models/<int:number>/take-back")
     @needs(Role.OPERATOR)
     def take_back(number: int) -> Response:
-        operate(ports, RollBack(reason=asking.form(ReasonBody).reason, version=asking.number(number, "version")))
+        operate(
+            ports,
+            RollBack(reason=request_parsing.form(ReasonBody).reason, version=request_parsing.number(number, "version")),
+        )
         return redirect(url_for("pages.one_model", number=number), 303)
 
 

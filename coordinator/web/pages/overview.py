@@ -22,7 +22,7 @@ from nightjar.coordinator.tasks.schedule import DAY_S, HOUR_S
 from nightjar.coordinator.versions.rollout import Stage
 from nightjar.coordinator.views import words
 from nightjar.coordinator.views.rows import by_label, recall_on_devices, saved_on_devices, why_not_active
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
@@ -72,11 +72,11 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
             first = ports.config.task.name
-            asked = asking.query(OverviewAsked).task or first
+            asked = request_parsing.query(OverviewAsked).task or first
             tasks, open_rounds = view.tasks(), view.open_rounds()
             task = next((each for each in tasks if each.name == asked), None)
             if task is None and asked != first:
-                asking.missing(f"task {asked}")
+                request_parsing.missing(f"task {asked}")
             current = view.current_version(asked)
             if current is None or task is None:
                 abort(503, "the coordinator is about to import its model and to begin its task")

@@ -12,9 +12,9 @@ from werkzeug.wrappers import Response
 from nightjar.coordinator.access import Role
 from nightjar.coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
 from nightjar.coordinator.views.rows import release_views
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
-from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.ports import Site
 
 CHOICES = {
@@ -31,7 +31,7 @@ class ReleaseForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: ReleaseAction
     reason: Reason
     percent: Annotated[float, Meta(gt=0, le=100)] = 5.0
-    labels: asking.Labels = ""
+    labels: request_parsing.Labels = ""
 
 
 def add_releases(blueprint: Blueprint, site: Site) -> None:
@@ -48,7 +48,7 @@ def add_releases(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/releases/<version>")
     @needs(Role.OPERATOR)
     def change_release(version: str) -> Response:
-        asked = asking.form(ReleaseForm)
+        asked = request_parsing.form(ReleaseForm)
         labels = tuple(asked.labels.split())
         operate(ports, ChangeRelease(version, asked.action, asked.reason, asked.percent / 100, labels))
         return redirect(url_for("pages.releases"), 303)

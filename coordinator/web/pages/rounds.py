@@ -11,7 +11,7 @@ from msgspec import Meta
 from nightjar.coordinator.access import Role
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.rounds.seats import SeatState
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before
 from nightjar.coordinator.web.ports import Site
@@ -38,12 +38,12 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/rounds")
     @needs(Role.VIEWER)
     def rounds() -> str:
-        asked = asking.query(RoundsAsked)
+        asked = request_parsing.query(RoundsAsked)
         with ports.repository.transaction() as view:
-            summaries = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
+            summaries = view.recent_rounds(request_parsing.PAGE, asked.before, asked.phase, asked.task)[::-1]
             made = view.versions_made_in(summaries)
             tasks = [each.state.name for each in view.tasks()]
-        last = summaries[-1].number if len(summaries) == asking.PAGE else None
+        last = summaries[-1].number if len(summaries) == request_parsing.PAGE else None
         return render_template(
             "rounds.html", rounds=summaries, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks
         )
@@ -51,16 +51,16 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
     @blueprint.get("/rounds/<int:number>")
     @needs(Role.VIEWER)
     def one_round(number: int) -> str:
-        asked = asking.query(SeatsAsked)
+        asked = request_parsing.query(SeatsAsked)
         with ports.repository.transaction() as view:
-            state = asking.found(view.round(asking.number(number, "round")), f"round {number}")
+            state = request_parsing.found(view.round(request_parsing.number(number, "round")), f"round {number}")
             (summary,) = view.recent_rounds(1, number + 1)
             wanted = [
                 device
                 for device, seat in sorted(state.seats.items())
                 if device > asked.after and asked.state in {None, seat.state}
             ]
-            shown = wanted[: asking.PAGE]
+            shown = wanted[: request_parsing.PAGE]
             reports = {report.device: report for report in view.reports_in(number, shown)}
             made = None if state.version is None else view.version(state.version)
             newest = view.last_round_number()

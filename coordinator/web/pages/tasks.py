@@ -15,10 +15,10 @@ from nightjar.coordinator.rounds.selection import lackers
 from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from nightjar.coordinator.tasks.settings import Count, Name, TaskSettings
 from nightjar.coordinator.views.tasks import task_row, task_rows
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, ReasonBody
-from nightjar.coordinator.web.operating import operate
+from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.ports import Site
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.task_types import usable
@@ -53,7 +53,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_task(name: str) -> str:
         with ports.repository.transaction() as view:
-            record = asking.found(view.task(name), f"task {name[:64]}")
+            record = request_parsing.found(view.task(name), f"task {name[:64]}")
             row = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
@@ -70,25 +70,25 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @blueprint.post("/tasks")
     @needs(Role.OPERATOR)
     def create() -> Response:
-        wanted = asking.form(TaskForm)
+        wanted = request_parsing.form(TaskForm)
         operate(ports, CreateTask(TaskSettings(**msgspec.structs.asdict(wanted))))
         return redirect(url_for("pages.one_task", name=wanted.name), 303)
 
     @blueprint.post("/tasks/<name>/pause")
     @needs(Role.OPERATOR)
     def pause(name: str) -> Response:
-        operate(ports, PauseTask(name, asking.form(ReasonBody).reason))
+        operate(ports, PauseTask(name, request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)
 
     @blueprint.post("/tasks/<name>/resume")
     @needs(Role.OPERATOR)
     def resume(name: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         operate(ports, ResumeTask(name))
         return redirect(url_for("pages.one_task", name=name), 303)
 
     @blueprint.post("/tasks/<name>/stop")
     @needs(Role.OPERATOR)
     def stop(name: str) -> Response:
-        operate(ports, StopTask(name, asking.form(ReasonBody).reason))
+        operate(ports, StopTask(name, request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)

@@ -13,7 +13,7 @@ from werkzeug.wrappers import Response
 
 from nightjar.coordinator.access import Role, caller, fingerprint, new_token
 from nightjar.coordinator.tasks.schedule import DAY_S
-from nightjar.coordinator.web import asking
+from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, needs, open_to_all
 from nightjar.coordinator.web.documents import EmptyBody, TokenWanted
 from nightjar.coordinator.web.ports import Site
@@ -31,7 +31,7 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
     @blueprint.post("/tokens")
     @needs(Role.ADMIN)
     def make_token() -> tuple[str, int]:
-        wanted = asking.form(TokenWanted)
+        wanted = request_parsing.form(TokenWanted)
         characters, record = new_token(wanted.name, wanted.role, ports.clock.now_s(), wanted.days * DAY_S)
         if not ports.tokens.add(record, g.caller.name):
             abort(409, f"there is a token {wanted.name} already; revoke it first, or take another name")
@@ -43,9 +43,9 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
     @blueprint.post("/tokens/<name>/revoke")
     @needs(Role.ADMIN)
     def revoke_token(name: str) -> Response:
-        asking.form(EmptyBody)
+        request_parsing.form(EmptyBody)
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
-            asking.missing(f"token {name[:64]}")
+            request_parsing.missing(f"token {name[:64]}")
         return redirect(url_for("pages.tokens"), 303)
 
     @blueprint.get("/login")

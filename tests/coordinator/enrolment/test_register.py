@@ -18,14 +18,14 @@ def house(tmp_path):
 def test_a_device_has_so_many_certificates_at_once_and_no_more(house):
     """Proven before: 150 renewals of 150 in minutes, each a row for ever and a line of the list after ``forget``."""
     house.enrolled("pi")
-    outcomes = [house.office.renew("pi", new_request()[1], "2001:db8::1") for _ in range(20)]
+    outcomes = [house.issuer.renew("pi", new_request()[1], "2001:db8::1") for _ in range(20)]
     assert [type(each).__name__ for each in outcomes] == ["Certified"] * (MOST_CERTIFICATES - 1) + ["ClaimRefused"] * (
         21 - MOST_CERTIFICATES
     )
     house.register.revoke("pi", "test", NOW_S)
     assert len(house.register.shut_out(NOW_S)) == MOST_CERTIFICATES
     house.enrolled("other")
-    assert isinstance(house.office.renew("other", new_request()[1], "192.0.2.1"), Certified)
+    assert isinstance(house.issuer.renew("other", new_request()[1], "192.0.2.1"), Certified)
 
 
 def test_a_device_renews_again_when_its_former_certificates_have_ended(house):
@@ -33,7 +33,7 @@ def test_a_device_renews_again_when_its_former_certificates_have_ended(house):
     for _ in range(10):
         house.clock.time_s += 60 * DAY_S
         house.signer.now_s = house.clock.time_s
-        assert isinstance(house.office.renew("pi", new_request()[1], "192.0.2.1"), Certified)
+        assert isinstance(house.issuer.renew("pi", new_request()[1], "192.0.2.1"), Certified)
 
 
 def test_strangers_fill_so_much_of_the_audit_log_and_no_more(house, monkeypatch):
@@ -60,7 +60,7 @@ def test_a_device_whose_last_certificate_ends_soon_is_counted_until_it_renews(ho
     house.clock.time_s += 85 * DAY_S
     house.signer.now_s = house.clock.time_s
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 2
-    house.office.renew("pi", new_request()[1], "192.0.2.1")
+    house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 1
     house.register.revoke("other", "test", house.clock.time_s)
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 0

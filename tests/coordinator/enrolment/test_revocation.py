@@ -43,7 +43,7 @@ class House:
         self.database = Database(f"sqlite:///{folder / 'test.sqlite'}")
         self.register, self.clock = Register(self.database), Clock()
         self.signer = InThisProcess(folder / "authority", NOW_S)
-        self.office = CertificateIssuer(self.config, self.register, self.signer, self.clock, "ab" * 32)
+        self.issuer = CertificateIssuer(self.config, self.register, self.signer, self.clock, "ab" * 32)
         self.changes, self.evicted, self.fault = [], [], None
         self.gate = self.new_gate()
         refresh(self.config, self.signer, (), NOW_S)
@@ -73,7 +73,7 @@ class House:
         )
         self.register.add_claim(claim, "test")
         characters = device + str(len(self.register.claims()) - 1)
-        self.office.enrol(characters, new_request()[1], "192.0.2.1")
+        self.issuer.enrol(characters, new_request()[1], "192.0.2.1")
         newest = next(each for each in self.register.credentials() if each.device == device and each.serial)
         self.register.seen(newest.serial, NOW_S)
         return newest.serial
@@ -227,13 +227,13 @@ def test_the_device_of_a_blocked_lease_is_shut_out_and_back_in(house):
 
 
 def test_devices_of_a_former_authority_are_known_until_they_renewed(house):
-    (former,) = house.office.authorities()
+    (former,) = house.issuer.authorities()
     serial = house.enrolled("pi")
     assert house.register.signed_by(fingerprint(former), NOW_S) == ["pi"]
     house.signer.authority.rotate(NOW_S)
     with pytest.raises(UnavailableError, match="some seconds"):  # our servers do not know it yet
-        house.office.renew("pi", new_request()[1], "192.0.2.1")
+        house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     refresh(house.config, house.signer, (), NOW_S)
-    assert house.office.standing(serial).renew_s == 0.0
-    house.office.renew("pi", new_request()[1], "192.0.2.1")
+    assert house.issuer.standing(serial).renew_s == 0.0
+    house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     assert house.register.signed_by(fingerprint(former), NOW_S) == []

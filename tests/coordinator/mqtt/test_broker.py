@@ -20,8 +20,8 @@ def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
 
 
 def test_with_a_password_nobody_is_anonymous_and_the_password_is_not_in_the_files(tmp_path):
-    doors = Listeners("127.0.0.1", 1884, "nightjar", "open sesame")
-    text = broker.write_mosquitto_files(doors, tmp_path).read_text()
+    listeners = Listeners("127.0.0.1", 1884, "nightjar", "open sesame")
+    text = broker.write_mosquitto_files(listeners, tmp_path).read_text()
     assert "allow_anonymous false\n" in text
     passwords = tmp_path / "passwords"
     assert f"password_file {passwords}\n" in text

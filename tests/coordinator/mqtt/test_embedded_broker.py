@@ -13,8 +13,8 @@ from nightjar.wire.frame import MAX_PACKET_BYTES
 async def answer_to(*said: bytes) -> bytes:
     """What a fresh broker in plain text answers before it hangs up."""
     (port,) = free_ports(1)
-    doors = Listeners("127.0.0.1", port, "nightjar", "")
-    ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
+    listeners = Listeners("127.0.0.1", port, "nightjar", "")
+    ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(listeners), listeners)
     await ours.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -80,8 +80,8 @@ def test_what_waits_for_who_is_away_is_bounded(monkeypatch):
     monkeypatch.setattr(embedded_broker, "MAX_QUEUED", 3)
 
     async def waiting() -> int:
-        doors = Listeners("127.0.0.1", 0, "nightjar", "")
-        ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
+        listeners = Listeners("127.0.0.1", 0, "nightjar", "")
+        ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(listeners), listeners)
         away = Session()
         away.client_id = "coordinator"
         for _ in range(5):
@@ -116,8 +116,8 @@ def test_a_message_reaches_everybody_though_subscriptions_change_while_it_goes_o
     asked = []
 
     async def deliver():
-        doors = Listeners("127.0.0.1", 0, "nightjar", "")
-        ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(doors), doors)
+        listeners = Listeners("127.0.0.1", 0, "nightjar", "")
+        ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(listeners), listeners)
         for name in "abc":
             ours.subscriptions[f"{name}/#"] = []
         ours.subscriptions["topic"] = [(_Subscriber("first"), 1), (_Subscriber("second"), 1)]

@@ -9,11 +9,11 @@ import pytest
 from nightjar.benchmarks.sum_in_process import Silent, run
 from nightjar.coordinator.rounds.secure_sum import (
     TABLE,
-    Given,
     KeepValues,
     MessagesLost,
     Refuse,
     Send,
+    StepContext,
     SumPhase,
     SumSession,
     TimeUp,
@@ -30,7 +30,7 @@ TERMS = terms()
 MEMBERS = cohort(TERMS)
 KINDS = (MemberKeys, Shares, MaskedUpdate, Confirmation, Disclosure)
 AWAITED = dict(zip(SumPhase, KINDS, strict=False))
-TIME_UP = (TimeUp(), Given(PRIMITIVES))
+TIME_UP = (TimeUp(), StepContext(PRIMITIVES))
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def session():
 def said(number, kind):
     """A device's message, and who it comes from."""
     (message,) = [message for message in session().up[number] if isinstance(message, kind)]
-    return message, Given(PRIMITIVES, MEMBERS[number].enrolled)
+    return message, StepContext(PRIMITIVES, MEMBERS[number].enrolled)
 
 
 def until(phase, silent=()):
@@ -66,7 +66,7 @@ def before(phase):
 @pytest.mark.parametrize(("phase", "kind"), list(itertools.product(SumPhase, (*KINDS, TimeUp, MessagesLost))))
 def test_a_pair_is_in_the_table_or_illegal(phase, kind):
     state = msgspec.structs.replace(before(phase), phase=phase)
-    event, given = said(0, kind) if kind in KINDS else (kind(), Given(PRIMITIVES))
+    event, given = said(0, kind) if kind in KINDS else (kind(), StepContext(PRIMITIVES))
     kept = msgspec.msgpack.encode(state)
     if (phase, kind) in TABLE:
         following, _ = step(state, event, given)
@@ -117,7 +117,7 @@ def test_with_fewer_it_is_abandoned_and_nothing_is_sent(phase):
 
 @pytest.mark.parametrize("phase", list(AWAITED)[1:])
 def test_a_nudge_asks_only_those_that_have_not_answered(phase):
-    state, effects = step(until(phase, silent=[4, 6]), MessagesLost(), Given(PRIMITIVES))
+    state, effects = step(until(phase, silent=[4, 6]), MessagesLost(), StepContext(PRIMITIVES))
     assert {effect.receiver for effect in effects} == {MEMBERS[4].enrolled, MEMBERS[6].enrolled}
     assert state == until(phase, silent=[4, 6])
 
@@ -181,7 +181,7 @@ def test_keys_that_would_make_the_neighbours_abort_are_refused_though_signed(key
 @pytest.mark.parametrize("phase", AWAITED)
 def test_a_stranger_and_a_device_that_dropped_out_are_refused(phase):
     message, _ = said(0, AWAITED[phase])
-    stranger = Given(PRIMITIVES, enrolled_key(77).public)
+    stranger = StepContext(PRIMITIVES, enrolled_key(77).public)
     _, (refusal,) = step(before(phase), message, stranger)
     assert isinstance(refusal, Refuse)
     if phase not in {SumPhase.KEYS, SumPhase.SHARES}:

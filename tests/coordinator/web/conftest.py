@@ -26,7 +26,7 @@ class Served:
     def __init__(self, folder, *, lived: bool, enrols: bool = False, **config) -> None:
         self.service = Service(folder, unlimited=True, **config)
         if enrols:
-            self.service.open_office(folder)
+            self.service.open_issuer(folder)
         lock, post = threading.Lock(), self.service._post
 
         def one_at_a_time(event) -> None:

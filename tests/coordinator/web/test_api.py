@@ -22,7 +22,7 @@ from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.authority_process import AuthorityClient
 from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
-from nightjar.coordinator.web import api, operating
+from nightjar.coordinator.web import api, driver_calls
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts
@@ -62,14 +62,14 @@ class Service:
         self.client = self.app.test_client()
         self.world.check_in("a")
 
-    def open_office(self, folder) -> Register:
+    def open_issuer(self, folder) -> Register:
         """Take claims and keys, as far as nobody has to sign a certificate."""
         config = structs.replace(self.ports.config, data_dir=folder)
         (folder / FOLDER).mkdir()
         (folder / FOLDER / AUTHORITIES).write_text("".join(Authority(folder / "ca", NOW_S).certificates()))
         register = Register(self.database)
-        office = CertificateIssuer(config, register, AuthorityClient(["false"]), self.world.clock, "ab" * 32)
-        self.ports = dataclasses.replace(self.ports, config=config, office=office)
+        issuer = CertificateIssuer(config, register, AuthorityClient(["false"]), self.world.clock, "ab" * 32)
+        self.ports = dataclasses.replace(self.ports, config=config, issuer=issuer)
         self.app = create_app(self.ports)
         self.app.extensions["limiter"].pop().enabled = False
         self.client = self.app.test_client()
@@ -236,7 +236,7 @@ def test_there_is_no_task_that_nobody_made(service):
 
 
 def test_what_cannot_be_stored_now_is_said(service, monkeypatch):
-    monkeypatch.setattr(operating, "ANSWER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(driver_calls, "ANSWER_TIMEOUT_S", 0.01)
     monkeypatch.setattr(service.world.driver, "handle", lambda *_: None)
     answer = service.ask("POST", "/api/v1/tasks/keyboard/pause", service.token(Role.OPERATOR), json={"reason": "x"})
     assert (answer.status_code, answer.content_type) == (503, "application/problem+json")

@@ -29,7 +29,7 @@ class Office:
 
     def __init__(self, folder) -> None:
         self.service = Service(folder, unlimited=True)
-        self.register = self.service.open_office(folder)
+        self.register = self.service.open_issuer(folder)
         self.register.add_claim(SHELF, "test")
         self.register.redeem(SHELF.sha256, KEY, "", "192.0.2.7", self.service.world.clock.now_s())
         self.tokens = {role: self.service.token(role, f"{role.value}-anna") for role in Role}
@@ -52,7 +52,7 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path):
+def issuer(tmp_path):
     made = Office(tmp_path)
     yield made
     made.service.database.close()
@@ -65,66 +65,66 @@ def test_without_certificates_the_page_says_that_nobody_enrols(tmp_path):
     service.database.close()
 
 
-def test_every_page_says_that_somebody_waits_and_the_page_says_who(office):
-    assert "1 waiting" in office.get("/devices", Role.OPERATOR)
-    assert "waiting</span>" not in office.get("/devices", Role.VIEWER), "who may not look at the list"
-    page = office.get(role=Role.OPERATOR)
+def test_every_page_says_that_somebody_waits_and_the_page_says_who(issuer):
+    assert "1 waiting" in issuer.get("/devices", Role.OPERATOR)
+    assert "waiting</span>" not in issuer.get("/devices", Role.VIEWER), "who may not look at the list"
+    page = issuer.get(role=Role.OPERATOR)
     assert all(said in page for said in ("pi-aaaaaaaa", "192.0.2.7", "shelf", "takes an admin's token"))
     assert "Let in</button>" not in page
 
 
-def test_the_page_of_a_device_says_its_standing_and_what_to_do(office):
-    assert "enrolment approve pi-aaaaaaaa" in html.unescape(office.get("/devices/pi-aaaaaaaa", Role.VIEWER))
-    office.post(f"/enrolments/{KEY}/refuse")
-    page = office.get("/devices/pi-aaaaaaaa")
+def test_the_page_of_a_device_says_its_standing_and_what_to_do(issuer):
+    assert "enrolment approve pi-aaaaaaaa" in html.unescape(issuer.get("/devices/pi-aaaaaaaa", Role.VIEWER))
+    issuer.post(f"/enrolments/{KEY}/refuse")
+    page = issuer.get("/devices/pi-aaaaaaaa")
     assert "enrol-token create" in page
     assert "Forget it" not in page, "it is forgotten"
 
 
-def test_the_page_of_a_device_says_which_version_it_reports_though_another_has_the_same_weights(office):
-    with office.service.database.transaction() as tx:
+def test_the_page_of_a_device_says_which_version_it_reports_though_another_has_the_same_weights(issuer):
+    with issuer.service.database.transaction() as tx:
         first = tx.version(0)
         rolled_back = Rollout(stage=Stage.ROLLED_BACK)
         tx.add_version(replace(first, version=1, task="a", rollout=rolled_back))
         tx.add_version(replace(first, version=2, task="b"))
         tx.save_lease(replace(tx.lease("a"), weights="f" * 64, version=1))
-    page = office.get("/devices/a", Role.VIEWER)
+    page = issuer.get("/devices/a", Role.VIEWER)
     assert "version 1</a> of a, rolled back" in page
     assert "of b" not in page
 
 
-def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):
-    assert "Let pi-aaaaaaaa in" in office.get()
-    assert office.post(f"/enrolments/{KEY}/approve").status_code == 303
-    assert office.register.credential(KEY).standing is KeyState.GRANTED
-    assert office.newest_change() == ("admin-anna", "approve", "pi-aaaaaaaa", "waiting", "granted")
-    assert "1 waiting" not in office.get()
-    assert office.post(f"/enrolments/{KEY}/approve").status_code == 404, "it does not wait any more"
+def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(issuer):
+    assert "Let pi-aaaaaaaa in" in issuer.get()
+    assert issuer.post(f"/enrolments/{KEY}/approve").status_code == 303
+    assert issuer.register.credential(KEY).standing is KeyState.GRANTED
+    assert issuer.newest_change() == ("admin-anna", "approve", "pi-aaaaaaaa", "waiting", "granted")
+    assert "1 waiting" not in issuer.get()
+    assert issuer.post(f"/enrolments/{KEY}/approve").status_code == 404, "it does not wait any more"
 
 
-def test_an_admin_refuses_a_device_and_it_stands_in_the_log(office):
-    assert office.post(f"/enrolments/{KEY}/refuse").status_code == 303
-    assert office.register.credential(KEY).standing is KeyState.REVOKED
-    assert office.newest_change() == ("admin-anna", "refuse", "pi-aaaaaaaa", "waiting", "revoked")
-    assert isinstance(office.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), ClaimRefused)
+def test_an_admin_refuses_a_device_and_it_stands_in_the_log(issuer):
+    assert issuer.post(f"/enrolments/{KEY}/refuse").status_code == 303
+    assert issuer.register.credential(KEY).standing is KeyState.REVOKED
+    assert issuer.newest_change() == ("admin-anna", "refuse", "pi-aaaaaaaa", "waiting", "revoked")
+    assert isinstance(issuer.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), ClaimRefused)
 
 
-def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(office):
-    made = office.post("/claims", name="kitchen", device="pi-kitchen", prefix="device", uses="1", hours="2")
+def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(issuer):
+    made = issuer.post("/claims", name="kitchen", device="pi-kitchen", prefix="device", uses="1", hours="2")
     assert made.status_code == 201
     saved = re.search(r'href="data:application/json;base64,([^"]+)"', made.text)[1]
     carried = json.loads(base64.b64decode(saved))
     assert set(carried) == {"claim", "url", "authority"}
     assert "<svg" in made.text
-    assert carried["claim"] not in office.get()
-    assert office.newest_change() == ("admin-anna", "create-claim", "kitchen", "none", "1 to let in")
-    now_s = office.service.world.clock.now_s()
-    verdict = office.register.redeem(claim_hash(carried["claim"]), OTHER, "", "192.0.2.8", now_s)
+    assert carried["claim"] not in issuer.get()
+    assert issuer.newest_change() == ("admin-anna", "create-claim", "kitchen", "none", "1 to let in")
+    now_s = issuer.service.world.clock.now_s()
+    verdict = issuer.register.redeem(claim_hash(carried["claim"]), OTHER, "", "192.0.2.8", now_s)
     assert (verdict.device, verdict.standing) == ("pi-kitchen", KeyState.GRANTED)
-    assert office.post("/claims", name="kitchen", uses="1", hours="2").status_code == 409
-    approved = office.post("/claims", name="hall", prefix="pi", uses="3", hours="0.5", approval="true")
+    assert issuer.post("/claims", name="kitchen", uses="1", hours="2").status_code == 409
+    approved = issuer.post("/claims", name="hall", prefix="pi", uses="3", hours="0.5", approval="true")
     assert approved.status_code == 201
-    assert {each.name: each.approval for each in office.register.claims()} == {
+    assert {each.name: each.approval for each in issuer.register.claims()} == {
         "hall": True,
         "kitchen": False,
         "shelf": True,
@@ -132,35 +132,35 @@ def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(o
 
 
 @pytest.mark.parametrize("wrong", [{"uses": "0"}, {"hours": "x"}, {"device": "pi/1"}, {"more": "1"}, {"name": ""}])
-def test_a_claim_that_cannot_be_is_refused_and_nothing_is_made(office, wrong):
-    assert office.post("/claims", **{"name": "new", "uses": "1", "hours": "2", **wrong}).status_code in {404, 422}
-    assert [each.name for each in office.register.claims()] == ["shelf"]
+def test_a_claim_that_cannot_be_is_refused_and_nothing_is_made(issuer, wrong):
+    assert issuer.post("/claims", **{"name": "new", "uses": "1", "hours": "2", **wrong}).status_code in {404, 422}
+    assert [each.name for each in issuer.register.claims()] == ["shelf"]
 
 
-def test_a_revoked_claim_lets_nobody_in_any_more(office):
-    assert office.post("/claims/shelf/revoke").status_code == 303
-    assert office.newest_change() == ("admin-anna", "revoke-claim", "shelf", "19 to let in", "none")
-    assert isinstance(office.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), ClaimRefused)
-    assert office.post("/claims/shelf/revoke").status_code == 404
+def test_a_revoked_claim_lets_nobody_in_any_more(issuer):
+    assert issuer.post("/claims/shelf/revoke").status_code == 303
+    assert issuer.newest_change() == ("admin-anna", "revoke-claim", "shelf", "19 to let in", "none")
+    assert isinstance(issuer.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), ClaimRefused)
+    assert issuer.post("/claims/shelf/revoke").status_code == 404
 
 
-def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(office):
-    assert "Forget it" in office.get("/devices/a")
-    assert "Forget it" not in office.get("/devices/a", Role.OPERATOR)
-    office.register.decide(KEY, "test", NOW_S, approved=True)
-    assert "Forget pi-aaaaaaaa" in office.get()
-    assert office.post("/devices/pi-aaaaaaaa/forget").status_code == 303
-    assert office.register.credential(KEY).standing is KeyState.REVOKED
-    assert office.newest_change() == ("admin-anna", "revoke", "pi-aaaaaaaa", "enrolled", "revoked")
-    assert "Forget pi-aaaaaaaa" not in office.get()
+def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(issuer):
+    assert "Forget it" in issuer.get("/devices/a")
+    assert "Forget it" not in issuer.get("/devices/a", Role.OPERATOR)
+    issuer.register.decide(KEY, "test", NOW_S, approved=True)
+    assert "Forget pi-aaaaaaaa" in issuer.get()
+    assert issuer.post("/devices/pi-aaaaaaaa/forget").status_code == 303
+    assert issuer.register.credential(KEY).standing is KeyState.REVOKED
+    assert issuer.newest_change() == ("admin-anna", "revoke", "pi-aaaaaaaa", "enrolled", "revoked")
+    assert "Forget pi-aaaaaaaa" not in issuer.get()
 
 
-def test_keys_are_listed_page_by_page(office):
+def test_keys_are_listed_page_by_page(issuer):
     for number in range(70):
-        office.register.renew(claim_hash(str(number)), f"pi-{number}", "", "", NOW_S - 1 - number // 2)
+        issuer.register.renew(claim_hash(str(number)), f"pi-{number}", "", "", NOW_S - 1 - number // 2)
     seen, path = [], "/enrolments"
     while path:
-        page = office.get(path)
+        page = issuer.get(path)
         seen += re.findall(r'<td[^>]* class="hash">(\w{16})</td>', page.split('id="keys"')[1])
         older = re.search(r'href="(/enrolments\?[^"]+)">Older', page)
         path = older and older[1].replace("&amp;", "&")
@@ -171,7 +171,7 @@ def test_keys_are_listed_page_by_page(office):
 def waited_for(tmp_path):
     """A coordinator behind an address, with a device that waits."""
     served = Served(tmp_path, lived=False, enrols=True)
-    register = served.service.ports.office.register
+    register = served.service.ports.issuer.register
     register.add_claim(SHELF, "test")
     register.redeem(SHELF.sha256, KEY, "", "192.0.2.7", served.service.world.clock.now_s())
     with served.on():
@@ -199,6 +199,6 @@ def test_a_person_makes_a_claim_and_lets_a_device_in_with_the_keyboard_alone(wai
     page.get_by_role("button", name="Let pi-aaaaaaaa in").focus()
     page.keyboard.press("Enter")
     page.get_by_text("Nobody. Devices wait only").wait_for()
-    register = waited_for.service.ports.office.register
+    register = waited_for.service.ports.issuer.register
     assert register.credential(KEY).standing is KeyState.GRANTED
     assert {each.name for each in register.claims()} == {"claim-dark", "claim-light", "shelf"}

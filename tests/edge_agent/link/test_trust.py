@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nightjar.edge_agent.link.trust import REFUSED, TRUSTED, WHY, KnownKey, trusted
-from nightjar.edge_agent.shell.signatures import holds_in_a_process, signature_valid
+from nightjar.edge_agent.shell.signatures import checked_in_a_process, signature_valid
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Succession, TrainingPlan
@@ -79,7 +79,7 @@ class Device:
 
     def start(self):
         keys = (self.given, self.recovery)
-        self.trust = KnownKey("demo", "pi", self.facts, *keys, holds=self.check, now_s=lambda: self.now_s)
+        self.trust = KnownKey("demo", "pi", self.facts, *keys, is_valid=self.check, now_s=lambda: self.now_s)
 
     def obey(self, message, key=OURS, **changes):
         self.trust.check(*sealed(key, message, **changes))
@@ -273,10 +273,11 @@ def test_an_agent_that_checks_orders_does_not_load_the_library_for_it():
     probe = (
         "import sys, nightjar.edge_agent.assembly\n"
         "from nightjar.edge_agent.link.trust import KnownKey\n"
-        "from nightjar.edge_agent.shell.signatures import holds_in_a_process\n"
+        "from nightjar.edge_agent.shell.signatures import checked_in_a_process\n"
         "class Facts(dict):\n"
         "    fact, remember = dict.get, dict.__setitem__\n"
-        f"KnownKey('demo', 'pi', Facts(), '{public(OURS)}', holds=holds_in_a_process).check('{kind}', {payload!r})\n"
+        f"trust = KnownKey('demo', 'pi', Facts(), '{public(OURS)}', is_valid=checked_in_a_process)\n"
+        f"trust.check('{kind}', {payload!r})\n"
         "assert not [name for name in sys.modules if name.startswith('cryptography')]"
     )
     subprocess.run([sys.executable, "-c", probe], check=True)
@@ -289,14 +290,14 @@ def test_the_same_order_is_checked_once():
         asked.append(signed)
         return True
 
-    trust = KnownKey("demo", "pi", Facts(), public(OURS), holds=ask)
+    trust = KnownKey("demo", "pi", Facts(), public(OURS), is_valid=ask)
     for order in (announcement(), announcement(), assignment()):
         trust.check(*sealed(OURS, order))
     assert len(asked) == 2
 
 
 def test_what_cannot_be_found_out_is_neither_taken_nor_counted(monkeypatch):
-    device = Device(check=holds_in_a_process)
+    device = Device(check=checked_in_a_process)
     for interpreter in ("/no/such/interpreter", "/bin/false"):
         monkeypatch.setattr(sys, "executable", interpreter)
         with pytest.raises(UnavailableError, match="could not be checked"):

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from nightjar.coordinator.learning.summed import unmasked_sum
 from nightjar.coordinator.rounds import secure_sum as coordinator_side
-from nightjar.coordinator.rounds.secure_sum import Given, Send, SumPhase, TimeUp, Unmask, open_session
+from nightjar.coordinator.rounds.secure_sum import Send, StepContext, SumPhase, TimeUp, Unmask, open_session
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.eligibility import Condition
 from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
@@ -81,7 +81,7 @@ class SummedRound:
 
     def step(self, event, sender=b"") -> None:
         """The coordinator hears something, and asks; the others answer at once, the phone only on :meth:`pass_on`."""
-        self.session, effects = coordinator_side.step(self.session, event, Given(PRIMITIVES, sender))
+        self.session, effects = coordinator_side.step(self.session, event, StepContext(PRIMITIVES, sender))
         for effect in effects:
             match effect:
                 case Send(receiver, message):

@@ -95,7 +95,7 @@ LINKS = {f"{_UNITS}/multi-user.target.wants/nightjar-fuse.service": "/etc/system
 
 
 class Owner:
-    """Holds the offline keys, and publishes bundles on a coordinator."""
+    """SignatureCheck the offline keys, and publishes bundles on a coordinator."""
 
     def __init__(self, folder):
         self.folder = folder
