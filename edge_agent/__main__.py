@@ -270,7 +270,7 @@ def renew(data_dir: Path) -> None:
     from nightjar.edge_agent.enrolment.enrolling import renewed
     from nightjar.edge_agent.shell.clock import SystemClock
 
-    click.echo("renewed" if renewed(data_dir, SystemClock().wall_s()) else "not yet")
+    click.echo("renewed" if renewed(data_dir, SystemClock(data_dir).trusted_s()) else "not yet")
 
 
 @main.command()

@@ -80,7 +80,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
     runtime = runtime_name()
     with contextlib.ExitStack() as stack:
         stack.enter_context(own_folder(config.data_dir))
-        clock, typing = SystemClock(), typing_activity(config)
+        clock, typing = SystemClock(config.data_dir, keeps=True), typing_activity(config)
         prepare_store(config, message_store.prepare)
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         # An emulated phone without a page has a keyboard all the same: its person types there, and it is measured.
@@ -123,6 +123,11 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         artifacts = ModelFiles(
             config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=has_keyboard
         )
+
+        def turned() -> None:
+            clock.trusted_s()  # makes it durable when that is due
+            service_manager.turned(_status(connected=transport.connected))
+
         driver = Driver(
             identity,
             pace_of(config),
@@ -149,7 +154,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
                 show_model=show_model,
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
-                turned=lambda: service_manager.turned(_status(connected=transport.connected)),
+                turned=turned,
             ),
             inbox,
         )
@@ -218,7 +223,8 @@ def trust_of(
         config.coordinator_key,
         recovery,
         is_valid=is_valid,
-        now_s=clock.synchronised_s,
+        now_s=clock.trusted_s,
+        compare=clock.compare,
     )
 
 

@@ -44,6 +44,13 @@ class Clock(Protocol):
         """Seconds since 1970 UTC according to the device's clock, which may be wrong."""
 
 
+class DatingClock(Clock, Protocol):
+    """A clock that dates what is typed."""
+
+    def certain_s(self) -> float | None:
+        """Seconds since 1970 UTC to date what is typed with; None while the time is not certain."""
+
+
 class Conditions(Protocol):
     """Reads the conditions of the device."""
 

@@ -97,6 +97,19 @@ def next_mark(mark: TimeMark | None, reading: ClockReading) -> TimeMark:
     return TimeMark(reading.wall_s, reading.running_s, jumped_s)
 
 
+def confirmed(mark: TimeMark | None, reading: ClockReading, other_s: float) -> bool:
+    """Whether another clock, that of an order signed just now, says that a time is right: to within a day.
+
+    It may not lead back behind the newest time that was known to be right.
+
+    >>> confirmed(None, ClockReading(1_000_000.0, 5.0, synchronised=False), 1_000_100.0)
+    True
+    >>> confirmed(TimeMark(1_000_060.0), ClockReading(1_000_000.0, 5.0, synchronised=False), 1_000_100.0)
+    False
+    """
+    return abs(reading.wall_s - other_s) <= LONGEST_STOP_S and (mark is None or reading.wall_s >= mark.wall_s)
+
+
 def _jump_s(mark: TimeMark, reading: ClockReading) -> float:
     """How much further the wall clock has come since a mark than the clock that never jumps."""
     passed_s = 0.0 if mark.running_s is None else reading.running_s - mark.running_s

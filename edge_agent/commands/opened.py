@@ -26,7 +26,7 @@ def opened_database(config: AgentConfig) -> Iterator[Database | None]:
     if not path.exists():
         yield None
         return
-    database = Database(path, caps(config), SystemClock())
+    database = Database(path, caps(config), SystemClock(config.data_dir))
     try:
         yield database
     finally:

@@ -136,7 +136,7 @@ def _phone(
     train: Trainer,
 ) -> EmulatedPhone:
     stack.enter_context(own_folder(config.data_dir))
-    clock = SystemClock()
+    clock = SystemClock(config.data_dir, keeps=True)
     assembly.prepare_store(config, message_store.prepare_here)
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
     stack.callback(database.close)

@@ -133,8 +133,8 @@ def refusal(data_dir: Path) -> str:
     return ""
 
 
-def renewed(data_dir: Path, now_s: float) -> bool:
-    """Renew the certificate if it is due; return whether anything changed.
+def renewed(data_dir: Path, now_s: float | None) -> bool:
+    """Renew the certificate if it is due; return whether anything changed. ``now_s`` is None if no time is trusted.
 
     Raises:
         ConfigError: the device is not enrolled.
@@ -145,7 +145,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
 
     before = _enrolled(data_dir)
     held = refreshed(data_dir, before)
-    if now_s < held.renew_s:
+    if now_s is None or now_s < held.renew_s:
         return held != before
     key, csr = next_key(data_dir)
     url = f"{held.coordinator_url}{ROOT}/self"

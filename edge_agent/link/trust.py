@@ -73,7 +73,8 @@ class KnownKey:
     """Implements :class:`nightjar.edge_agent.ports.Trust`. Thread-safe.
 
     ``given`` is the configured key and ``recovery`` the recovery key received at enrolment, both in hex, empty if there
-    is none. ``now_s`` returns the time if the clock is synchronised, else None.
+    is none. ``now_s`` returns the time if the clock is trusted, else None; ``compare`` is told when a new order was
+    signed.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class KnownKey:
         *,
         is_valid: SignatureCheck,
         now_s: Callable[[], float | None] = lambda: None,
+        compare: Callable[[float], None] = lambda _signed_s: None,
     ) -> None:
         self._population = population
         self._topics = {
@@ -94,7 +96,7 @@ class KnownKey:
         }
         self._facts = facts
         self._is_valid = is_valid
-        self._now_s = now_s
+        self._now_s, self._compare = now_s, compare
         self._state = trusted(facts, given, recovery)
         self._heard: bytes | None = None
         self._told = ""
@@ -172,12 +174,10 @@ class KnownKey:
         if order.number < seen:
             why = f"order {order.number} of task {order.task!r} is older than {seen}, which came before"
             raise RemoteProtocolError(why, code="rollback")
+        if order.number > seen:
+            self._compare(order.signed_s)  # nobody can have kept it for later
         now_s = self._now_s()
-        if now_s is None:
-            # An order with a higher number is newer than the one that ``signed_s`` came from, even if a clock was
-            # wrong then.
-            now_s = self._state.signed_s if order.number == seen else order.signed_s
-        if order.not_after_s < now_s:
+        if now_s is not None and order.not_after_s < now_s:
             late_s = now_s - order.not_after_s
             why = f"the order holds no more since {late_s:.0f} s; see that the clocks of both sides are right"
             raise RemoteProtocolError(why, code="expired")

@@ -25,8 +25,8 @@ from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.stored import AgentTally, Caps, Change, PendingDropout, Remembered, SumState, over
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.recall import RecallCount
-from nightjar.edge_agent.ports import Clock
-from nightjar.edge_agent.shell.stored_messages import forget_old, newest
+from nightjar.edge_agent.ports import DatingClock
+from nightjar.edge_agent.shell.stored_messages import UNKNOWN_S, forget_aged, forget_old, newest
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source
@@ -82,7 +82,7 @@ class Database:
         ConfigError: the file cannot be opened, or is not a database of this version.
     """
 
-    def __init__(self, path: Path, caps: Caps, clock: Clock, *, tidy: bool = True) -> None:
+    def __init__(self, path: Path, caps: Caps, clock: DatingClock, *, tidy: bool = True) -> None:
         self._caps = caps
         self._clock = clock
         self._lock = threading.Lock()
@@ -195,7 +195,7 @@ class Database:
     def texts(self) -> list[str]:
         """The stored messages that a session learns from, oldest first."""
         with self._transaction() as connection:
-            return newest(connection, self._caps, self._clock.wall_s())
+            return newest(connection, self._caps, self._clock.certain_s())
 
     def source(self) -> Source:
         """The messages, as a session takes them; see :class:`nightjar.edge_agent.shell.examples.DeviceExamples`."""
@@ -206,10 +206,11 @@ class Database:
         return (KEYBOARD,)
 
     def _insert(self, connection: sqlite3.Connection, texts: Sequence[str]) -> None:
-        now_s = self._clock.wall_s()
+        now_s = self._clock.certain_s()
+        dated_s = UNKNOWN_S if now_s is None else now_s
         connection.executemany(
             "INSERT INTO examples (text, bytes, typed_at_s) VALUES (?, ?, ?)",
-            [(text, len(text.encode()), now_s) for text in texts],
+            [(text, len(text.encode()), dated_s) for text in texts],
         )
         forget_old(connection, self._caps, now_s)
 
@@ -256,17 +257,19 @@ class Database:
 
     def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
         """Count words outside the vocabulary: each given in lower case and as it was typed."""
-        now_s = self._clock.wall_s()
+        now_s = self._clock.certain_s()
+        dated_s = UNKNOWN_S if now_s is None else now_s
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO own_words VALUES (?, ?, 1, ?) ON CONFLICT (word) DO UPDATE SET "
                 "written = excluded.written, count = count + 1, typed_at_s = excluded.typed_at_s",
-                [(word, written, now_s) for word, written in typed],
+                [(word, written, dated_s) for word, written in typed],
             )
+            forget_aged(connection, "own_words", self._caps.age_s, now_s)
             connection.execute(
-                "DELETE FROM own_words WHERE typed_at_s < ? OR word NOT IN "
+                "DELETE FROM own_words WHERE word NOT IN "
                 "(SELECT word FROM own_words ORDER BY typed_at_s DESC, count DESC LIMIT ?)",
-                (now_s - self._caps.age_s, MOST_OWN_WORDS),
+                (MOST_OWN_WORDS,),
             )
 
     def forget_own_word(self, word: str, *, offered_anyway: bool) -> None:
@@ -274,7 +277,8 @@ class Database:
         with self._transaction() as connection:
             connection.execute("DELETE FROM own_words WHERE word = ?", (word,))
             if offered_anyway:
-                row = (word, word, self._clock.wall_s())
+                now_s = self._clock.certain_s()
+                row = (word, word, UNKNOWN_S if now_s is None else now_s)
                 connection.execute("INSERT INTO own_words VALUES (?, ?, 0, ?)", row)
 
     def own_words(self) -> list[OwnWord]:

@@ -80,7 +80,8 @@ def answer(request: StoreRequest) -> StoreAnswer:
         NightjarError: it could not be done.
     """
     messages = [] if request.person is None else read_messages(Path(request.person))
-    database = Database(Path(request.database), request.caps, SystemClock())
+    path = Path(request.database)
+    database = Database(path, request.caps, SystemClock(path.parent))
     try:
         if request.wipe:
             database.wipe()

@@ -14,7 +14,13 @@ from nightjar.wire.errors import UnavailableError
 TIMEOUT_S = 10.0
 
 
-def newest(connection: sqlite3.Connection, caps: Caps, now_s: float) -> list[str]:
+UNKNOWN_S = 1e12
+"""Date of what is typed while the time is not certain: as new as can be, for the agents of before, too."""
+EARLIEST_S = 1_577_836_800.0
+"""2020-01-01: no message is older, so the clock that dated it was wrong."""
+
+
+def newest(connection: sqlite3.Connection, caps: Caps, now_s: float | None) -> list[str]:
     """The messages that a session learns from, oldest first, in a transaction that forgets those beyond the limits."""
     forget_old(connection, caps, now_s)
     rows = connection.execute(
@@ -25,9 +31,23 @@ def newest(connection: sqlite3.Connection, caps: Caps, now_s: float) -> list[str
     return [text for (text,) in reversed(rows)]
 
 
-def forget_old(connection: sqlite3.Connection, caps: Caps, now_s: float) -> None:
-    """Delete the messages beyond the limits, in a transaction; ``now_s`` is on the clock of the stored times."""
-    connection.execute("DELETE FROM examples WHERE typed_at_s < ?", (now_s - caps.age_s,))
+def forget_aged(connection: sqlite3.Connection, table: str, age_s: float, now_s: float | None) -> None:
+    """Delete the rows that are too old, in a transaction; none while the time is not certain (``now_s`` is None).
+
+    What a wrong clock has dated counts as typed now: it may stay longer than it should, and is never lost early.
+    """
+    if now_s is None:
+        return
+    connection.execute(
+        f"UPDATE {table} SET typed_at_s = ? WHERE typed_at_s > ? OR typed_at_s < ?",  # noqa: S608 - our own names
+        (now_s, now_s, EARLIEST_S),
+    )
+    connection.execute(f"DELETE FROM {table} WHERE typed_at_s < ?", (now_s - age_s,))  # noqa: S608 - our own names
+
+
+def forget_old(connection: sqlite3.Connection, caps: Caps, now_s: float | None) -> None:
+    """Delete the messages beyond the limits, in a transaction; ``now_s`` is None while the time is not certain."""
+    forget_aged(connection, "examples", caps.age_s, now_s)
     connection.execute(
         "DELETE FROM examples WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS place, "
         "sum(bytes) OVER newest AS total FROM examples WINDOW newest AS (ORDER BY id DESC)) "
@@ -44,12 +64,14 @@ def with_messages(task: SessionTask) -> SessionTask:
     """
     if task.messages is None:
         return task
-    texts = read_messages(task.messages, SystemClock().wall_s())
+    texts = read_messages(task.messages, SystemClock(task.messages.database.parent).certain_s())
     return replace(task, source=replace(task.source, texts=texts), messages=None)
 
 
-def read_messages(stored: StoredMessages, now_s: float) -> list[str]:
+def read_messages(stored: StoredMessages, now_s: float | None) -> list[str]:
     """The messages that a session learns from, oldest first, read by a process that does not hold the database.
+
+    ``now_s`` is None while the time is not certain.
 
     Raises:
         UnavailableError: they cannot be read.

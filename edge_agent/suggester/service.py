@@ -38,7 +38,9 @@ class KeyboardService:
         self._artifacts = settings.data_dir / ARTIFACTS
         self._typing = TypingActivity(settings.data_dir / TYPED)
         self._model: Model | None = None
-        self.database = Database(settings.data_dir / DATABASE, settings.caps, SystemClock(), tidy=False)
+        self.database = Database(
+            settings.data_dir / DATABASE, settings.caps, SystemClock(settings.data_dir), tidy=False
+        )
         self._suggester = Suggester(own=self.database.own_words())
 
     def use(self, model: Model) -> None:

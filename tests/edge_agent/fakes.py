@@ -51,6 +51,9 @@ class FakeClock:
     def wall_s(self) -> float:
         return 1.7e9 + self.now_s
 
+    def certain_s(self) -> float | None:
+        return self.wall_s()
+
 
 @dataclass
 class FakeConditions:

@@ -74,12 +74,21 @@ class Device:
     """Has the coordinator's key; its clock is not synchronised unless ``now_s`` says the time."""
 
     def __init__(self, now_s=None, given=OUR_KEY, recovery=RECOVERY_KEY, check=signature_valid):
+        self.compared = []
         self.facts, self.now_s, self.given, self.recovery, self.check = Facts(), now_s, given, recovery, check
         self.start()
 
     def start(self):
         keys = (self.given, self.recovery)
-        self.trust = KnownKey("demo", "pi", self.facts, *keys, is_valid=self.check, now_s=lambda: self.now_s)
+        self.trust = KnownKey(
+            "demo",
+            "pi",
+            self.facts,
+            *keys,
+            is_valid=self.check,
+            now_s=lambda: self.now_s,
+            compare=lambda signed_s: self.compared.append(signed_s),
+        )
 
     def obey(self, message, key=OURS, **changes):
         self.trust.check(*sealed(key, message, **changes))
@@ -148,7 +157,7 @@ def test_a_rollback_is_a_higher_number_over_an_older_version():
     device.refuse(announcement(number=10, version=7), code="rollback")
 
 
-def test_a_device_with_a_synchronised_clock_refuses_what_is_over():
+def test_a_device_that_knows_the_time_refuses_what_is_over():
     device = Device(now_s=NOW_S)
     device.obey(assignment())
     device.now_s = NOW_S + 2 * HOUR_S
@@ -157,13 +166,22 @@ def test_a_device_with_a_synchronised_clock_refuses_what_is_over():
 
 
 @pytest.mark.parametrize("wrong_s", [0.0, NOW_S - YEAR_S, 2**31 + 1.0, 4e9])
-def test_a_clock_that_is_not_synchronised_counts_for_nothing(wrong_s):
-    """A Pi in 1970 or in 2038 is told by the last signed time what is old, and by nothing else."""
+def test_a_device_that_does_not_know_the_time_ranks_orders_by_their_numbers_alone(wrong_s):
     device = Device(now_s=None)
-    device.obey(announcement(signed_s=NOW_S))
-    device.obey(assignment(signed_s=NOW_S + 9 * HOUR_S))
-    device.refuse(assignment(signed_s=NOW_S, round=0), code="expired")
-    device.obey(assignment(signed_s=NOW_S + 8.5 * HOUR_S, attempt=2))
+    device.obey(announcement(number=10, signed_s=wrong_s))
+    device.obey(assignment(number=11, signed_s=NOW_S))
+    device.refuse(announcement(number=10, signed_s=NOW_S + HOUR_S), code="rollback")
+    device.obey(assignment(number=12, signed_s=wrong_s, attempt=2))
+
+
+def test_each_new_order_tells_the_clock_when_it_was_signed_and_a_replayed_one_does_not():
+    device = Device(now_s=None)
+    device.obey(announcement(number=10, signed_s=NOW_S))
+    device.obey(assignment(number=10, signed_s=NOW_S + HOUR_S))
+    device.refuse(assignment(number=9, signed_s=NOW_S + 2 * HOUR_S), code="rollback")
+    device.refuse(assignment(number=11, signed_s=NOW_S + 3 * HOUR_S), THEIRS)
+    device.obey(assignment(number=12, signed_s=NOW_S + 4 * HOUR_S))
+    assert device.compared == [NOW_S, NOW_S + 4 * HOUR_S]
 
 
 def test_the_year_2038_is_a_year_like_any_other():
@@ -171,10 +189,10 @@ def test_the_year_2038_is_a_year_like_any_other():
     device.obey(assignment(number=2**31 * 1000, signed_s=2**31 + 1.0))
 
 
-def test_a_coordinator_whose_clock_was_in_2038_is_obeyed_after_its_next_number():
+def test_a_coordinator_whose_clock_was_in_2038_is_obeyed_at_once_when_it_is_right_again():
     device = Device(now_s=None)
     device.obey(announcement(number=10, signed_s=2**31 + 1.0))
-    device.refuse(announcement(number=10, signed_s=NOW_S), code="expired")
+    device.obey(announcement(number=10, signed_s=NOW_S, version=8))
     device.obey(announcement(number=11, signed_s=NOW_S))
 
 
