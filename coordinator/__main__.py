@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "privacy": {"privacy": "privacy"},
     "certificates": {"authority": "authority"},
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},
+    "prune": {"prune": "prune"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
 """Module of :mod:`nightjar.coordinator.commands` -> command name -> name of its function."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.tasks.settings import Name, TaskSettings
+from nightjar.coordinator.versions.retention import RetentionPolicy
 from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.models.folder import HELD_OUT
 from nightjar.wire.addresses import is_loopback
@@ -150,6 +151,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     transport: TransportSecurity = TransportSecurity.TLS  # encrypted unless chosen otherwise; or plain, proxied
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()
+    retention: RetentionPolicy = RetentionPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()
     limits: Limits = Limits()
 

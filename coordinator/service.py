@@ -23,6 +23,7 @@ from nightjar.coordinator.storage.census import Recorder
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lead import LeaderElection, Leadership, open_database, stop_at_once
 from nightjar.coordinator.storage.lock import only_one
+from nightjar.coordinator.storage.pruner import Pruner
 from nightjar.coordinator.storage.signing_key import load_signer
 from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tls_service import TlsService
@@ -184,6 +185,15 @@ class _Driving:
         site = self._site
         if site.secured is not None and site.own_broker:
             leading.enter_context(site.secured.enforcing_revocations(self._reached, self._reload))
+        pruner = Pruner(
+            self._state.database,
+            self._state.artifacts,
+            self._state.config.retention,
+            self._state.config.data_dir,
+            self._state.clock.now_s,
+        )
+        leading.callback(pruner.close)
+        pruner.start()
         recorder = Recorder(self._state.database, site.app.extensions["census"], self._state.clock)
         leading.callback(recorder.close)
         recorder.start()

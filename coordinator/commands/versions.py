@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import click
@@ -32,6 +32,7 @@ from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.model_folder import export_version
 from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
+from nightjar.coordinator.versions.retention import without_files
 from nightjar.coordinator.views.rows import VersionDetail, version_detail
 from nightjar.coordinator.views.words import nats, percent, points
 from nightjar.host.children import python_command
@@ -97,7 +98,7 @@ def evaluate(config: CoordinatorConfig, version: int, text: Path | None, *, as_j
     if chosen is None or not chosen.is_file():
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
-    job = EvaluationJob(version, _found(config, version).manifest, str(chosen.absolute()))
+    job = EvaluationJob(version, _with_files(config, version).manifest, str(chosen.absolute()))
     stores = Stores(
         artifacts=str(config.data_dir / ARTIFACTS),
         artifacts_url=config.artifacts_url,
@@ -189,7 +190,7 @@ def export(config: CoordinatorConfig, version: int, form: str, average: int, out
     With --average the weights are the mean of the version's and of those that it was trained from. A model folder can
     become the first version of another coordinator (task.model).
     """
-    record = _found(config, version)
+    record = _with_files(config, version)
     before = [each.manifest for each in _ancestors(config, record, average - 1)]
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         msg = f"--out {out} is there already, and nothing is written over it: give another name"
@@ -230,6 +231,13 @@ def key(config: CoordinatorConfig, recovery: Path | None, *, new: bool, as_json:
     show(answer, tuple(answer), [(signer.public, signer.recovery or None)], as_json=as_json)
 
 
+def _with_files(config: CoordinatorConfig, version: int) -> VersionRecord:
+    record = _found(config, version)
+    if record.pruned_s is not None:
+        raise ConfigError(without_files(version))
+    return record
+
+
 def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
     with opened(config) as database, database.transaction() as view:
         record = view.version(version)
@@ -242,10 +250,11 @@ def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
 def _ancestors(config: CoordinatorConfig, version: VersionRecord, count: int) -> list[VersionRecord]:
     """So many versions that a version was trained from, newest first."""
     with opened(config) as database, database.transaction() as view:
-        found = list(islice(ancestors(version, view.version), count))
+        line = takewhile(lambda each: each.pruned_s is None, ancestors(version, view.version))
+        found = list(islice(line, count))
     if len(found) < count:
         most = f"{len(found) + 1}, version {version.version} and those before it"
-        msg = f"--average: expected at most {most}; got {count + 1}"
+        msg = f"--average: expected at most {most}, which have files; got {count + 1}"
         raise ConfigError(msg)
     return found
 
@@ -258,7 +267,8 @@ def _cells(row: VersionDetail) -> tuple[object, ...]:
     on_devices = None if row.federated.top1_before is None else row.federated.top1_before.mean
     saved = None if row.federated.saved is None else f"{points(row.federated.saved.mean, row.federated.saved.error)} %"
     figures = saved, percent(on_devices), percent(row.top1), nats(row.loss)
-    return row.version, row.task, row.stage, *figures, when(row.created), row.reason
+    stage = row.stage if row.pruned is None else f"{row.stage}, no files"
+    return row.version, row.task, stage, *figures, when(row.created), row.reason
 
 
 def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:

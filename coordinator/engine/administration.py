@@ -39,6 +39,7 @@ from nightjar.coordinator.tasks.operations import (
 )
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.task import TaskStatus
+from nightjar.coordinator.versions.retention import without_files
 from nightjar.coordinator.versions.rollout import Stage, cannot_roll_back
 from nightjar.wire.identifiers import DeviceId
 
@@ -95,6 +96,8 @@ def _promote(
         return OperationRefused(f"there is no version {number}")
     if record.rollout.stage is Stage.CURRENT:
         return False
+    if record.pruned_s is not None:
+        return OperationRefused(without_files(number))
     rounds.apply(rollouts.promote(record, reason, unit), unit)
     unit.audit(who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
     return True
@@ -113,6 +116,9 @@ def _roll_back(
     if stage is Stage.ROLLED_BACK:
         return False
     if stage is Stage.CURRENT:
+        named = None if asked.to is None else unit.tx.version(asked.to)
+        if named is not None and named.pruned_s is not None:
+            return OperationRefused(without_files(named.version))
         successor = rollouts.successor(record, asked.to, unit)
     fault = cannot_roll_back(record.version, stage, named=asked.to is not None, replaceable=successor is not None)
     if fault:

@@ -159,7 +159,8 @@ class EffectRunner:
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
             version = tx.version(version.version) or version  # its optimizer state may have been dropped meanwhile
-            earlier = [each for each in tx.versions(VERSIONS_BACK + 1, task=current.task) if each != version]
+            newest = tx.versions(VERSIONS_BACK + 1, task=current.task)
+            earlier = [each for each in newest if each != version and each.pruned_s is None]
             found = tx.federated(version.version)
         announced = snapshot.versions[current.task]  # keyboards have it, however old it is
         earlier = [each for each in (announced,) if each not in (version, *earlier)] + earlier[-VERSIONS_BACK:]
@@ -193,7 +194,7 @@ class EffectRunner:
     def _evaluate(self, number: int) -> bool:
         with self._repository.transaction() as tx:
             record = tx.version(number)
-        if self._evaluation is None or record is None:
+        if self._evaluation is None or record is None or record.pruned_s is not None:
             return False
         self._worker.submit(EvaluationJob(number, record.manifest, self._evaluation))
         return True

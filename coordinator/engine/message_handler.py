@@ -184,7 +184,7 @@ class MessageHandler:
     def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
         meant = self._rounds.find(report.round, device, unit)
         if meant is None:
-            send_receipt(_stranger(device, report.round, report.attempt), unit)
+            send_receipt(_stranger(device, report.round, report.attempt, unit), unit)
             return
         received = ReportReceived(device, report.attempt, unit.now_s, given=report.round)
         if not kind_of(meant).awaits_report(meant, device, report.attempt, report.round):
@@ -236,7 +236,7 @@ class MessageHandler:
             if chunk.index:
                 return  # one answer is enough for all chunks of an unwanted report
             if meant is None:
-                send_receipt(_stranger(device, chunk.round, chunk.attempt), unit)
+                send_receipt(_stranger(device, chunk.round, chunk.attempt, unit), unit)
             else:
                 self._rounds.route_report(
                     meant, ReportReceived(device, chunk.attempt, unit.now_s, given=chunk.round), unit
@@ -269,7 +269,7 @@ class MessageHandler:
     def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
         meant = self._rounds.find(query.round, device, unit)
         if meant is None:
-            send_receipt(_stranger(device, query.round, query.attempt), unit)
+            send_receipt(_stranger(device, query.round, query.attempt, unit), unit)
         elif kind_of(meant).awaits_report(meant, device, query.attempt, query.round):
             context = self._context(meant, unit)
             if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
@@ -348,6 +348,9 @@ def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:
     return report
 
 
-def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
+def _stranger(device: DeviceId, round_number: int, attempt: int, unit: UnitOfWork) -> SendReceipt:
+    """The answer to a report of a round that is not in the database: of one that retention deleted, it is late."""
+    if 0 < round_number < unit.tx.last_round_number():
+        return SendReceipt(device, round_number, attempt, Verdict.LATE)
     detail = f"there is no round {round_number}"
     return SendReceipt(device, round_number, attempt, Verdict.INVALID, "not-selected", detail)

@@ -104,7 +104,7 @@ class RolloutService:
         current = next((each for each in unit.snapshot.versions.values() if each.version == version), None)
         if current is None or is_measured(found, _minimum(current.task, unit)):
             return ()
-        former = _line(current, unit)[1:]
+        former = [each for each in _line(current, unit)[1:] if each.pruned_s is None]
         tallies = [unit.tx.federated(each.version) for each in former]
         worse = worse_on_devices(found, tallies, self._trial.devices, self._names_of(current))
         if worse is None:
@@ -202,11 +202,11 @@ class RolloutService:
         """The version of its task that can replace a current one: this one, or else the last one to be superseded."""
         if number is None:
             newest = unit.tx.versions(MOST_LOOKED_AT, task=current.task)
-            were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED]
+            were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED and each.pruned_s is None]
             return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
         named = unit.tx.version(number)
         other = named is not None and named.task == current.task and named.version != current.version
-        return named if other else None
+        return replace(named, by_hand=True) if named is not None and other and named.pruned_s is None else None
 
     def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> RoundEvents:
         """Release a version to all devices for an operator: supersede the current version, roll back a canary.
@@ -217,7 +217,7 @@ class RolloutService:
         canary = unit.tx.canary_version(record.task)
         if canary is not None and canary.version != record.version:
             self._move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
-        self._move(record, Promoted(reason, unit.now_s), unit)
+        self._move(replace(record, by_hand=True), Promoted(reason, unit.now_s), unit)
         return ((record.task, CalledOff(f"version {record.version} was promoted", unit.now_s)),)
 
     def withdraw(

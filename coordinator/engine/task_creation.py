@@ -24,6 +24,7 @@ from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
 from nightjar.coordinator.tasks.validation import beyond_limits, noise_terms, promise, task_faults
+from nightjar.coordinator.versions.retention import without_files
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError, LocalProtocolError, NightjarError
@@ -150,7 +151,11 @@ class TaskCreator:
         source = settings.source
         if source.version is not None:
             fixed = unit.tx.version(source.version)
-            return OperationRefused(f"source.version: there is no version {source.version}") if fixed is None else fixed
+            if fixed is None:
+                return OperationRefused(f"source.version: there is no version {source.version}")
+            if fixed.pruned_s is not None:
+                return OperationRefused(f"source.version: {without_files(fixed.version)}")
+            return fixed
         name = source.task or self._config.task.name
         newest = unit.tx.current_version(name)
         return OperationRefused(f"source.task: there is no training task {name}") if newest is None else newest

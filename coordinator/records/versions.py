@@ -37,6 +37,8 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     metrics: VersionMetrics | None = None  # on the held-out text; None until measured, or if there is no such text
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
     lineage: Lineage | None = None  # what it was made of; None for an imported version
+    by_hand: bool = False  # whether an operator promoted it, so that it is kept
+    pruned_s: float | None = None  # when its files were deleted; None while they are there
 
 
 def ancestors(version: VersionRecord, known: Callable[[int], VersionRecord | None]) -> Iterator[VersionRecord]:

@@ -7,20 +7,24 @@ fetches what it lacks.
 from __future__ import annotations
 
 import hashlib
+import re
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
 from nightjar.coordinator.ports import BlobStore
-from nightjar.coordinator.storage.blobs import FileBlobs, checked
+from nightjar.coordinator.storage.blobs import FileBlobs, StoredBlob, checked
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.tables import artifacts, upsert
 from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 ARTIFACTS = "artifacts"
 """Subfolder of a data folder and of a backup."""
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
@@ -35,6 +39,16 @@ def open_artifacts(folder: Path, url: str, database: Database) -> FileBlobs:
     return SharedBlobs(folder, DatabaseBlobs(database)) if database.shared else FileBlobs(folder)
 
 
+class SharedStore(BlobStore, Protocol):
+    """A store that several hosts share."""
+
+    def listed(self) -> Iterable[StoredBlob]:
+        """All blobs."""
+
+    def remove(self, sha256: str) -> None:
+        """Delete a blob if it exists."""
+
+
 class SharedBlobs(FileBlobs):
     """Blobs in a store that several hosts share, with copies in a folder.
 
@@ -42,7 +56,7 @@ class SharedBlobs(FileBlobs):
         UnavailableError: the folder cannot be created.
     """
 
-    def __init__(self, folder: Path, shared: BlobStore) -> None:
+    def __init__(self, folder: Path, shared: SharedStore) -> None:
         super().__init__(folder)
         self._shared = shared
 
@@ -65,6 +79,17 @@ class SharedBlobs(FileBlobs):
         self.find(sha256)
         return super().get(sha256)
 
+    def listed(self) -> Iterator[StoredBlob]:
+        """All blobs, those of the folder alone included."""
+        shared = {blob.sha256: blob for blob in self._shared.listed()}
+        yield from shared.values()
+        yield from (blob for blob in super().listed() if blob.sha256 not in shared)
+
+    def remove(self, sha256: str) -> None:
+        """Delete a blob here and in the shared store."""
+        self._shared.remove(sha256)
+        super().remove(sha256)
+
 
 class DatabaseBlobs:
     """Blobs in a table; implements :class:`nightjar.coordinator.ports.BlobStore`."""
@@ -77,7 +102,11 @@ class DatabaseBlobs:
         name = hashlib.sha256(data).hexdigest()
         with self._database.connection() as connection:
             if connection.scalar(sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == name)) is None:
-                connection.execute(upsert(connection.dialect.name, artifacts), {"sha256": name, "body": data})
+                row = {"sha256": name, "body": data, "stored_s": time.time()}  # noqa: TID251 - this is the adapter
+                connection.execute(upsert(connection.dialect.name, artifacts), row)
+            else:
+                again = sa.update(artifacts).where(artifacts.c.sha256 == name)
+                connection.execute(again.values(stored_s=time.time()))  # noqa: TID251 - this is the adapter
         return name
 
     def get(self, sha256: str) -> bytes:
@@ -85,6 +114,18 @@ class DatabaseBlobs:
         with self._database.connection() as connection:
             body = connection.scalar(sa.select(artifacts.c.body).where(artifacts.c.sha256 == sha256))
         return checked(sha256, body, "the database")
+
+    def listed(self) -> list[StoredBlob]:
+        """All blobs."""
+        size_bytes = sa.func.length(artifacts.c.body)
+        with self._database.connection() as connection:
+            rows = connection.execute(sa.select(artifacts.c.sha256, size_bytes, artifacts.c.stored_s))
+            return [StoredBlob(*row) for row in rows]
+
+    def remove(self, sha256: str) -> None:
+        """Delete a blob if it exists."""
+        with self._database.connection() as connection:
+            connection.execute(sa.delete(artifacts).where(artifacts.c.sha256 == sha256))
 
 
 class S3Blobs:
@@ -133,6 +174,26 @@ class S3Blobs:
         except self._faults as error:
             raise self._unavailable(error) from error
         return checked(sha256, body, self._url)
+
+    def listed(self) -> list[StoredBlob]:
+        """All blobs under the prefix; objects of other names are left out."""
+        prefix = self._key("")
+        try:
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+            objects = [each for page in pages for each in page.get("Contents", [])]
+        except self._faults as error:
+            raise self._unavailable(error) from error
+        blobs = [
+            StoredBlob(each["Key"][len(prefix) :], each["Size"], each["LastModified"].timestamp()) for each in objects
+        ]
+        return [blob for blob in blobs if _HASH.fullmatch(blob.sha256)]
+
+    def remove(self, sha256: str) -> None:
+        """Delete a blob if it exists."""
+        try:
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(sha256))
+        except self._faults as error:
+            raise self._unavailable(error) from error
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name

@@ -199,8 +199,12 @@ def _copy_artifacts(source: Path, target: Path) -> None:
         elif not path.name.startswith(".") and not copy.exists():
             arriving = copy.with_name(f".{copy.name}")
             private_file(arriving)
-            shutil.copyfile(path, arriving)
-            arriving.rename(copy)
+            try:
+                shutil.copyfile(path, arriving)
+            except FileNotFoundError:  # the service has just pruned it; what the database needs is checked afterwards
+                arriving.unlink()
+            else:
+                arriving.rename(copy)
 
 
 def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from nightjar.host.files import private_folder, put_in_place
 from nightjar.wire.errors import IntegrityError, UnavailableError, rewording
@@ -17,6 +19,14 @@ from nightjar.wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
 """Prefix of the names of incomplete files."""
+
+
+class StoredBlob(NamedTuple):
+    """A blob in a store."""
+
+    sha256: str
+    size_bytes: int
+    stored_s: float  # when it was last stored; wall-clock time
 
 
 class FileBlobs:
@@ -57,11 +67,35 @@ class FileBlobs:
         """
         name = hashlib.sha256(data).hexdigest()
         target = self.path(name)
-        if not target.exists():
-            with disk(target):
+        with disk(target):
+            try:
+                os.utime(target)  # so that retention sees that it is wanted again
+            except FileNotFoundError:
                 private_folder(target.parent)
                 _write(target, data)
         return name
+
+    def listed(self) -> Iterator[StoredBlob]:
+        """All blobs.
+
+        Raises:
+            UnavailableError: the folder cannot be read.
+        """
+        with disk(self._folder):
+            for path in self._folder.glob(f"{2 * '[0-9a-f]'}/{64 * '[0-9a-f]'}"):
+                with suppress(FileNotFoundError):
+                    status = path.stat()
+                    yield StoredBlob(path.name, status.st_size, status.st_mtime)
+
+    def remove(self, sha256: str) -> None:
+        """Delete a blob if it exists.
+
+        Raises:
+            UnavailableError: it cannot be deleted.
+        """
+        path = self.path(sha256)
+        with disk(path):
+            path.unlink(missing_ok=True)
 
     def get(self, sha256: str) -> bytes:
         """Read a blob and verify its hash.

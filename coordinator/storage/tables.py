@@ -19,6 +19,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    false,
     insert,
     text,
 )
@@ -55,6 +56,8 @@ versions = Table(
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),
     Column("lineage", LargeBinary),  # JSON of coordinator.records.versions.Lineage
+    Column("by_hand", Boolean, nullable=False, server_default=false()),  # an operator promoted it
+    Column("pruned_s", Float),  # when its files were deleted; null while they are there
     Index("versions_by_stage", "task", "stage", "version"),
 )
 
@@ -202,6 +205,7 @@ artifacts = Table(  # with PostgreSQL, unless artifacts_url names another store
     METADATA,
     Column("sha256", String(64), primary_key=True),
     Column("body", LargeBinary, nullable=False),
+    Column("stored_s", Float, nullable=False, server_default="0"),  # when it was last stored
 )
 
 tokens = Table(

@@ -15,6 +15,7 @@ from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.storage.tables import federated, upsert, versions
 from nightjar.coordinator.versions.quality_gate import Example, VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.wire.errors import UnavailableError
 
 _JSON: dict[str, Any] = {"lineage": Lineage, "examples": tuple[Example, ...]}
 """Columns that hold JSON -> type of their content."""
@@ -60,14 +61,25 @@ class VersionQueries:
         """Number of the newest version at any stage; 0 if there is none."""
         return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0
 
+    def tasks_of_versions(self) -> list[str]:
+        """Names of all tasks that have versions, also of tasks that are gone."""
+        return list(self._connection.scalars(sa.select(versions.c.task).distinct()))
+
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
         self._connection.execute(sa.insert(versions).values(_row(record)))
 
     def save_version(self, record: VersionRecord) -> None:
-        """Replace a version."""
-        which = versions.c.version == record.version
-        self._connection.execute(sa.update(versions).where(which).values(_row(record)))
+        """Replace a version.
+
+        Raises:
+            UnavailableError: its files were deleted since it was read.
+        """
+        held = versions.c.pruned_s.is_not_distinct_from(record.pruned_s)
+        which = sa.and_(versions.c.version == record.version, held)
+        if not self._connection.execute(sa.update(versions).where(which).values(_row(record))).rowcount:
+            msg = f"the files of version {record.version} were deleted just now; try again"
+            raise UnavailableError(msg)
 
     def federated(self, version: int) -> Tally:
         """The tally of metrics that devices measured for a version."""

@@ -24,6 +24,7 @@ from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
 from nightjar.coordinator.storage.baselines import KeptBaselines
+from nightjar.coordinator.storage.disk_use import DiskPoint
 from nightjar.coordinator.storage.reading import Reading, lease_from, summed_up
 from nightjar.coordinator.storage.tables import (
     chunks,
@@ -55,6 +56,7 @@ STATES_TOLD_APART = 50
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER, LABELLING = "order-number", "labelling"
 RELEASES, RELEASE_FILES = "releases", "release-files"
+DISK_POINTS = "disk-points"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
@@ -171,9 +173,11 @@ class DatabaseView(VersionQueries, Reading):
         return self._connection.scalar(sa.select(sa.func.max(rounds.c.number))) or 0
 
     def rounds_in(self, phase: Phase) -> int:
-        """How many rounds are in a phase."""
+        """How many rounds are in a phase, with those that retention deleted."""
         self.flush()
-        return self._scalar(sa.select(sa.func.count()).select_from(rounds).where(rounds.c.phase == phase.value))
+        held = sa.select(sa.func.count()).select_from(rounds).where(rounds.c.phase == phase.value)
+        deleted = sa.select(counters.c.value).where(counters.c.name == f"rounds_pruned:{phase.value}")
+        return self._scalar(held) + self._scalar(deleted)
 
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
@@ -373,6 +377,14 @@ class DatabaseView(VersionQueries, Reading):
     def save_release_files(self, files: Mapping[str, str]) -> None:
         """Replace the names of the metadata that the owner signed."""
         self._save_fact(RELEASE_FILES, files)
+
+    def disk_points(self) -> tuple[DiskPoint, ...]:
+        """The measurements of the leader's disk, in the order in which they were made."""
+        return self._fact(DISK_POINTS, tuple[DiskPoint, ...]) or ()
+
+    def save_disk_points(self, points: tuple[DiskPoint, ...]) -> None:
+        """Replace the measurements of the disk."""
+        self._save_fact(DISK_POINTS, points)
 
     def labelling(self) -> Labelling:
         """The rules for labels."""

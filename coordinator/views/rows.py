@@ -119,6 +119,7 @@ class VersionRow(msgspec.Struct, frozen=True):
     top3: float | None
     loss: float | None
     created: float
+    pruned: float | None = None  # when its files were deleted; None while they are there
 
 
 class VersionDetail(VersionRow, frozen=True, kw_only=True):
@@ -274,6 +275,7 @@ def version_row(record: VersionRecord) -> VersionRow:
         top3=None if metrics is None else metrics.top3,
         loss=None if metrics is None else metrics.loss,
         created=record.created_s,
+        pruned=record.pruned_s,
     )
 
 

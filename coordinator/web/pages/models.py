@@ -38,7 +38,9 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             census=site.census.now(),
             on_devices=recall_on_devices(tallies),
             keystrokes=saved_on_devices(tallies),
-            figures=site.figures(records[-1].manifest) if records else ("top-1", "top-3"),
+            figures=next(
+                (site.figures(each.manifest) for each in records if each.pruned_s is None), ("top-1", "top-3")
+            ),
             evaluated=ports.config.task.evaluation_text is not None,
         )
 
@@ -62,8 +64,8 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             newest=newest,
             evaluated=ports.config.task.evaluation_text is not None,
             detail=detail,
-            manifest=site.manifest(record.manifest),
-            figures=site.figures(record.manifest),
+            manifest=site.manifest(record.manifest) if record.pruned_s is None else None,
+            figures=site.figures(record.manifest) if record.pruned_s is None else ("top-1", "top-3"),
             round=rounds[0] if rounds else None,
             census=site.census.now(),
             baselines=compared(ports.config.task, kept) if record.task in {"", ports.config.task.name} else [],

@@ -58,7 +58,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
             base = None if row.version is None else view.version(row.version)
-        kind = KEYBOARD if base is None else site.manifest(base.manifest).task_type
+        kind = KEYBOARD if base is None or base.pruned_s is not None else site.manifest(base.manifest).task_type
         ledger = record.ledger()
         privacy = [] if ledger is None else explain(ledger)
         shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
