@@ -149,7 +149,7 @@ class Driver:
         self._labels = LabelService()
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
-        self._sums = SecureSums(config.population, contexts, enrolled, LibraryPrimitives())
+        self._sums = SecureSums(config.population, config.task.name, contexts, enrolled, LibraryPrimitives())
         self._tasks = TaskService(config.task.name, config.seed)
         self._rounds = RoundService(self._tasks, self._rollouts, self._sums)
         self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)

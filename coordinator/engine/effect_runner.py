@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.orders import common_order
 from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.learning.downlink import VERSIONS_BACK
 from nightjar.coordinator.ports import Clock, Repository, Signer, Transport, Worker
@@ -38,10 +39,9 @@ from nightjar.coordinator.rounds.round import Phase, Round, seat_deadline_s, sea
 from nightjar.coordinator.rounds.seats import SeatState, staleness_of
 from nightjar.coordinator.tasks.retry import recall, retry_after_s, steering_of
 from nightjar.coordinator.tasks.task import TaskStatus
-from nightjar.models.manifest import KEYBOARD
 from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
-from nightjar.wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason
+from nightjar.wire.messages import Announcement, Canary, Missing, Receipt, Rejection, RejectionReason
 
 ANNOUNCED_FOR_S = 30 * 86400.0
 """Validity of an announcement: longer than any outage of a coordinator."""
@@ -211,29 +211,16 @@ class EffectRunner:
         record, summed = snapshot.tasks[current.task], snapshot.sums.get(current.number)
         if kind_of(current).is_summed and summed is None:
             return
-        plan = record.settings.plan.plan(record.settings.strategy.name)
-        if summed is not None:
-            plan = replace(plan, keep_share=1.0)  # a device that has to stop would not stay to unmask either
         context = self._contexts.of_round(record, base, current)
-        if base.task == self._config.task.name and context.manifest.task_type == KEYBOARD:
-            # Keyboards have a version of this task, and compare only with that one.
-            plan = replace(plan, keystrokes=plan.evaluation_share > 0)
+        order = None if summed is None else summed.order
         signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,
-            Assignment(
-                task=current.task,
+            replace(
+                common_order(current, base, record, context, self._config.task.name, order),
                 round=effect.round,
                 attempt=effect.attempt,
-                version=base.version,
-                manifest=Sha256(base.manifest),
-                codec=record.settings.codec.choice(),
-                plan=plan,
                 report_deadline_s=remaining_s,
-                work=context.gate.kind,
-                minimum=record.settings.minimum if summed is None else current.rules.minimum,
-                secure_sum=None if summed is None else summed.order,
-                privacy=record.terms(),
                 number=snapshot.number,
                 signed_s=signed_s,
                 not_after_s=signed_s + remaining_s + CLOCKS_APART_S,

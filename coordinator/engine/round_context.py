@@ -72,6 +72,7 @@ class RoundContexts:
 
 def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirements:
     settings = task.settings
+    needed = name_needed(settings.codec.name, summed=settings.privacy.summed) if settings.kind is Work.TRAIN else ""
     return Requirements(
         kind=Work.EVALUATE if trial is not None and settings.plan.evaluation_share else settings.kind,
         admission=Admission(
@@ -79,7 +80,7 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirem
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
             task_type=manifest.task_type,
-            codec=name_needed(settings.codec.name) if settings.kind is Work.TRAIN else "",
+            codec=needed,
             noised=None if task.state.noise is None else task.state.noised,
         ),
         eligibility=settings.eligibility,

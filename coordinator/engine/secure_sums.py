@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import structlog
 from msgspec.structs import replace
 
+from nightjar.coordinator.engine.orders import common_order
 from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.summed import sum_order
@@ -51,8 +52,8 @@ from nightjar.wire.errors import LocalProtocolError, NightjarError, RemoteProtoc
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import DropoutCause, Verdict
 from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up, encode
-from nightjar.wire.secure_sum.order import terms_of
 from nightjar.wire.secure_sum.primitives import Primitives
+from nightjar.wire.secure_sum.session import terms_of_assignment
 
 PHASE_S = 30.0
 """Longest wait for keys, shares, confirmations or disclosures: some phones have to fetch the model first."""
@@ -69,9 +70,10 @@ class SecureSums:
     """The secure sums of all open rounds."""
 
     def __init__(
-        self, population: str, contexts: RoundContexts, enrolled: EnrolledKeyOf, primitives: Primitives
+        self, population: str, first: str, contexts: RoundContexts, enrolled: EnrolledKeyOf, primitives: Primitives
     ) -> None:
-        self._population = Population(population)
+        """``first`` is the task whose versions keyboards get."""
+        self._population, self._first = Population(population), first
         self._contexts = contexts
         self._enrolled = enrolled
         self._primitives = primitives
@@ -156,7 +158,8 @@ class SecureSums:
         record, base = unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number]
         devices = {key: device for device in state.seats if (key := self._enrolled(device)) is not None}
         try:
-            layout = self._contexts.of_round(record, base, state).manifest.layout
+            context = self._contexts.of_round(record, base, state)
+            layout = context.manifest.layout
             order = sum_order(
                 unit.tx.draw_number(unit.now_s),
                 state.rules.minimum,
@@ -165,7 +168,8 @@ class SecureSums:
                 record.settings.plan.first_norm if base.clip_norm is None else base.clip_norm,
                 record.state.noise,
             )
-            terms = terms_of(order, layout, state.rules.minimum, self._population, state.task, state.number)
+            told = common_order(state, base, record, context, self._first, order)
+            terms = terms_of_assignment(told, layout, self._population)
             session = open_session(terms, devices)
         except NightjarError as error:
             return ((state.task, AggregationFailed(f"the secure sum cannot begin: {error}", unit.now_s)),)

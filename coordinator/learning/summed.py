@@ -22,7 +22,7 @@ from nightjar.wire.parameters import ParameterLayout, Vector
 from nightjar.wire.secure_sum import masks
 from nightjar.wire.secure_sum.grid import FIRST_SPREAD, Grid
 from nightjar.wire.secure_sum.low_rank import Rank, bases_of, from_bytes, group_sizes, next_average, to_bytes
-from nightjar.wire.secure_sum.order import SumOrder, read_sum
+from nightjar.wire.secure_sum.order import BINDING, SumOrder, read_sum
 from nightjar.wire.secure_sum.primitives import Primitives
 from nightjar.wire.secure_sum.terms import threshold_for
 
@@ -84,6 +84,7 @@ def sum_order(
         clip_norm=clip_norm,
         most_examples=MOST_EXAMPLES,
         noise_variance=variance,
+        binding=BINDING,
     )
 
 

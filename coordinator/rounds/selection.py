@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightjar.coordinator.rounds.lease import REFUSALS_ALLOWED, Lease
-from nightjar.wire.codec.codecs import NAMES
+from nightjar.wire.codec.codecs import BOUND_SUM, NAMES
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import RejectionReason
 
@@ -46,7 +46,7 @@ class Admission:
         minimum_examples: fewest examples of all kinds.
         minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
         minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
-        codec: the task's codec if a device must name it, else empty: every device has it.
+        codec: what a device must name that can encode the task's updates; empty if every device can.
         noised: with differential privacy, the numbers of the task's noised rounds: a device whose report counts in one
             of them or later may take part again when as many as ``minimum_separation`` are noised. A round of another
             task counts as well, because a lease knows only the last.
@@ -105,6 +105,8 @@ def lacking(task_type: str, codec: str, offered: str, codecs: str) -> Refusal | 
     ``codec`` is the task's if a device must name it, else empty; ``offered`` and ``codecs`` are as in a lease.
     """
     if codec and codec not in codecs.split():
+        if codec == BOUND_SUM:
+            return Refusal(RejectionReason.OUTDATED_AGENT, "this agent is too old for this coordinator's secure sums")
         if codec in NAMES:
             return Refusal(RejectionReason.OUTDATED_AGENT, f"this agent is too old for the codec {codec}")
         return Refusal(RejectionReason.NO_PLUGIN, f"it has no plug-in for the codec {codec}")

@@ -44,7 +44,7 @@ from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, DropoutCause, Work
 from nightjar.wire.parameters import Vector
 from nightjar.wire.secure_sum.low_rank import Bases, from_bytes
-from nightjar.wire.secure_sum.order import SumOrder, contribution, values_of
+from nightjar.wire.secure_sum.order import SumOrder, binding_faults, contribution, values_of
 
 HELD_AT_LEAST = 4
 """Copies of the weights that a training holds at least: weights, anchor, update, and the file."""
@@ -75,7 +75,7 @@ def prepare(
     order, epsilon = assignment.secure_sum, None if assignment.privacy is None else assignment.privacy.epsilon
     threshold = None if order is None else order.threshold
     beyond = outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps, epsilon, threshold)
-    _refuse_any(beyond or faults(ledger(), assignment, limits), trust)
+    _refuse_any(beyond or binding_faults(order) or faults(ledger(), assignment, limits), trust)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"

@@ -19,7 +19,7 @@ from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.identifiers import Population
 from nightjar.wire.messages import Assignment
 from nightjar.wire.secure_sum.messages import Down
-from nightjar.wire.secure_sum.order import terms_of
+from nightjar.wire.secure_sum.session import terms_of_assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,7 @@ def join_sum(
     if last is not None and (order.number, assignment.round) <= (last.number, last.round):
         msg = f"expected a secure sum after that of round {last.round}, got one of round {assignment.round}"
         raise RemoteProtocolError(msg, code="rollback")
-    layout = model.manifest.layout
-    terms = terms_of(order, layout, assignment.minimum, population, assignment.task, assignment.round)
+    terms = terms_of_assignment(assignment, model.manifest.layout, population)
     step = machine(JoinSum(terms))
     joined = SumState(order.number, assignment.round, terms.session, step.phase, step.state)
     return Enlisted(model, joined, step.sent)

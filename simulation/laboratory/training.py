@@ -9,6 +9,7 @@ seed give the same curve, bit for bit, whatever the executor, and whether or not
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -367,7 +368,8 @@ def _order(prepared: PreparedTraining, number: int, clip_norm: float | None = No
 
 
 def _terms(prepared: PreparedTraining, order: SumOrder) -> Terms:
-    return terms_of(order, prepared.layout, order.cohort, "laboratory", prepared.experiment.corpus, order.number)
+    session = hashlib.sha256(f"laboratory {prepared.experiment.corpus} {order.number}".encode()).digest()
+    return terms_of(order, prepared.layout, order.cohort, session)
 
 
 def _aggregate(prepared: PreparedTraining, number: int, clip_norm: float | None) -> Aggregate:

@@ -11,7 +11,7 @@ from nightjar.wire.limits import Limits
 from nightjar.wire.messages import CodecChoice, DropoutCause, PrivacyTerms, TrainingPlan
 from nightjar.wire.secure_sum.grid import Grid
 from nightjar.wire.secure_sum.low_rank import Rank
-from nightjar.wire.secure_sum.order import SumOrder
+from nightjar.wire.secure_sum.order import BINDING, SumOrder
 from tests.edge_agent.fakes import Phone
 
 DEFAULT = Limits()
@@ -92,7 +92,9 @@ def test_an_update_of_fewer_steps_than_the_limit_is_not_sent(tmp_path):
 def test_a_sum_of_more_values_than_the_limit_is_refused_whatever_the_codec_says(tmp_path):
     phone = Phone(tmp_path, limits=DEFAULT)
     rank, grid = Rank(rows=1000, right=4, left=4), Grid(step=0.5, most=10)
-    order = SumOrder(number=1, threshold=3, cohort=12, rank=rank, grid=grid, clip_norm=1.0, most_examples=100)
+    order = SumOrder(
+        number=1, threshold=3, cohort=12, rank=rank, grid=grid, clip_norm=1.0, most_examples=100, binding=BINDING
+    )
     asked(phone, codec=CodecChoice(density=0.01), secure_sum=order)
     (dropout,) = phone.transport.of("dropout")
     assert (dropout.cause, "rank: expected a share" in dropout.detail) == (DropoutCause.OUTSIDE_LIMITS, True)

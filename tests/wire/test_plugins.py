@@ -52,7 +52,7 @@ def test_a_codec_of_another_package_encodes_updates_and_its_density_counts_as_on
     delta = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
     payload = codec.write(delta, LAYOUT, np.random.default_rng(0)).payload()
     assert codec.decode(payload, LAYOUT).values.tolist() == np.where(delta >= 0, 1, -1).tolist()
-    assert to_name() == ("sampled-4", "signs")
+    assert to_name() == ("bound-sum", "sampled-4", "signs")
     wanted = TaskSettings(codec=CodecConfig(name="signs"), strategy=StrategyConfig(name="halved"))
     assert task_faults(wanted, Limits(density=1.0), measured=False, enrolled=True) == []
     (fault,) = task_faults(wanted, Limits(), measured=False, enrolled=True)

@@ -56,6 +56,8 @@ REGISTRY: Mapping[str, Entry] = {
 """Our own codecs by name."""
 FIRST = ("dense-f32", "dense-f16", "topk-8", "topk-4")
 """Those that every agent has: the first agents did not name them, so no agent does."""
+BOUND_SUM = "bound-sum"
+"""No codec: what devices name that join secure sums whose name binds their orders."""
 GROUP = "nightjar.codecs"
 OTHERS_FROM, OTHERS_TO = 128, 254
 """Wire ids for codecs of other packages."""
@@ -89,6 +91,8 @@ def installed() -> dict[str, Plugin]:
     def fault(name: str, value: Any) -> str:
         if not CODEC_NAME.fullmatch(name):
             return f"expected a name that matches {CODEC_NAME.pattern}, got {name!r}"
+        if name == BOUND_SUM:
+            return f"expected a name that is not taken, got {name!r}"
         if not isinstance(value, Entry) or value.wire_id not in range(OTHERS_FROM, OTHERS_TO + 1):
             return f"expected a wire.codec.Entry with an id from {OTHERS_FROM} to {OTHERS_TO}, got {value!r}"[:300]
         if value.wire_id in taken:
@@ -105,12 +109,14 @@ def usable() -> tuple[str, ...]:
 
 
 def to_name() -> tuple[str, ...]:
-    """The codecs that this installation has beyond the :data:`FIRST`, sorted; devices name them when they check in."""
-    return tuple(sorted(set(usable()) - set(FIRST)))
+    """What this installation has beyond the :data:`FIRST`, sorted; devices name it when they check in."""
+    return tuple(sorted({*usable(), BOUND_SUM} - set(FIRST)))
 
 
-def name_needed(name: str) -> str:
-    """The name of a codec if a device must name it to be given it; empty if every device has it."""
+def name_needed(name: str, *, summed: bool) -> str:
+    """What a device must name for a task with this codec, or with secure sums; empty if every device has it."""
+    if summed:
+        return BOUND_SUM
     return "" if name in FIRST else name
 
 

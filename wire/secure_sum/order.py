@@ -12,7 +12,6 @@ devices.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,6 +27,8 @@ from nightjar.wire.secure_sum.low_rank import Bases, Rank, decode, encode, group
 from nightjar.wire.secure_sum.masks import Words
 from nightjar.wire.secure_sum.terms import MOST_MEMBERS, Terms
 
+BINDING = 1
+"""How a session's name follows from the orders of its devices (:mod:`nightjar.wire.secure_sum.session`)."""
 FURTHER_VALUES = 2
 """Values beside the update's: the weight, and whether the update was within the clip norm."""
 
@@ -45,6 +46,8 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
         clip_norm: L2 norm that a device clips its update to; with noise, what it encodes.
         most_examples: a device with more examples weighs no more.
         noise_variance: of the noise that a device adds to each value, in steps of the grid; 0 adds none.
+        binding: :data:`BINDING`, or 0 from a coordinator whose sessions bind less; devices refuse what they do not
+            know.
     """
 
     number: Annotated[int, Meta(ge=0, le=2**53)]
@@ -55,6 +58,7 @@ class SumOrder(msgspec.Struct, frozen=True, kw_only=True):
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)]
     most_examples: Annotated[int, Meta(ge=1, le=2**31)]
     noise_variance: Annotated[int, Meta(ge=0, le=MOST_VARIANCE)] = 0
+    binding: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
     @property
     def bits(self) -> int:
@@ -79,20 +83,15 @@ def values_of(order: SumOrder, layout: ParameterLayout) -> int:
     return sum(sizes) + (0 if order.noise_variance else len(sizes))
 
 
-def terms_of(
-    order: SumOrder, layout: ParameterLayout, minimum: int, population: str, task: str, round_number: int
-) -> Terms:
-    """The terms that follow from an assignment and the layout of its model.
+def terms_of(order: SumOrder, layout: ParameterLayout, minimum: int, session: bytes) -> Terms:
+    """The terms that follow from an order and the layout of its model; ``session`` is the session's name, 32 bytes.
 
     Raises:
         RemoteProtocolError: they contradict each other.
     """
-    named = f"nightjar secure sum\n{population}\n{task}\n{round_number}\n{order.number}\n"
-    if order.noise_variance:  # a device counts on the noise of others, so they must have been told the same
-        named += f"{order.noise_variance}\n{order.grid.step.hex()}\n{order.clip_norm.hex()}\n"
     try:
         return Terms(
-            session=hashlib.sha256(named.encode()).digest(),
+            session=session,
             threshold=order.threshold,
             minimum=minimum,
             values=values_of(order, layout) + FURTHER_VALUES,
@@ -100,6 +99,21 @@ def terms_of(
         )
     except ValueError as error:
         raise RemoteProtocolError(str(error), code="secure-sum") from error
+
+
+def binding_faults(order: SumOrder | None) -> list[str]:
+    """Why a device does not join a sum whose name does not bind the orders of its devices.
+
+    >>> binding_faults(None)
+    []
+    """
+    if order is None or order.binding == BINDING:
+        return []
+    older = "coordinator" if order.binding < BINDING else "agent"
+    return [
+        f"secure_sum.binding: expected {BINDING}, so that all devices of a sum must have the same orders, got "
+        f"{order.binding}; update the {older}"
+    ]
 
 
 def contribution(

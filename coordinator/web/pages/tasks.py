@@ -63,7 +63,11 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
         privacy = [] if ledger is None else explain(ledger)
         shown = {"settings": record.settings, "rounds": rounds, "made": made, "privacy": privacy}
         figures = ", ".join(usable()[kind].figures) if kind in usable() else "no plug-in here"
-        lack = lackers(kind, name_needed(record.settings.codec.name), site.census.now().offers)
+        lack = lackers(
+            kind,
+            name_needed(record.settings.codec.name, summed=record.settings.privacy.summed),
+            site.census.now().offers,
+        )
         shown |= {"task_type": f"{kind}: {figures}", "lack": lack}
         return render_template("task.html", task=row, **shown)
 

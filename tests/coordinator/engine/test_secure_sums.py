@@ -21,11 +21,21 @@ from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.ports import enrolled_key
 from nightjar.wire import frame, topics
-from nightjar.wire.messages import Assignment, DropoutCause, Receipt, Rejection, RejectionReason, Status, Verdict
+from nightjar.wire.messages import (
+    Assignment,
+    CheckIn,
+    DropoutCause,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    Status,
+    Verdict,
+)
 from nightjar.wire.parameters import weights_from_bytes
 from nightjar.wire.secure_sum.low_rank import Rank, from_bytes
 from nightjar.wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
-from nightjar.wire.secure_sum.order import contribution, read_sum, terms_of, values_of
+from nightjar.wire.secure_sum.order import contribution, read_sum, values_of
+from nightjar.wire.secure_sum.session import terms_of_assignment
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.secure_sums import PRIMITIVES
@@ -55,7 +65,7 @@ class SummedDevice:
     def join(self) -> None:
         assignment = self.world.assignment(self.name)
         self.assignment, order = assignment, assignment.secure_sum
-        self.terms = terms_of(order, LAYOUT, assignment.minimum, "demo", assignment.task, assignment.round)
+        self.terms = terms_of_assignment(assignment, LAYOUT, "demo")
         update = np.full(LAYOUT.size, (self.number + 1) / 100, np.float32)
         asked = asked_of(self.world, assignment.version, order)
         self.words = contribution(update, 100, order, LAYOUT, *asked, *2 * [np.random.default_rng(self.number)])
@@ -494,3 +504,11 @@ def test_a_task_whose_rounds_all_spent_privacy_ends_though_none_became_a_version
     assert ended.reason == "its privacy is spent: 1 of 1 rounds"
     world.start()
     assert task_of(world).state == ended
+
+
+def test_an_agent_of_before_is_told_in_words_that_it_cannot_take_part_in_a_sum(world):
+    world.listen()
+    world.say("d0", CheckIn(agent_version="0.1.0", runtime="none", examples=100, codecs=("sampled-4",)))
+    told = world.transport.to("d0", Rejection)[-1]
+    assert told.reason is RejectionReason.OUTDATED_AGENT
+    assert told.detail == "this agent is too old for this coordinator's secure sums"

@@ -6,7 +6,7 @@ from nightjar.wire.limits import Limits
 from nightjar.wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
 from nightjar.wire.secure_sum.grid import Grid
 from nightjar.wire.secure_sum.low_rank import Rank
-from nightjar.wire.secure_sum.order import SumOrder
+from nightjar.wire.secure_sum.order import BINDING, SumOrder
 
 TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
 
@@ -79,6 +79,7 @@ def noised(variance, **changes):
         clip_norm=1.0,
         most_examples=100,
         noise_variance=variance,
+        binding=BINDING,
     )
     return order(minimum=16, secure_sum=summed, **changes)
 

@@ -21,7 +21,7 @@ from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
 from nightjar.wire.secure_sum.grid import Grid
 from nightjar.wire.secure_sum.low_rank import Rank, bases_of, group_sizes, to_bytes
-from nightjar.wire.secure_sum.order import FURTHER_VALUES, SumOrder, values_of
+from nightjar.wire.secure_sum.order import BINDING, FURTHER_VALUES, SumOrder, values_of
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
 
 pytestmark = pytest.mark.tflite
@@ -87,7 +87,9 @@ def test_no_typed_word_is_in_a_report(desk, exported):
 
 def test_a_contribution_to_a_sum_needs_the_bases_of_the_version(desk, exported, tmp_path):
     rank, grid = Rank(rows=1000, right=2, left=4), Grid(step=0.5, most=10)
-    order = SumOrder(number=1, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=10)
+    order = SumOrder(
+        number=1, threshold=2, cohort=3, rank=rank, grid=grid, clip_norm=9.0, most_examples=10, binding=BINDING
+    )
     layout, path = exported.model.manifest.layout, tmp_path / "bases"
     bases = bases_of(np.zeros(layout.size, np.float32), layout, rank, np.random.default_rng(0))
     path.write_bytes(to_bytes(bases, np.ones(len(group_sizes(layout, rank)), np.float32)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec.structs import replace
 
 from nightjar.coordinator.learning.summed import unmasked_sum
 from nightjar.coordinator.rounds import secure_sum as coordinator_side
@@ -25,7 +26,8 @@ from nightjar.wire.secure_sum.grid import Grid
 from nightjar.wire.secure_sum.low_rank import Rank, bases_of, decode, group_sizes, to_bytes
 from nightjar.wire.secure_sum.low_rank import encode as encode_update
 from nightjar.wire.secure_sum.messages import Confirmation, Deliveries, MaskedUpdate, decode_up, encode
-from nightjar.wire.secure_sum.order import SumOrder, contribution, read_sum, terms_of
+from nightjar.wire.secure_sum.order import BINDING, SumOrder, contribution, read_sum, terms_of
+from nightjar.wire.secure_sum.session import terms_of_assignment
 from tests.edge_agent.fakes import LAYOUT, Phone, assignment
 from tests.secure_sums import PRIMITIVES
 
@@ -38,6 +40,7 @@ ORDER = SumOrder(
     grid=Grid(step=0.05, most=127),
     clip_norm=50.0,
     most_examples=10,
+    binding=BINDING,
 )
 BASES = bases_of(np.zeros(LAYOUT.size, np.float32), LAYOUT, RANK, np.random.default_rng(0))
 SPREAD = np.ones(len(group_sizes(LAYOUT, RANK)), np.float32)
@@ -48,21 +51,23 @@ OTHERS = (1, 2, 3)
 class SummedRound:
     """A round of the phone and three devices without a driver."""
 
-    def __init__(self, phone: Phone, number: int = 7) -> None:
+    def __init__(self, phone: Phone, number: int = 7, others: SumOrder = ORDER) -> None:
+        """``others`` is what the coordinator orders the three others to give."""
         data = to_bytes(BASES, SPREAD)
         path = phone.folder / hashlib.sha256(data).hexdigest()
         path.write_bytes(data)
         phone.model = phone.artifacts.model = dataclasses.replace(phone.model, bases=path)
-        self.phone, self.number = phone, number
-        self.terms = terms_of(ORDER, LAYOUT, MINIMUM, "demo", "demo", number)
-        self.session = open_session(self.terms, [enrolled_key(each).public for each in (0, *OTHERS)])
-        self.states, self.updates, self.plan, self.values = {}, {}, None, {}
+        self.phone, self.number, self.waiting = phone, number, None
         self.assigned = assignment(
             phone.model,
             number,
             minimum=MINIMUM,
             secure_sum=ORDER,
         )
+        self.order_of_others = others
+        self.terms = terms_of_assignment(replace(self.assigned, secure_sum=others), LAYOUT, "demo")
+        self.session = open_session(self.terms, [enrolled_key(each).public for each in (0, *OTHERS)])
+        self.states, self.updates, self.plan, self.values = {}, {}, None, {}
 
     def begin(self) -> None:
         for number in OTHERS:
@@ -101,7 +106,9 @@ class SummedRound:
         self.states[number], sent = device_side.step(self.states[number], message, tools)
         if isinstance(message, Deliveries):
             update = np.full(LAYOUT.size, number / 10, np.float32)
-            words = contribution(update, 10, ORDER, LAYOUT, BASES, SPREAD, *2 * [np.random.default_rng(number)])
+            words = contribution(
+                update, 10, self.order_of_others, LAYOUT, BASES, SPREAD, *2 * [np.random.default_rng(number)]
+            )
             self.updates[number] = words
             self.states[number], sent = device_side.step(self.states[number], UpdateEncoded(words), tools)
         self.hear(number, sent)
@@ -170,6 +177,40 @@ def test_the_coordinator_learns_the_sum_and_the_report_says_nothing_else(summed)
     assert np.linalg.norm(alone.mean - kept) < 0.1 * np.linalg.norm(kept)
     assert summed.phone.database.tally().last_report_summed
     assert sums_of(summed.phone).phase == "disclosed"
+
+
+NOTHING = replace(ORDER, clip_norm=1e-9)
+
+
+def test_a_coordinator_that_orders_all_others_to_give_nothing_learns_no_update(tmp_path):
+    attacked = SummedRound(Phone(tmp_path), others=NOTHING)
+    attacked.begin()
+    attacked.collect()
+    if attacked.session.phase is SumPhase.KEYS:  # the victim is in another session: the others go on without it
+        attacked.step(TimeUp())
+    attacked.phone.work()
+    for _ in range(4):
+        if attacked.waiting is not None:
+            attacked.pass_on()
+        if attacked.phone.transport.of("report"):
+            attacked.hear(0, [decode_up(attacked.report().payload)])
+    assert attacked.session.phase is SumPhase.DONE
+    total = unmasked_sum(attacked.plan, attacked.values.values(), PRIMITIVES)
+    learned = 4 * read_sum(total, ORDER, LAYOUT, BASES, SPREAD).mean  # three weigh as much, and give nothing
+    trained = (0.5 * np.linspace(0.5, 1.5, LAYOUT.size)).astype(np.float32)
+    kept = decode(encode_update(trained, LAYOUT, BASES), LAYOUT, BASES)
+    gain = float(learned @ kept) / float(kept @ kept)
+    assert abs(gain) < 0.1, "the sum has the victim's update"
+
+
+def test_a_sum_of_a_coordinator_of_before_is_refused_in_words(tmp_path):
+    before = SummedRound(Phone(tmp_path))
+    before.assigned = replace(before.assigned, secure_sum=replace(ORDER, binding=0))
+    before.begin()
+    (dropout,) = before.phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.OUTSIDE_LIMITS
+    assert "update the coordinator" in dropout.detail
+    assert not before.phone.transport.of(topics.SUM_ANSWER)
 
 
 def test_shares_that_come_after_the_training_are_waited_for(summed):
@@ -286,7 +327,7 @@ def test_a_step_in_a_process_of_its_own_gives_what_one_in_this_process_gives(tmp
     folder.mkdir()
     key = ec.generate_private_key(ec.SECP256R1())
     (folder / "credential.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    terms = terms_of(ORDER, LAYOUT, MINIMUM, "demo", "demo", 1)
+    terms = terms_of(ORDER, LAYOUT, MINIMUM, bytes(32))
     joined = SumProcess(tmp_path)(JoinSum(terms))
     assert joined.phase == "joined"
     question = encode(Deliveries(terms.session, b"\x0f", b""))

@@ -23,7 +23,7 @@ ORDER = SumOrder(
     clip_norm=2.0,
     most_examples=100,
 )
-TERMS = terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 4)
+TERMS = terms_of(ORDER, LAYOUT, 9, bytes(32))
 
 
 def summed(*given):
@@ -51,20 +51,9 @@ def test_an_update_is_clipped_to_the_norm_and_says_so():
     assert np.allclose(found.mean[:50], (2.0 / np.sqrt(50) + 0.01) / 2, atol=ORDER.grid.step)
 
 
-def test_a_session_is_another_for_every_population_task_round_and_number():
-    others = [
-        terms_of(ORDER, LAYOUT, 9, "other", "keyboard", 4),
-        terms_of(ORDER, LAYOUT, 9, "demo", "other", 4),
-        terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 5),
-        terms_of(msgspec.structs.replace(ORDER, number=8), LAYOUT, 9, "demo", "keyboard", 4),
-    ]
-    assert len({each.session for each in [TERMS, *others]}) == 5
-    assert terms_of(ORDER, LAYOUT, 9, "demo", "keyboard", 4) == TERMS
-
-
 def test_terms_that_contradict_each_other_are_the_senders_fault():
     with pytest.raises(RemoteProtocolError, match="below the minimum"):
-        terms_of(ORDER, LAYOUT, 3, "demo", "keyboard", 4)
+        terms_of(ORDER, LAYOUT, 3, bytes(32))
 
 
 NOISED = msgspec.structs.replace(ORDER, grid=Grid(step=0.002, most=1000), noise_variance=400)
@@ -74,7 +63,7 @@ def test_with_noise_the_sum_is_the_mean_of_equal_clipped_updates_and_their_noise
     rng = np.random.default_rng(3)
     updates = rng.uniform(-0.2, 0.2, (12, LAYOUT.size)).astype(np.float32)
     updates[0] *= 1000
-    bits = terms_of(NOISED, LAYOUT, 9, "demo", "keyboard", 4).bits
+    bits = terms_of(NOISED, LAYOUT, 9, bytes(32)).bits
     given = [
         contribution(each, 10 * number + 1, NOISED, LAYOUT, BASES, SPREAD, rng, rng)
         for number, each in enumerate(updates)
@@ -95,14 +84,3 @@ def test_with_noise_weight_and_bit_say_nothing():
         for value, count in ((0.001, 1), (9.0, 1000))
     ]
     assert ends[0].tolist() == ends[1].tolist() == [NOISED.grid.most, 0]
-
-
-def test_devices_that_were_told_of_different_noise_are_in_different_sessions():
-    replace = msgspec.structs.replace
-    others = [
-        replace(NOISED, noise_variance=16),
-        replace(NOISED, clip_norm=3.0),
-        replace(NOISED, grid=Grid(step=0.001, most=1000)),
-    ]
-    sessions = {terms_of(each, LAYOUT, 9, "demo", "keyboard", 4).session for each in (NOISED, *others)}
-    assert len(sessions) == 4
