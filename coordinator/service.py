@@ -105,6 +105,7 @@ class _Site:
             stack.callback(secured.close)
         self.service_manager = ServiceManager(os.environ)
         self.running = running = RunningDriver()
+        self.pruner: Pruner | None = None
         self.broker, self.own_broker = choose(config.broker.kind), config.broker.kind is not BrokerKind.EXTERNAL
         leadership = state.leadership
         ports = WebPorts(
@@ -121,6 +122,7 @@ class _Site:
             tokens=TokenTable(state.database),
             post=running.post,
             leader=lambda: leadership.leader,
+            disk=lambda: self.pruner.disk if self.pruner else None,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             issuer=secured.issuer if secured else None,
         )
@@ -185,7 +187,7 @@ class _Driving:
         site = self._site
         if site.secured is not None and site.own_broker:
             leading.enter_context(site.secured.enforcing_revocations(self._reached, self._reload))
-        pruner = Pruner(
+        site.pruner = pruner = Pruner(
             self._state.database,
             self._state.artifacts,
             self._state.config.retention,

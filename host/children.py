@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from nightjar.host.limited_log import shorten
+
 TRIES = 2
 """A child may be killed once because other processes used up the memory; twice in a row is its own fault."""
 END_TIMEOUT_S = 5.0
@@ -134,6 +136,8 @@ class LineChild:
             msg = f"process {self._left.pid} hangs and cannot be ended; another beside it would hang, too"
             raise OSError(msg)
         if self._child is None:
+            if self._log is not None:
+                shorten(self._log)
             with contextlib.ExitStack() as stack:
                 self._child = subprocess.Popen(  # noqa: S603 - what our own caller names
                     self._command,

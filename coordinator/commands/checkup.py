@@ -23,6 +23,7 @@ from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, choose
 from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.storage.backup import missing
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.disk_use import SCARCE_BYTES, forecast
 from nightjar.coordinator.storage.engine import database_file, database_url
 from nightjar.coordinator.storage.model_folder import check_model
 from nightjar.coordinator.storage.release_metadata import expiries
@@ -31,8 +32,6 @@ from nightjar.host.children import python_command
 from nightjar.models.child_environment import child_environment
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
-SCARCE_BYTES = 2 * 10**9
-"""Free space below which ``doctor`` warns: a month of a small fleet's rounds with the large model, and the database."""
 LEAST_DAYS = 30
 """Life of the releases' offline metadata below which ``doctor`` warns: their keepers have to meet."""
 _TENSORFLOW_TIMEOUT_S = 120
@@ -72,6 +71,7 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     else:
         yield CheckupFinding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
     yield free_space("storage", existing)
+    yield from _growth(config)
     if config.database_url:
         yield _postgresql(config)
         return
@@ -88,6 +88,18 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding("database", "fault", found, "restore a backup")
     else:
         yield CheckupFinding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+
+
+def _growth(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
+    """How the data folder grows, as the service has measured it; nothing before it has run for some hours."""
+    try:
+        with opened(config) as database, database.transaction() as view:
+            found = forecast(view.disk_points())
+    except NightjarError:
+        return  # the checks of the database say so
+    if found is not None and found.growth_bytes_a_day is not None:
+        level, remedy = "warning" if found.scarce else "ok", "keep less ([retention]), or give it a larger disk"
+        yield graded("storage", level, found.in_words(), remedy)
 
 
 def free_space(category: str, folder: Path) -> CheckupFinding:

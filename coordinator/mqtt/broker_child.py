@@ -21,6 +21,7 @@ from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.tls.files import SERVICE_USER
 from nightjar.host.children import python_command
+from nightjar.host.limited_log import LimitedLog
 from nightjar.wire.errors import UnavailableError
 
 HELLO = bytes.fromhex("100c00044d515454040200050000")
@@ -28,6 +29,8 @@ HELLO = bytes.fromhex("100c00044d515454040200050000")
 START_TIMEOUT_S = 60.0
 """Time limit for the broker to answer. It usually takes a second, but longer while a small machine boots."""
 RESTART_AFTER_S = 1.0
+LONGEST_READ = 64 * 1024
+"""Bytes of a line that are read at once; nobody can make us hold a longer one."""
 PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - a variable's name; any user can read arguments
 
 _log = structlog.get_logger("coordinator")
@@ -85,16 +88,20 @@ class BrokerChild:
         command += self._topics
         if self._tls is not None:
             command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
+        log = LimitedLog(self._folder / "broker.log")  # strangers cause a line for each handshake that fails
         while not self._closing.is_set():
-            with (self._folder / "broker.log").open("ab") as log:
-                self._child = subprocess.Popen(  # noqa: S603 - our own module
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,  # ctrl-C goes only to the service, which still has messages to send
-                    env={**os.environ, PASSWORD_VARIABLE: self.service.password},
-                )
+            self._child = subprocess.Popen(  # noqa: S603 - our own module
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # ctrl-C goes only to the service, which still has messages to send
+                env={**os.environ, PASSWORD_VARIABLE: self.service.password},
+            )
+            if self._child.stdout is not None:
+                with self._child.stdout as lines:
+                    while line := lines.readline(LONGEST_READ):  # until it ends
+                        log.write(line, time.monotonic())
             status = self._child.wait()
             if not self._closing.is_set():
                 _log.error("broker_restarted", status=status, log=str(self._folder / "broker.log"))

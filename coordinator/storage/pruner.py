@@ -11,7 +11,7 @@ import structlog
 
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.disk_use import measured, with_point
+from nightjar.coordinator.storage.disk_use import DiskForecast, forecast, measured, with_point
 from nightjar.coordinator.storage.retention import Pruned, Retention
 from nightjar.coordinator.versions.retention import RetentionPolicy
 from nightjar.wire.errors import NightjarError
@@ -48,6 +48,12 @@ class Pruner:
         self._retention = Retention(database, artifacts, policy, lambda: self._ended.wait(PAUSE_S))
         self._thread = threading.Thread(target=self._run, name="pruner", daemon=True)
         self._failed = ""
+        self._disk: DiskForecast | None = None
+
+    @property
+    def disk(self) -> DiskForecast | None:
+        """The newest measurement of the disk, and its growth; None before the first. Any thread may read it."""
+        return self._disk
 
     def start(self) -> None:
         """Start the thread; the first pass is at once."""
@@ -77,7 +83,9 @@ class Pruner:
     def _measure(self, now_s: float) -> None:
         with self._database.transaction() as view:
             before = view.disk_points()
-        after = with_point(before, measured(self._data_dir, now_s))
+        now = measured(self._data_dir, now_s)
+        self._disk = forecast((*before, now))
+        after = with_point(before, now)
         if after != before:
             with self._database.transaction() as view:
                 view.save_disk_points(after)

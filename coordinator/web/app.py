@@ -65,6 +65,10 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
         if leader := ports.leader():
             answer["leader"] = leader
+        if disk := ports.disk():
+            answer["disk"] = disk
+            if disk.scarce:  # told in time; no reason yet to report the service as unhealthy
+                answer["warnings"] = [f"disk: {disk.in_words()}"]
         if open_limits := ports.not_enforced():  # limits of the broker; no reason to report the service as unhealthy
             answer["not_enforced"] = open_limits
         if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
@@ -77,7 +81,9 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         if ports.issuer is not None:
             expiring = ports.issuer.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         task, troubles = ports.config.task.name, ports.troubles()
-        page = metrics.render(ports.repository, task, troubles, census.now(), expiring, leads=not ports.leader())
+        page = metrics.render(
+            ports.repository, task, troubles, census.now(), expiring, ports.disk(), leads=not ports.leader()
+        )
         return Response(page, content_type=metrics.CONTENT_TYPE)
 
     @app.get("/artifacts/<sha256>")

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from nightjar.coordinator.enrolment.revocation import IMPAIRED
 from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.disk_use import DiskForecast
 from nightjar.coordinator.storage.fleet import Census
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.task import TaskStatus
@@ -92,7 +93,14 @@ EXPIRES_SOON_S = 10 * 86400.0
 
 
 def render(
-    repository: Database, task: str, troubles: list[str], census: Census, expiring: int, *, leads: bool
+    repository: Database,
+    task: str,
+    troubles: list[str],
+    census: Census,
+    expiring: int,
+    disk: DiskForecast | None,
+    *,
+    leads: bool,
 ) -> bytes:
     """Render the metrics page: ``task`` is the configuration's, ``expiring`` counts certificates that end soon.
 
@@ -111,6 +119,7 @@ def render(
                 "1 if a revoked device may get in.",
                 any(trouble.startswith(IMPAIRED) for trouble in troubles),
             ),
+            *_disk(disk),
             _gauge("certificates_expiring", "Devices whose certificate ends in ten days.", expiring),
         ]
     registry = CollectorRegistry(auto_describe=False)
@@ -210,6 +219,14 @@ def _releases(view: DatabaseView, census: Census) -> Iterator[Metric]:
         devices.add_metric([out.value, "taken-back"], group.taken_back)
         devices.add_metric([out.value, "silent"], group.silent)
     yield devices
+
+
+def _disk(disk: DiskForecast | None) -> Iterator[Metric]:
+    if disk is not None:
+        yield _gauge("data_bytes", "What the data folder takes of its disk.", disk.used_bytes)
+        yield _gauge("disk_free_bytes", "What is free on that disk.", disk.free_bytes)
+        if disk.full_in_days is not None:
+            yield _gauge("disk_full_in_days", "When the disk is full at its present growth.", disk.full_in_days)
 
 
 def _devices(states: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from nightjar.coordinator.records.inbox import Inbox
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.census import CensusTaker
 from nightjar.coordinator.storage.database import Database
+from nightjar.coordinator.storage.disk_use import DiskForecast
 from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.models.manifest import Manifest
 from nightjar.models.task_types import figure_names
@@ -32,6 +33,7 @@ class WebPorts:
     post: Callable[[Inbox], None]  # posts ArtifactServed and Operated to the driver
     leader: Callable[[], str] = str  # returns the name of the host that leads; empty if this process does
     not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
+    disk: Callable[[], DiskForecast | None] = lambda: None  # returns how full the leader's disk is; None if unknown
     issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
 
     @property

@@ -249,6 +249,22 @@ def test_nobody_gets_in_without_a_sound_certificate(site, credential):
 
 
 @with_certificates
+def test_a_stranger_does_not_fill_the_disk_with_what_the_broker_says_of_him(site):
+    log = site.folder / "data" / "broker" / "broker.log"
+    before = log.stat().st_size
+    for _ in range(400):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", site.port), timeout=60) as plain,
+            site.contexts["no certificate"].wrap_socket(plain) as wrapped,
+        ):
+            wrapped.recv(1)
+    with site.device(ME) as known:  # the broker has handled them by now, and still works
+        assert known.up.wait(60)
+    assert log.stat().st_size - before < 20_000
+
+
+@with_certificates
 def test_whose_revocation_nobody_has_signed_yet_hears_and_says_nothing(site):
     with coordinator(site) as ear, site.device(OTHER) as other:
         ear.listen("nightjar/#")
