@@ -26,6 +26,7 @@ from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, 
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
+from nightjar.edge_agent.keyboard.key import note_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.trust import KnownKey, SignatureCheck
 from nightjar.edge_agent.link.uplink import AgentIdentity
@@ -43,6 +44,7 @@ from nightjar.edge_agent.shell.memory import return_free_memory
 from nightjar.edge_agent.shell.message_store import StoreAnswer
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from nightjar.edge_agent.shell.signatures import checked_in_a_process
@@ -55,7 +57,7 @@ from nightjar.edge_agent.suggester.__main__ import serve
 from nightjar.edge_agent.suggester.control import Begin
 from nightjar.host.systemd import ServiceManager
 from nightjar.wire import messages, topics
-from nightjar.wire.errors import UnavailableError
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 from nightjar.wire.limits import HOUSEHOLD_WARNING
 from nightjar.wire.messages import Status
 
@@ -113,7 +115,10 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         tls = enrolled_tls(config.data_dir)
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
-        transport = transport_of(config, watched(stack, config, tls, inbox.put), tls)
+        connects = config.connects
+        transport: MqttTransport | NoTransport = NoTransport(inbox.put)
+        if connects:
+            transport = transport_of(config, watched(stack, config, tls, inbox.put), tls)
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
@@ -123,10 +128,11 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         artifacts = ModelFiles(
             config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=has_keyboard
         )
+        hold_given_model(config, artifacts)
 
         def turned() -> None:
             clock.trusted_s()  # makes it durable when that is due
-            service_manager.turned(_status(connected=transport.connected))
+            service_manager.turned(_status(connected=transport.connected) if connects else WHY)
 
         driver = Driver(
             identity,
@@ -280,7 +286,23 @@ def broker_of(config: AgentConfig, tls: ssl.SSLContext | None) -> BrokerAddress:
     )
 
 
-def disconnect(config: AgentConfig, transport: MqttTransport) -> None:
+def hold_given_model(config: AgentConfig, artifacts: ModelFiles) -> None:
+    """Give the keyboard the model that the settings name: until the coordinator's arrives, or always if none can.
+
+    Raises:
+        ConfigError: it cannot be read or stored.
+    """
+    folder = config.keyboard.model
+    if folder is None or (config.connects and artifacts.announced() is not None):
+        return
+    try:
+        artifacts.hold(folder)
+    except (OSError, NightjarError) as error:
+        msg = f"keyboard.model: expected the folder of an exported model, got: {error}"
+        raise ConfigError(msg) from error
+
+
+def disconnect(config: AgentConfig, transport: MqttTransport | NoTransport) -> None:
     """Publish that the agent was stopped, and disconnect."""
     emulated = config.emulator is not None
     farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=emulated)
@@ -374,6 +396,7 @@ def started_suggester(
     )
     suggester.start()
     stack.callback(suggester.close)
+    note_port(config.data_dir, page.getsockname()[1])
     # The URL in the log does not contain the key.
     url = f"http://{KEYBOARD_HOST}:{page.getsockname()[1]}/"
     log.info("keyboard", device=config.device, url=url, opened_by="the address of nightjar-agent status")

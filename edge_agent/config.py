@@ -19,7 +19,7 @@ from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Dema
 from nightjar.edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from nightjar.edge_agent.enrolment.identity import held_identity
 from nightjar.edge_agent.shell.probes.network import Metered
-from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
+from nightjar.host.configuration import ConfigurationReader, accepted, in_home, read_toml
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.identifiers import DeviceId, Population, device_id, population
@@ -29,6 +29,9 @@ from nightjar.wire.signatures import public_key
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
 KEYBOARD_HOST = "127.0.0.1"
 """Loopback only: anybody who reaches the page can type as this device's user."""
+
+NOT_ENROLLED = "not-enrolled"
+"""Name of a device that needs a claim and has none: nobody else ever hears it."""
 
 _DEMO = Population("demo")
 
@@ -146,10 +149,12 @@ class KeyboardSettings:
 
     Attributes:
         port: 0 picks a free one.
+        model: folder of an exported model, which the keyboard has until the coordinator's arrives.
         personalise: use personal weights where they predict held-out messages better.
     """
 
     enabled: bool = False  # a page that reads typing
+    model: Path | None = None  # the coordinator brings one
     port: AnyPort = 8700  # not registered
     personalise: bool = True  # costs nothing, is never sent
 
@@ -182,6 +187,7 @@ class AgentConfig:
         device: name, unique in the population.
         coordinator_url: where artifacts are fetched.
         coordinator_key: public key that signs orders, in hex.
+        needs_claim: connect to nobody before the device is enrolled.
         data_dir: for database and models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
@@ -196,12 +202,22 @@ class AgentConfig:
     population: Population = _DEMO  # demo, as on the coordinator
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
     coordinator_key: str = ""  # enrolment provides it; on one machine, the first announced is trusted
+    needs_claim: bool = False  # a coordinator on the same machine asks for no claim
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
     limits: Limits = field(default_factory=Limits)
     emulator: EmulatorSettings | None = None
+
+    @property
+    def connects(self) -> bool:
+        """Whether the agent connects to its broker and coordinator; else it is a keyboard and nothing more.
+
+        Raises:
+            ConfigError: the device's identity cannot be used.
+        """
+        return not self.needs_claim or held_identity(self.data_dir) is not None
 
 
 def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
@@ -236,6 +252,8 @@ def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentC
     folder = path.resolve().parent
     reader = ConfigurationReader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
     enrolled = _take_identity(reader, folder, table) or enrols
+    if str(reader.text_of("needs_claim", table)).lower() == "true":
+        table.setdefault("device", NOT_ENROLLED)
     _take_day(reader, folder, table)
     config = reader.read(AgentConfig, table)
     reader.note_unknown_variables(AgentConfig)
@@ -255,7 +273,7 @@ def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
     if not isinstance(data_dir, str) or not data_dir:
         msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
-    return path.resolve().parent / data_dir
+    return path.resolve().parent / in_home(data_dir)
 
 
 def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> bool:
@@ -264,7 +282,7 @@ def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, A
     if not isinstance(data_dir, str):
         return False
     try:
-        identity = held_identity(folder / data_dir)
+        identity = held_identity(folder / in_home(data_dir))
     except ConfigError as error:
         reader.faults.append(str(error))
         return True

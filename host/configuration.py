@@ -4,7 +4,7 @@ The settings and their defaults are the fields of the type, a dataclass or a msg
 every program:
 
 - ``goal`` in the table ``[task]`` is the field ``task.goal``; the variable ``PREFIX_TASK_GOAL`` overrides the file;
-- a relative path, even a default one, is relative to the folder of the file;
+- a relative path, even a default one, is relative to the folder of the file; ``~/`` is the user's home;
 - the text of a variable is converted to the field's type; the items of a list are separated by commas;
 - an empty text unsets an optional setting;
 - an unknown setting is a fault, which suggests the most similar setting;
@@ -64,6 +64,24 @@ def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
         msg = f"{path} cannot be used, {len(faults)} fault(s):" + "".join(f"\n  - {fault}" for fault in faults)
         raise ConfigError(msg)
     return config
+
+
+def in_home(path: str) -> Path:
+    """A path as a file of settings names it: ``~/`` at its beginning is the home of the user of this process.
+
+    Raises:
+        ConfigError: this user has no home.
+
+    >>> in_home("data/~")
+    PosixPath('data/~')
+    """
+    if not path.startswith("~/"):
+        return Path(path)
+    try:
+        return Path.home() / path[2:]
+    except RuntimeError as error:
+        msg = f"expected a user with a home for {path!r}, got none; name the whole path"
+        raise ConfigError(msg) from error
 
 
 def warn_of(path: Path, ignored: Sequence[str]) -> None:
@@ -180,7 +198,7 @@ class ConfigurationReader:
 
     def _path(self, kind: type, value: object) -> Path:
         if kind is Path and isinstance(value, str) and value:
-            return self._folder / value
+            return self._folder / in_home(value)
         msg = f"expected a path, got {value!r}"
         raise ValueError(msg)
 

@@ -33,6 +33,7 @@ from nightjar.edge_agent.enrolment.identity import enrolled_tls
 from nightjar.edge_agent.shell.folder import DATABASE, running_agent
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
 from nightjar.edge_agent.shell.mqtt import client_of
+from nightjar.edge_agent.shell.no_transport import WHY
 from nightjar.edge_agent.shell.probes.command import run
 from nightjar.edge_agent.shell.probes.resources import free_bytes
 from nightjar.edge_agent.shell.tflite import runtime_name
@@ -185,6 +186,9 @@ def _model(config: AgentConfig) -> Findings:
 
 
 def _broker(config: AgentConfig) -> Findings:
+    if not config.connects:
+        yield "connection", OK, WHY, ""
+        return
     broker = config.broker
     where = f"{broker.host}:{broker.port}"
     tls = enrolled_tls(config.data_dir)
@@ -246,6 +250,9 @@ def _detail(answer: urllib3.BaseHTTPResponse) -> str:
 
 
 def _coordinator(config: AgentConfig) -> Findings:
+    if not config.connects:
+        yield "connection", OK, WHY, ""
+        return
     url, tls = config.coordinator_url, enrolled_tls(config.data_dir)
     try:
         answer = _ask(f"{url}{'/healthz' if tls is None else f'{ROOT}/self'}", tls)
@@ -271,11 +278,11 @@ def _coordinator(config: AgentConfig) -> Findings:
 
 def _clock(config: AgentConfig) -> Findings:
     try:
-        answer = _ask(config.coordinator_url, enrolled_tls(config.data_dir))
-        theirs = email.utils.parsedate_to_datetime(answer.headers.get("Date", ""))
+        answer = _ask(config.coordinator_url, enrolled_tls(config.data_dir)) if config.connects else None
+        theirs = None if answer is None else email.utils.parsedate_to_datetime(answer.headers.get("Date", ""))
     except (UnavailableError, ValueError, TypeError):
-        pass
-    else:
+        theirs = None
+    if theirs is not None:
         skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is checked
         remedy = "set the clock, or switch its synchronisation on (timedatectl)"
         yield "time", _ok(skew_s <= MOST_SKEW_S), f"{skew_s:.0f} s from the coordinator's", remedy
@@ -318,7 +325,8 @@ def _conditions(config: AgentConfig) -> Findings:
             case _:
                 outcome = OK
         detail = f"{reading.value.value}: {reading.reason} ({reading.source})"
-        yield condition.value, outcome, detail, _REMEDIES[condition]
+        enrol = "nothing, unless it should learn with others: nightjar-agent enrol --claim FILE"
+        yield condition.value, outcome, detail, enrol if reading.reason == WHY else _REMEDIES[condition]
 
 
 def _service(config: AgentConfig) -> Findings:

@@ -11,7 +11,7 @@ from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig
 from nightjar.edge_agent.core import lifecycle
 from nightjar.edge_agent.core.privacy_ledger import spent
-from nightjar.edge_agent.keyboard.key import address
+from nightjar.edge_agent.keyboard.key import address, served_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.connection import decoded
 from nightjar.edge_agent.link.trust import REFUSED, WHY, trusted
@@ -71,7 +71,8 @@ def status(config: AgentConfig) -> AgentStatus:
     """
     pid = running_agent(config.data_dir)
     keyboard, model = config.keyboard, held_model(config)
-    url = f"http://{KEYBOARD_HOST}:{keyboard.port}/"
+    port = keyboard.port or (served_port(config.data_dir) if pid is not None else 0)
+    url = f"http://{KEYBOARD_HOST}:{port}/"
     found = AgentStatus(
         device=config.device,
         emulated=config.emulator is not None,
@@ -82,7 +83,7 @@ def status(config: AgentConfig) -> AgentStatus:
         not_connected_because="the agent does not run" if pid is None else "it has not connected yet",
         model_version=None if model is None else model.manifest.version,
         coordinator_key=config.coordinator_key,
-        keyboard_url=address(url, config.data_dir) if keyboard.enabled and keyboard.port else None,
+        keyboard_url=address(url, config.data_dir) if keyboard.enabled and port else None,
     )
     with opened_database(config) as database:
         return found if database is None else _with_stored(found, database, config.coordinator_key)

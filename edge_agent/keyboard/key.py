@@ -17,6 +17,8 @@ from nightjar.wire.errors import ConfigError
 
 FILE = "keyboard.key"
 """Name of the key file in the agent's folder."""
+PORT_FILE = "keyboard.port"
+"""Name of the file that holds the page's port, which the system may have picked."""
 
 
 def kept_key(data_dir: Path) -> str:
@@ -33,6 +35,27 @@ def kept_key(data_dir: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the key of the keyboard's page cannot be kept in {path}: {error}"
         raise ConfigError(msg) from error
+
+
+def note_port(data_dir: Path, port: int) -> None:
+    """Note where the page is served, for ``nightjar-agent status``.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        replace_file(data_dir / PORT_FILE, str(port).encode())
+    except OSError as error:
+        msg = f"data_dir: the port of the keyboard's page cannot be noted: {error}"
+        raise ConfigError(msg) from error
+
+
+def served_port(data_dir: Path) -> int:
+    """Where the page of a running agent is served; 0 if that was not noted."""
+    try:
+        return int((data_dir / PORT_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
 
 
 def address(url: str, data_dir: Path) -> str | None:

@@ -16,6 +16,7 @@ from nightjar.edge_agent.emulator.day import state_at
 from nightjar.edge_agent.emulator.phone import PlayedPhone, ScriptedConditions
 from nightjar.edge_agent.ports import Clock
 from nightjar.edge_agent.shell.folder import TYPED
+from nightjar.edge_agent.shell.no_transport import not_enrolled
 from nightjar.edge_agent.shell.probes import Probe, Probes
 from nightjar.edge_agent.shell.probes.adb import Adb
 from nightjar.edge_agent.shell.probes.background import Background
@@ -72,21 +73,22 @@ def assembled_device(
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
         hours = preferences(phone.minute, "emulated day")
         return DeviceProfile(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
-    here = preferences(lambda: minute_of_day(clock.wall_s()))
+    own: list[Probe] = [] if config.connects else [not_enrolled]
+    own.append(preferences(lambda: minute_of_day(clock.wall_s())))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)
     match settings.source:
         case "linux":
-            return _linux(config, [here, keyboard, disk, memory])
+            return _linux(config, [*own, keyboard, disk, memory])
         case "termux":
             termux = Termux(settings.minimum_battery, settings.maximum_temperature_c)
             network = Network(settings.root, settings.metered)
             return DeviceProfile(
-                Probes((here, termux, keyboard, network, disk, memory)), (termux.question, network.question)
+                Probes((*own, termux, keyboard, network, disk, memory)), (termux.question, network.question)
             )
         case "adb":
             adb = Adb(os.environ.get("ANDROID_SERIAL", ""), settings.minimum_battery, settings.maximum_temperature_c)
-            return DeviceProfile(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
+            return DeviceProfile(Probes((*own, adb, keyboard, disk, memory)), (adb.question,))
 
 
 def _linux(config: AgentConfig, own: list[Probe]) -> DeviceProfile:

@@ -119,6 +119,32 @@ class ModelFiles:
             raise UnavailableError(msg) from error
         return model
 
+    def hold(self, folder: Path) -> Model:
+        """Give the keyboard the model of a folder that the machine's owner exported, if it does not have it already.
+
+        Raises:
+            RemoteProtocolError: its manifest is not valid.
+            IntegrityError: a file is not the one of the manifest.
+            OSError: a file cannot be read, or the disk is full.
+        """
+        given = exported_model(folder)
+        held = self.announced()
+        if held is not None and held.sha256 == given.sha256:
+            return held
+        wanted = given.manifest
+        files = {given.program: wanted.program, given.weights: wanted.weights, given.vocabulary: wanted.vocabulary}
+        files |= {given.lexicons[each.language]: each.file for each in wanted.lexicons}
+        if given.ngram is not None and wanted.ngram is not None:
+            files[given.ngram] = wanted.ngram
+        for path, artifact in files.items():
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() != artifact.sha256:
+                msg = f"{path} is not the file that {MANIFEST} lists"
+                raise IntegrityError(msg)
+            replace_file(self._folder / artifact.sha256, data)
+        replace_file(self._folder / given.sha256, wanted.encode())
+        return self.adopt(opened(self._folder, given.sha256))
+
     def forget_personal(self) -> None:
         """Remove the weights that were trained on this device's own messages. Must not run during training."""
         for path in self._folder.glob(f"*{PERSONAL}*"):

@@ -77,6 +77,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             forbidden_words = ["zyzzyva"]
             examples = "rows"
             [keyboard]
+            model = "model"
             enabled = true
             port = 0
             personalise = false
