@@ -1,4 +1,4 @@
-"""Makes the SBOMs of bundles and images: CycloneDX 1.6, by CycloneDX's own library.
+"""Makes the SBOMs of bundles, images and the container: CycloneDX 1.6, by CycloneDX's own library.
 
 They are reproducible: the serial number is derived from the contents, and the time is fixed.
 """
@@ -38,6 +38,38 @@ def image_sbom(name: str, sha256: str, suite: str, architecture: str, packages: 
     )
     components = [_of_package(package, suite, architecture) for package in packages]
     return _sbom(whole, components, f"nightjar-image:{sha256}", EPOCH_S)
+
+
+def container_sbom(
+    version: str,
+    base: str,
+    python: Sequence[tuple[str, str]],
+    packages: Sequence[Package],
+    suite: str,
+    architecture: str,
+) -> bytes:
+    """The SBOM of the coordinator's container.
+
+    Args:
+        version: of Nightjar.
+        base: the image that it is built on, by digest.
+        python: name and version of each Python package.
+        packages: Debian's, as far as they are known; the base image has its own list of them.
+        suite: Debian's release.
+        architecture: Debian's word for the machine.
+    """
+    whole = Component(name="nightjar", version=version, type=ComponentType.CONTAINER, bom_ref="nightjar-container")
+    name, _, digest = base.partition("@")
+    repository, _, tag = name.rpartition(":")
+    purl = PackageURL("oci", None, repository.rsplit("/", 1)[-1], digest, {"repository_url": repository, "tag": tag})
+    parts = [Component(name=name, version=digest, type=ComponentType.CONTAINER, bom_ref=str(purl), purl=purl)]
+    parts += [
+        Component(name=name, version=version, type=ComponentType.LIBRARY, bom_ref=str(purl), purl=purl)
+        for name, version, purl in ((name, at, PackageURL("pypi", None, name, at)) for name, at in python)
+    ]
+    parts += [_of_package(package, suite, architecture) for package in packages]
+    identity = " ".join(sorted(part.bom_ref.value or "" for part in parts))
+    return _sbom(whole, parts, f"nightjar-container:{version}:{identity}", EPOCH_S)
 
 
 def _sbom(whole: Component, parts: list[Component], identity: str, time_s: int) -> bytes:
