@@ -28,6 +28,10 @@ from nightjar.wire.errors import NightjarError
 
 P = ParamSpec("P")
 
+_RESTARTS = "NIGHTJAR_RESTARTS"
+MOST_RESTARTS = 3
+"""Damage that comes back at once is the card's: the supervisor's pauses are longer."""
+
 config_option = click.option(
     "--config",
     "path",
@@ -74,9 +78,18 @@ def main() -> None:
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
     from nightjar.edge_agent.assembly import run_agent
+    from nightjar.edge_agent.shell.damage import RestartNeededError
 
     configure_logs(log_level)
-    run_agent(_load(path), log_level)
+    environment = dict(os.environ)  # as the service manager gave it
+    try:
+        run_agent(_load(path), log_level)
+    except RestartNeededError:
+        again = int(environment.get(_RESTARTS, "0")) + 1
+        if again > MOST_RESTARTS:
+            raise
+        command = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, environment | {_RESTARTS: str(again)})  # noqa: S606 - ourselves
 
 
 @main.command()

@@ -35,6 +35,8 @@ from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.task import StoredMessages, Trainer
 from nightjar.edge_agent.shell import message_store
 from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.damage import restart_if_damaged
+from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.device import DeviceProfile, assembled_device, typing_activity
 from nightjar.edge_agent.shell.examples import CountedMessages, DeviceExamples
@@ -46,6 +48,8 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
+from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
+from nightjar.edge_agent.shell.put_away import in_short, notes
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from nightjar.edge_agent.shell.signatures import checked_in_a_process
 from nightjar.edge_agent.shell.suggester import SuggesterProcess, local_listener, page_listener
@@ -57,7 +61,7 @@ from nightjar.edge_agent.suggester.__main__ import serve
 from nightjar.edge_agent.suggester.control import Begin
 from nightjar.host.systemd import ServiceManager
 from nightjar.wire import messages, topics
-from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError, rewording
 from nightjar.wire.limits import HOUSEHOLD_WARNING
 from nightjar.wire.messages import Status
 
@@ -81,7 +85,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
     """
     runtime = runtime_name()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(own_folder(config.data_dir))
+        take_folder(stack, config.data_dir)
         clock, typing = SystemClock(config.data_dir, keeps=True), typing_activity(config)
         prepare_store(config, message_store.prepare)
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -132,6 +136,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
 
         def turned() -> None:
             clock.trusted_s()  # makes it durable when that is due
+            restart_if_damaged(config.data_dir)
             service_manager.turned(_status(connected=transport.connected) if connects else WHY)
 
         driver = Driver(
@@ -161,6 +166,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=turned,
+                notice=lambda: in_short(config.data_dir),
             ),
             inbox,
         )
@@ -172,6 +178,21 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         driver.run()
         service_manager.stopping()
         disconnect(config, transport)
+
+
+def take_folder(stack: contextlib.ExitStack, data_dir: Path) -> None:
+    """Lock the agent's folder, and put away what is damaged in it.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    with rewording(ConfigError, f"data_dir: what is damaged in {data_dir} cannot be put away"):
+        put_lock_away(data_dir)
+        stack.enter_context(own_folder(data_dir))
+        before = notes(data_dir)
+        put_damaged_away(data_dir, SystemClock(data_dir).trusted_s())
+    for note in notes(data_dir)[len(before) :]:
+        log.error("damaged_file", note=note)
 
 
 def _status(*, connected: bool) -> str:
@@ -340,6 +361,8 @@ def prepare_store(config: AgentConfig, prepare: Callable[[StoredMessages, Path |
     """Put the store of messages in order; for an emulated phone, load its person's messages once."""
     person = None if config.emulator is None else config.emulator.messages
     found = prepare(stored_messages(config), person)
+    if found.mended:
+        log.error("database_mended", why=found.mended, kept_in=str(config.data_dir / PUT_AWAY))
     if person is not None:
         log.info("messages_loaded", device=config.device, messages=found.added, stored=found.stored)
 

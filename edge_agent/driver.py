@@ -99,7 +99,7 @@ class Driver:
 
     def __init__(self, identity: AgentIdentity, pace: Pace, ports: Ports, inbox: queue.SimpleQueue[Item]) -> None:
         self._identity = identity
-        self._uplink = Uplink(identity, ports.transport, ports.journal)
+        self._uplink = Uplink(identity, ports.transport, ports.journal, ports.notice)
         self._pace = pace
         self._ports = ports
         self._inbox = inbox

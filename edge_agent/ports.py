@@ -327,6 +327,7 @@ class Ports:
         show_model: receives each new model for the keyboard; None if there is no keyboard.
         releases: looks for releases of the agent; None where nothing could install one.
         remember_connection: stores the state of the connection, for ``status``.
+        notice: returns what people should know though the device goes on, such as a damaged file; empty if nothing.
         turned: called at each iteration of the driver's loop, to feed a watchdog.
     """
 
@@ -346,4 +347,5 @@ class Ports:
     show_model: Callable[[Model], None] | None = None
     releases: Releases | None = None
     remember_connection: Callable[[str], None] = lambda _state: None
+    notice: Callable[[], str] = lambda: ""
     turned: Callable[[], None] = lambda: None

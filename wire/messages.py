@@ -317,6 +317,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The agent that runs; empty in a last will."""
     rolled_back: _Text = ""
     """The newest agent release rolled back or refused on this device, and why: ``0.2.0: not up within 180 s``."""
+    notice: _Text = ""
+    """What its people should know though it goes on, such as a damaged file that it put away; empty if nothing."""
 
 
 class _ArrivedStatus(Status, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ from nightjar.edge_agent.shell.mqtt import client_of
 from nightjar.edge_agent.shell.no_transport import WHY
 from nightjar.edge_agent.shell.probes.command import run
 from nightjar.edge_agent.shell.probes.resources import free_bytes
+from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
+from nightjar.edge_agent.shell.put_away import notes
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.host.children import python_command
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
@@ -138,6 +140,13 @@ def _storage(config: AgentConfig) -> Findings:
     database = folder / DATABASE
     if database.exists():
         yield _sound(database)
+    for note in notes(folder):
+        yield (
+            "put away",
+            WARNING,
+            note,
+            f"look at {folder / PUT_AWAY}, and at the card; delete it when you have seen it",
+        )
 
 
 def _sound(database: Path) -> Finding:
@@ -149,7 +158,7 @@ def _sound(database: Path) -> Finding:
             connection.close()
     except sqlite3.Error as error:
         result = str(error)
-    remedy = "stop the agent, keep a copy of the file, and move it away to begin anew"
+    remedy = "start the agent again: it puts a damaged database away, and goes on with what can be read"
     return "database", _ok(result == "ok"), f"{database.name}: {result}", remedy
 
 

@@ -10,13 +10,14 @@ from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig
 from nightjar.edge_agent.core import lifecycle
-from nightjar.edge_agent.core.privacy_ledger import spent
+from nightjar.edge_agent.core.privacy_ledger import LOST, spent
 from nightjar.edge_agent.keyboard.key import address, served_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.connection import decoded
 from nightjar.edge_agent.link.trust import REFUSED, WHY, trusted
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.folder import running_agent
+from nightjar.edge_agent.shell.put_away import notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class AgentStatus:
         privacy: by task, what was promised and how many reports were made.
         report_waiting: whether a report has no receipt yet.
         last_trained_at_s: when the last training ended, seconds since 1970 UTC; None if never.
+        put_away: damaged files that were put away, and why.
         keyboard_url: opens the keyboard page in a browser, with its key; None if the page was never served.
     """
 
@@ -61,6 +63,7 @@ class AgentStatus:
     last_report_bytes: int | None = None
     last_trained_at_s: float | None = None
     keyboard_url: str | None
+    put_away: Sequence[str] = ()
 
 
 def status(config: AgentConfig) -> AgentStatus:
@@ -84,6 +87,7 @@ def status(config: AgentConfig) -> AgentStatus:
         model_version=None if model is None else model.manifest.version,
         coordinator_key=config.coordinator_key,
         keyboard_url=address(url, config.data_dir) if keyboard.enabled and port else None,
+        put_away=notes(config.data_dir),
     )
     with opened_database(config) as database:
         return found if database is None else _with_stored(found, database, config.coordinator_key)
@@ -113,6 +117,7 @@ def _with_stored(found: AgentStatus, database: Database, given_key: str) -> Agen
             f"{each.task}: epsilon {each.terms.epsilon:g}, delta {each.terms.delta:g} after {each.terms.rounds} "
             f"rounds; {each.reports} reports"
             for each in entries
+            if each != LOST
         ],
         report_waiting=remembered.parcel is not None,
         reports_sent=tally.reports_sent,
@@ -133,8 +138,8 @@ def in_words(found: AgentStatus) -> list[tuple[str, object]]:
             rows.append(("connected", f"{'yes' if value else 'no'}{since}{because}"))
         elif field.name == "last_trained_at_s":
             rows.append(("last trained", None if value is None else _local(value)))
-        elif field.name == "privacy":
-            rows += [("privacy", line) for line in value]
+        elif field.name in {"privacy", "put_away"}:
+            rows += [(field.name.replace("_", " "), line) for line in value]
         elif field.name not in {"connected_since_s", "not_connected_because"}:
             rows.append((field.name.replace("_", " "), value))
     return rows

@@ -35,9 +35,31 @@ def charged(entries: Sequence[LedgerEntry], assignment: Assignment) -> LedgerEnt
     return LedgerEntry(assignment.task, assignment.privacy, 1 if before is None else before.reports + 1)
 
 
+LOST = LedgerEntry("", PrivacyTerms(epsilon=1e6, delta=0.5, rounds=1, separation=1, step=0), 0)
+"""Stands in a ledger for entries that were lost: nobody knows what was spent."""
+
+
+def higher(before: LedgerEntry | None, entry: LedgerEntry) -> LedgerEntry:
+    """Of two entries of a task, what was spent at least.
+
+    >>> terms = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
+    >>> later = msgspec.structs.replace(terms, step=14)
+    >>> higher(LedgerEntry("a", later, 1), LedgerEntry("a", terms, 2)) == LedgerEntry("a", later, 2)
+    True
+    """
+    if before is None:
+        return entry
+    newer, older = (entry, before) if entry.terms.step >= before.terms.step else (before, entry)
+    return LedgerEntry(
+        entry.task,
+        msgspec.structs.replace(newer.terms, epsilon=max(newer.terms.epsilon, older.terms.epsilon)),
+        max(entry.reports, before.reports),
+    )
+
+
 def spent(entries: Sequence[LedgerEntry]) -> float:
     """Epsilon of all tasks together."""
-    return sum(entry.terms.epsilon for entry in entries)
+    return sum(entry.terms.epsilon for entry in entries if entry != LOST)
 
 
 def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limits) -> list[str]:
@@ -57,6 +79,8 @@ def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limit
     if terms is None or assignment.work is not Work.TRAIN:
         return []
     found = []
+    if LOST in entries:
+        found.append("privacy: what this device had spent was lost with its ledger, so it spends no more")
     before = _entry(entries, assignment.task)
     if terms.step >= terms.rounds:
         found.append(f"privacy: the task ends after {terms.rounds} rounds, got round {terms.step}")

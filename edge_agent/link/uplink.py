@@ -7,6 +7,7 @@ have a key by which the coordinator recognises duplicates. The state machines de
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -55,7 +56,13 @@ class AgentIdentity:
 class Uplink:
     """Publishes the agent's messages."""
 
-    def __init__(self, identity: AgentIdentity, transport: Transport, outgoing: Outgoing) -> None:
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        transport: Transport,
+        outgoing: Outgoing,
+        notice: Callable[[], str] = lambda: "",
+    ) -> None:
         self.shards = 1
         """Number of the coordinator's ingest shards, as last announced."""
         self.refused_release = ""
@@ -63,6 +70,7 @@ class Uplink:
         self.status_due_at_s: float | None = None
         """When a delayed status is due; None if none is pending."""
         self._status_from_s = -math.inf
+        self._notice, self._told = notice, ""
         self._identity = identity
         self._transport = transport
         self._outgoing = outgoing
@@ -110,6 +118,7 @@ class Uplink:
             return
         self._status_from_s, self.status_due_at_s = now_s + STATUS_REST_S, None
         who = self._identity
+        self._told = self._notice()
         status = Status(
             online=True,
             state=lifecycle.name(state),
@@ -117,11 +126,14 @@ class Uplink:
             emulated=who.emulated,
             agent_version=__version__,
             rolled_back=self.refused_release[:MOST_CHARACTERS] or who.rolled_back,
+            notice=self._told[:MOST_CHARACTERS],
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
 
     def late_status(self, state: lifecycle.State, now_s: float) -> None:
-        """Publish a delayed status, if it is due."""
+        """Publish a delayed status, if it is due, and a new notice."""
+        if self._notice() != self._told:
+            self.status(state, now_s)
         if self.status_due_at_s is not None and self.status_due_at_s <= now_s:
             self.status(state, now_s)
 

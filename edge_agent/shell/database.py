@@ -26,6 +26,16 @@ from nightjar.edge_agent.core.stored import AgentTally, Caps, Change, PendingDro
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.recall import RecallCount
 from nightjar.edge_agent.ports import DatingClock
+from nightjar.edge_agent.shell.damage import note_damage
+from nightjar.edge_agent.shell.kept_apart import (
+    DamagedFileError,
+    KeptLedger,
+    note_paused,
+    read_ledger,
+    with_higher,
+    write_ledger,
+)
+from nightjar.edge_agent.shell.put_away import forget_typed
 from nightjar.edge_agent.shell.stored_messages import UNKNOWN_S, forget_aged, forget_old, newest
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
@@ -37,7 +47,7 @@ SCHEMA_VERSION = 1
 """A release of the agent that is rolled back leaves the database to the one before, which must find its tables. So the
 table ``residual`` and the columns ``layout``, ``residual`` and ``carried`` stay, which agents up to 0.1 used for error
 feedback; they stay empty."""
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
 CREATE TABLE outbox (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -63,7 +73,7 @@ MOST_RECALL_ROWS = 2_000
 """Messages whose prediction counts are kept."""
 
 _DEATHS = "session_deaths"
-_PAUSED = "learning_paused"
+LEARNING_PAUSED = "learning_paused"
 _WIPES = "wipes"
 _SUMMED = "last_report_summed"
 _STATE = msgspec.json.Decoder(State)
@@ -85,13 +95,14 @@ class Database:
     def __init__(self, path: Path, caps: Caps, clock: DatingClock, *, tidy: bool = True) -> None:
         self._caps = caps
         self._clock = clock
+        self._folder = path.parent
         self._lock = threading.Lock()
         try:
             private_file(path)  # sqlite would make it readable for others; -wal and -shm inherit the file's mode
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
             self._prepare(tidy=tidy)
         except (OSError, sqlite3.Error) as error:
-            msg = f"{path}: expected the agent's database, got: {error}; move the file away to begin anew"
+            msg = f"{path}: expected the agent's database, got: {error}; the agent mends it when it starts"
             raise ConfigError(msg) from error
 
     def _prepare(self, *, tidy: bool) -> None:
@@ -100,7 +111,7 @@ class Database:
         self._connection.execute("PRAGMA secure_delete = ON")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         elif version != SCHEMA_VERSION:
             msg = f"version {version} of the tables, this agent knows {SCHEMA_VERSION}"
             raise sqlite3.DatabaseError(msg)
@@ -231,6 +242,7 @@ class Database:
             for (kept,) in connection.execute("SELECT state FROM summing").fetchall():
                 rest = msgspec.msgpack.encode(over(_SUMMING.decode(kept)))  # which session it was, to join no more
                 connection.execute("UPDATE summing SET state = ?", (rest,))
+        forget_typed(self._folder)
         with self._lock:
             try:
                 if not self._shrink():
@@ -247,11 +259,16 @@ class Database:
 
     def learning_paused(self) -> bool:
         """Whether the user has paused learning: no text is stored, and nothing is trained."""
-        return self.fact(_PAUSED) == "1"
+        return self.fact(LEARNING_PAUSED) == "1"
 
     def pause_learning(self, *, paused: bool) -> None:
         """Pause or resume learning."""
-        self.remember(_PAUSED, "1" if paused else "0")
+        try:
+            note_paused(self._folder, paused=paused)
+        except OSError as error:
+            msg = f"it could not be noted whether learning is paused: {error}"
+            raise UnavailableError(msg) from error
+        self.remember(LEARNING_PAUSED, "1" if paused else "0")
 
     # --- what the keyboard learned ---
 
@@ -316,7 +333,9 @@ class Database:
         return Remembered(lifecycle, parcel, int(self.fact(_DEATHS) or 0), summing)
 
     def commit(self, change: Change) -> None:
-        """Write a change atomically."""
+        """Write a change atomically; the file of the ledger first."""
+        if change.charged is not None or self._joins(change.summing):
+            self._keep_apart(change)
         with self._transaction() as connection:
             state = msgspec.json.encode(change.lifecycle)
             connection.execute("INSERT OR REPLACE INTO lifecycle VALUES (1, ?)", (state,))
@@ -352,6 +371,21 @@ class Database:
     def ledger(self) -> list[LedgerEntry]:
         """What the device has spent of its privacy, by task; a wipe does not delete it."""
         return [_ENTRY.decode(entry) for (entry,) in self._rows("SELECT entry FROM ledger ORDER BY task")]
+
+    def _joins(self, summing: SumState | None) -> bool:
+        """Whether a change joins another secure sum than the stored one."""
+        if summing is None:
+            return False
+        rows = self._rows("SELECT state FROM summing")
+        return not rows or _SUMMING.decode(rows[0][0]).session != summing.session
+
+    def _keep_apart(self, change: Change) -> None:
+        try:
+            kept = read_ledger(self._folder) or KeptLedger()
+        except DamagedFileError:
+            kept = KeptLedger()  # the tables have the same, and the next start says so
+        entries = [*self.ledger(), *([] if change.charged is None else [change.charged])]
+        write_ledger(self._folder, with_higher(kept, entries, change.summing))
 
     def frame(self) -> bytes:
         """The bytes of the report in the outbox."""
@@ -415,6 +449,7 @@ class Database:
             try:
                 return self._connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
+                note_damage(self._folder, error)
                 msg = f"the agent's database could not be read: {error}"
                 raise UnavailableError(msg) from error
 
@@ -426,6 +461,7 @@ class Database:
                     self._connection.execute("BEGIN IMMEDIATE")
                     yield self._connection
             except sqlite3.Error as error:
+                note_damage(self._folder, error)
                 msg = (
                     f"the agent's database could not be written ({error}); "
                     "is the disk full or read-only, or the file open elsewhere?"

@@ -17,6 +17,8 @@ from nightjar.edge_agent.emulator.phone import read_messages
 from nightjar.edge_agent.session.task import StoredMessages
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.mending import agree, mend
+from nightjar.edge_agent.shell.put_away import forget_typed
 from nightjar.host.children import python_command
 from nightjar.host.confinement import forbid_network
 from nightjar.wire.errors import UnavailableError
@@ -42,10 +44,14 @@ class StoreRequest(msgspec.Struct, frozen=True):
 
 
 class StoreAnswer(msgspec.Struct, frozen=True):
-    """How many messages were added, and how many are stored; or what went wrong."""
+    """How many messages were added, and how many are stored; or what went wrong.
+
+    ``mended`` is what was wrong with the database, which goes on without it; empty if nothing.
+    """
 
     added: int = 0
     stored: int = 0
+    mended: str = ""
     fault: Fault | None = None
 
 
@@ -81,14 +87,28 @@ def answer(request: StoreRequest) -> StoreAnswer:
     """
     messages = [] if request.person is None else read_messages(Path(request.person))
     path = Path(request.database)
-    database = Database(path, request.caps, SystemClock(path.parent))
+    clock = SystemClock(path.parent)
+    # Not for a wipe: the agent that asks for it has the database open.
+    mended = "" if request.wipe else _mended(path, request.caps, clock)
+    database = Database(path, request.caps, clock)
     try:
+        if not request.wipe:
+            agree(path)
         if request.wipe:
             database.wipe()
         added = len(messages) if request.person is not None and database.add_once(PERSON, messages) else 0
-        return StoreAnswer(added, database.count())
+        return StoreAnswer(added, database.count(), mended)
     finally:
         database.close()
+
+
+def _mended(path: Path, caps: Caps, clock: SystemClock) -> str:
+    """Mend a damaged database; of those that were put away before, forget what is older than messages may be."""
+    why = mend(path, clock.trusted_s())
+    certain_s = clock.certain_s()
+    if certain_s is not None:
+        forget_typed(path.parent, certain_s - caps.age_s)
+    return why
 
 
 def _preparation(stored: StoredMessages, person: Path | None) -> StoreRequest:

@@ -27,6 +27,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST, announced, named_by, opened
 from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.memory_file import MemoryFile, held_in_memory
+from nightjar.edge_agent.shell.put_away import put_away
 from nightjar.host.files import put_in_place, replace_file
 from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from nightjar.models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
@@ -82,7 +83,7 @@ class ModelFiles:
             if numbers(self._agent_version) < numbers(wanted.minimum_agent_version):
                 msg = f"the model needs agent {wanted.minimum_agent_version} or newer, this is {self._agent_version}"
                 raise RemoteProtocolError(msg, code="outdated-agent")
-            self._remove_damaged(wanted)
+            self._put_damaged_away(wanted)
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             weights = self._bring_weights(wanted, should_stop)
@@ -150,14 +151,15 @@ class ModelFiles:
         for path in self._folder.glob(f"*{PERSONAL}*"):
             path.unlink(missing_ok=True)
 
-    def _remove_damaged(self, wanted: Manifest) -> None:
-        """Remove files of another length than they had when they were verified, so that they are fetched again."""
+    def _put_damaged_away(self, wanted: Manifest) -> None:
+        """Put away files of another length than they had when they were verified, so that they are fetched again."""
         parts = (wanted.program, wanted.vocabulary, wanted.weights, *wanted.for_keyboards)
         for artifact in (*parts, *([wanted.bases] if wanted.bases else [])):
             path = self._folder / artifact.sha256
             if path.exists() and path.stat().st_size != artifact.size_bytes:
-                log.warning("damaged_file_removed", file=path.name[:12], expected_bytes=artifact.size_bytes)
-                path.unlink(missing_ok=True)
+                why = f"it has {path.stat().st_size} bytes, expected {artifact.size_bytes}"
+                log.warning("damaged_file_put_away", file=path.name[:12], why=why)
+                put_away(self._folder.parent, [path], why)
 
     def _bring(self, name: Sha256, limit_bytes: int, should_stop: Callable[[], bool]) -> None:
         path = self._folder / name

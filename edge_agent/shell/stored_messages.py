@@ -9,6 +9,7 @@ from dataclasses import replace
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.session.task import SessionTask, StoredMessages
 from nightjar.edge_agent.shell.clock import SystemClock
+from nightjar.edge_agent.shell.damage import note_damage
 from nightjar.wire.errors import UnavailableError
 
 TIMEOUT_S = 10.0
@@ -85,5 +86,6 @@ def read_messages(stored: StoredMessages, now_s: float | None) -> list[str]:
                 connection.execute("BEGIN IMMEDIATE")
                 return newest(connection, stored.caps, now_s)
     except sqlite3.Error as error:
+        note_damage(stored.database.parent, error)
         msg = f"the messages could not be read: {error}"
         raise UnavailableError(msg) from error

@@ -288,7 +288,7 @@ def test_the_agent_of_before_can_go_on_with_the_database_after_a_rollback(path, 
 
 def test_a_file_that_is_no_database_is_a_config_error(path, clock):
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(ConfigError, match="move the file away"):
+    with pytest.raises(ConfigError, match="mends it when it starts"):
         Database(path, CAPS, clock)
 
 

@@ -38,9 +38,12 @@ def test_a_persons_messages_are_stored_once(stored, person, way):
 def test_a_fault_is_told_as_what_it_is(stored, tmp_path):
     with pytest.raises(ConfigError, match="expected a UTF-8 text file"):
         prepare(stored, tmp_path / "nowhere.txt")
+
+
+def test_a_database_that_is_none_is_put_away_and_that_is_told(stored):
     stored.database.write_bytes(b"this is no database" * 100)
-    with pytest.raises(ConfigError, match="expected the agent's database"):
-        prepare(stored, None)
+    assert "not a database" in prepare(stored, None).mended
+    assert prepare(stored, None) == StoreAnswer()
 
 
 def test_a_wipe_empties_it_while_the_agent_has_it_open(stored, person):

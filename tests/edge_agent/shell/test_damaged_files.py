@@ -1,0 +1,129 @@
+"""Each file of an agent's folder is damaged in turn: it is put away, and its place is free."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from nightjar.edge_agent.shell import clock, damaged_files, folder, put_away
+from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
+from nightjar.edge_agent.shell.database import Database
+from nightjar.edge_agent.shell.kept_apart import LEDGER
+from tests.edge_agent.fakes import CAPS, FakeClock
+from tests.edge_agent.test_agent_process import COMMAND, PATIENCE_S, ROOT
+
+WEIGHTS = b"weights" * 1000
+NAMED = hashlib.sha256(WEIGHTS).hexdigest()
+FILES = {
+    "keyboard.key": b"k" * 43,
+    "artifacts/current": NAMED.encode(),
+    f"artifacts/{NAMED}": WEIGHTS,
+    "release/metadata/timestamp.json": b'{"signed": {}}',
+    "release/handed-over": b"0" * 64,
+}
+CHECKED = set(FILES) - {"release/handed-over"}
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    for name, content in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path
+
+
+def test_a_sound_folder_is_left_alone(data_dir):
+    put_damaged_away(data_dir, None)
+    assert {name: (data_dir / name).read_bytes() for name in FILES} == FILES
+    assert put_away.notes(data_dir) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", ["zeroed", "flipped", "cut", "empty", "folder", "link to nowhere"])
+def test_a_damaged_file_is_put_away_with_what_was_wrong(data_dir, name, kind):
+    path = data_dir / name
+    data = bytearray(FILES[name])
+    if kind == "folder":
+        path.unlink()
+        path.mkdir()
+        (path / "inside").write_bytes(b"kept")
+    elif kind == "link to nowhere":
+        path.unlink()
+        path.symlink_to("/nowhere/at/all")
+    else:
+        data[0] ^= 0x80
+        damaged = {"zeroed": bytes(len(data)), "flipped": bytes(data), "cut": FILES[name][:3], "empty": b""}[kind]
+        path.write_bytes(damaged)
+    put_damaged_away(data_dir, 1.8e9)
+    if kind not in {"folder", "link to nowhere"} and name not in CHECKED:
+        assert path.exists()
+        return
+    assert not path.exists() or "metadata" in name
+    (note,) = put_away.notes(data_dir)
+    assert "put away on 2027-01-15" in note
+    kept = [each for each in (data_dir / put_away.FOLDER).rglob("*") if not each.name.endswith(".why")]
+    assert kept
+    put_damaged_away(data_dir, None)
+    assert len(put_away.notes(data_dir)) == 1
+
+
+@pytest.mark.parametrize("name", ["artifacts", "release"])
+def test_a_file_in_the_place_of_a_folder_is_put_away(data_dir, name):
+    shutil.rmtree(data_dir / name)
+    (data_dir / name).write_bytes(b"")
+    put_damaged_away(data_dir, None)
+    assert not (data_dir / name).exists()
+    assert name in put_away.in_short(data_dir)
+
+
+def test_a_folder_in_the_place_of_the_lock_or_of_what_is_put_away(data_dir):
+    (data_dir / folder.LOCK).mkdir()
+    (data_dir / put_away.FOLDER).write_bytes(b"")
+    put_lock_away(data_dir)
+    with folder.own_folder(data_dir):
+        pass
+    assert "lock was put away" in put_away.in_short(data_dir)
+
+
+def test_only_the_newest_notes_are_told_to_the_coordinator(data_dir):
+    for number in range(5):
+        put_away.note(data_dir, f"file{number}", "gone")
+        os.utime(data_dir / put_away.FOLDER / f"file{number}.1.why", (number, number))
+    assert put_away.in_short(data_dir) == "file4 was made anew: gone; file3 was made anew: gone; and 3 before"
+
+
+@pytest.mark.parametrize("kind", ["zeroed", "folder"])
+def test_an_agent_starts_in_a_folder_where_everything_is_damaged(tmp_path, kind):
+    config, data_dir = tmp_path / "agent.toml", tmp_path / "data"
+    config.write_text('device = "pi"\ndata_dir = "data"\n[conditions]\npoll_s = 0.05\n[emulator]\n[broker]\nport = 1\n')
+    data_dir.mkdir(mode=0o700)
+    Database(data_dir / folder.DATABASE, CAPS, FakeClock()).close()
+    for name, content in FILES.items():
+        (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (data_dir / name).write_bytes(content)
+    names = [folder.DATABASE, LEDGER, clock.FILE, damaged_files.TYPED, *FILES]
+    names += [folder.LOCK, "agent.db-wal"] if kind == "folder" else []
+    for name in names:
+        path = data_dir / name
+        path.unlink(missing_ok=True)
+        path.mkdir() if kind == "folder" else path.write_bytes(bytes(5000))
+    with subprocess.Popen([*COMMAND, str(config)], cwd=ROOT, stderr=subprocess.PIPE, text=True) as agent:
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend(iter(agent.stderr.readline, "")))
+        reader.start()
+        begun_s = time.monotonic()
+        while not any("broker_unreachable" in line for line in lines):
+            assert agent.poll() is None, "".join(lines)
+            assert time.monotonic() - begun_s < PATIENCE_S, "".join(lines)
+            threading.Event().wait(0.05)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(PATIENCE_S) == 0, "".join(lines)
+        reader.join()
+    assert any("agent.db was put away" in note for note in put_away.notes(data_dir))
+    Database(data_dir / folder.DATABASE, CAPS, FakeClock()).close()
