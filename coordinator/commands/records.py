@@ -41,6 +41,7 @@ _FACTS = {
     "last_week": "how it spent the last week",
     "memory_bytes": "memory in bytes",
     "taken_back": "release of the agent taken back",
+    "notice": "what it says of itself",
     "remedy": "what to do",
 }
 _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")

@@ -114,6 +114,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         labels: labels that its claim, operators and rules gave the device, sorted, separated by spaces.
         week: how it spent its last days (:mod:`nightjar.coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
+        notice: what the device said that its people should know though it goes on; empty if nothing.
         agent_round: ``last_round`` when it was first heard of with its agent version.
     """
 
@@ -140,6 +141,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     labels: str = ""
     week: bytes = b""
     taken_back: str = ""
+    notice: str = ""
     agent_round: int = 0
 
     @property
@@ -280,6 +282,7 @@ def _take_status(lease: Lease, event: StatusCame) -> Lease:
         state=message.state or lease.state,
         reason=message.reason,
         taken_back=message.rolled_back,
+        notice=message.notice,
         emulated=message.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
         week=noted(lease.week, _doing(message), event.now_s),

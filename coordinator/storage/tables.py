@@ -170,6 +170,7 @@ devices = Table(
     Column("week", LargeBinary, nullable=False),  # JSON of coordinator.rounds.week.Week
     # The newest release of the agent that did not work on the device, and why.
     Column("taken_back", String(500), nullable=False, server_default=""),
+    Column("notice", String(500), nullable=False, server_default=""),  # what it said of itself, though it goes on
     Column("agent_round", BigInteger, nullable=False, server_default="0"),
     Index("devices_by_last_seen", "last_seen_s"),
     Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),

@@ -22,7 +22,8 @@ from nightjar.coordinator.versions.releases import OUT, Release, ReleaseHealth
 class DeviceView(msgspec.Struct, frozen=True):
     """A device's last known state; ``blocked`` is why an operator blocked it, or empty.
 
-    ``taken_back`` is the newest agent release that did not work on it, with the reason, or empty.
+    ``taken_back`` is the newest agent release that did not work on it, with the reason, or empty; ``notice`` is what it
+    said that its people should know though it goes on, or empty.
     """
 
     device: str
@@ -36,6 +37,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     blocked: str
     labels: str
     taken_back: str
+    notice: str
 
 
 class Occupation(msgspec.Struct, frozen=True):
@@ -223,6 +225,7 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         blocked=lease.blocked,
         labels=lease.labels,
         taken_back=lease.taken_back,
+        notice=lease.notice,
     )
 
 

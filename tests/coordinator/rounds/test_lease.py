@@ -132,3 +132,12 @@ def test_reports_that_could_not_be_used_bar_a_device_for_a_while_and_sound_ones_
         assert lease.barred_until_s == 0.0
         lease = step(step(step(lease, Heard(20.0)), ReportCounted(number + 1)), ReportRefused(20.0))
     assert (lease.barred_until_s, lease.refusals) == (20.0 + BARRED_S, 0)
+
+
+def test_what_a_device_says_of_itself_stays_until_it_says_otherwise():
+    said = Status(online=True, state="resting", notice="agent.db was put away")
+    lease = step(LEASE, StatusCame(said, 20.0, retained=False))
+    assert lease.notice == "agent.db was put away"
+    gone = step(lease, WentAway(Status(online=False, reason="connection lost"), 30.0))
+    assert gone.notice == "agent.db was put away"
+    assert step(gone, StatusCame(Status(online=True, state="resting"), 40.0, retained=False)).notice == ""

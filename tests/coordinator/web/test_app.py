@@ -324,6 +324,16 @@ def test_what_a_page_does_not_take_is_405(site, method):
     assert getattr(site.client, method)("/").status_code == 405
 
 
+def test_what_a_device_says_of_itself_is_on_its_page_and_in_the_api(site):
+    notice = "agent.db was put away on 2026-11-28: it was empty"
+    with site.repository.transaction() as tx:
+        tx.save_lease(Lease(device=A, presence=Presence.PRESENT, notice=notice))
+        tx.save_lease(Lease(device=B, presence=Presence.PRESENT))
+    assert notice in site.client.get("/devices/a").text
+    assert "says of itself" not in site.client.get("/devices/b").text
+    assert site.client.get("/api/v1/devices/a").json["notice"] == notice
+
+
 def test_a_release_that_a_device_took_back_is_on_its_page_and_in_the_api(site):
     taken_back = "0.2.0: the agent was not up within 180 s"
     with site.repository.transaction() as tx:
