@@ -13,7 +13,7 @@ import warnings
 
 import atheris
 
-with atheris.instrument_imports(include=["wire", "models"]):
+with atheris.instrument_imports(include=["nightjar.wire", "nightjar.models"]):
     from tests.fuzz.targets import targets
 
 from tests.fuzz.decoders import FOUND, Tally, attempt, say
