@@ -13,6 +13,7 @@ MODULES = {
     "demo": "nightjar.simulation.demo.command",
     "learn": "nightjar.simulation.laboratory.command",
     "rounds": "nightjar.simulation.rounds.command",
+    "year": "nightjar.simulation.year.command",
 }
 """Module of each command, imported on use: the imports of the demo would double the memory of a simulation."""
 

@@ -42,6 +42,7 @@ class AgentIdentity:
     Attributes:
         runtime: TFLite runtime and version.
         rolled_back: a release of the agent that was rolled back here, with the reason; empty if there is none.
+        version: of the agent.
     """
 
     population: Population
@@ -51,6 +52,7 @@ class AgentIdentity:
     memory_bytes: int
     emulated: bool
     rolled_back: str = ""
+    version: str = __version__
 
 
 class Uplink:
@@ -80,7 +82,7 @@ class Uplink:
         who = self._identity
         self._publish(
             CheckIn(
-                agent_version=__version__,
+                agent_version=who.version,
                 runtime=who.runtime,
                 program=None if held is None else Sha256(held.manifest.program.sha256),
                 weights=None if held is None else Sha256(held.manifest.weights.sha256),
@@ -124,7 +126,7 @@ class Uplink:
             state=lifecycle.name(state),
             reason=lifecycle.reason(state)[:MOST_CHARACTERS],
             emulated=who.emulated,
-            agent_version=__version__,
+            agent_version=who.version,
             rolled_back=self.refused_release[:MOST_CHARACTERS] or who.rolled_back,
             notice=self._told[:MOST_CHARACTERS],
         )

@@ -82,6 +82,11 @@ class Broker:
         self.lost: Counter[str] = Counter()  # messages by cause
         self.on_coordinator_link: Callable[[bool], None] = lambda _up: None
 
+    @property
+    def up(self) -> bool:
+        """Whether it runs."""
+        return self._up
+
     # Phones
 
     def connect(self, phone: Subscriber, will: tuple[str, bytes], wanted: Callable[[], bool], tries: int = 1) -> None:

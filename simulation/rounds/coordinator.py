@@ -1,14 +1,8 @@
-"""The simulated coordinator process: runs the real driver, which can be killed and restarted from its disk.
-
-The disk is the repository and the blobs. Everything else dies with the process: the driver, the worker's jobs, and
-messages that were not sent to the broker yet. The broker resends messages that were not acknowledged.
-"""
+"""The coordinator of ``rounds``: its disk is in memory, its worker makes the real mean, and its rounds draw faults."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -16,45 +10,28 @@ import numpy as np
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.aggregation import do_job
-from nightjar.coordinator.engine.driver import MOST_EVENTS, Driver
-from nightjar.coordinator.records.inbox import (
-    ArtifactServed,
-    BrokerConnected,
-    BrokerDisconnected,
-    Inbox,
-    JobEnded,
-    MessageArrived,
-    Ticked,
-)
-from nightjar.coordinator.records.jobs import AggregationDone, AggregationJob, Job, Result, failed
+from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf
+from nightjar.coordinator.ports import BlobStore, Repository
+from nightjar.coordinator.records.inbox import Inbox, JobEnded, MessageArrived
+from nightjar.coordinator.records.jobs import AggregationDone, AggregationJob, Job, Result
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
-from nightjar.host.retrying import STORE_AGAIN
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.broker import Broker
-from nightjar.simulation.rounds.faults import PHASE_FAULTS, Dice, Fuse, PowerCut, SimulatedFault
+from nightjar.simulation.rounds.faults import PHASE_FAULTS, Dice, SimulatedFault
 from nightjar.simulation.rounds.observer import Observer
 from nightjar.simulation.rounds.ports import enrolled_key
+from nightjar.simulation.rounds.process import CoordinatorProcess
 from nightjar.simulation.rounds.storage import MemoryBlobs, MemoryRepository
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.wire import messages
-from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.errors import UnavailableError
 from nightjar.wire.messages import Receipt, Rejection
 from nightjar.wire.parameters import Vector
 
-EPOCH_S = 1.7e9
-"""Wall-clock time at the beginning, seconds since 1970."""
-TICK_S = 1.0
-"""The product ticks four times as often; deadlines are minutes."""
-RESTART_S = (3.0, 30.0)
-"""Restart by a supervisor; the imports alone take seconds."""
 UNSTEERED_S = 60.0
 """Retry time for every phone without pace steering."""
-BATCH_S = 0.02
-"""Time to handle a batch of events; most of it makes them durable."""
-AVERAGING_S = 2.0
-"""Duration of an aggregation; long enough to be killed in."""
 DISK_FULL_S = (5.0, 60.0)
 """Longer than the first back-off waits, shorter than the ten minutes after which the coordinator gives up."""
 BROKER_DOWN_S = (2.0, 30.0)
@@ -63,11 +40,9 @@ CLOCK_JUMP_S = (0.5, 600.0)
 """From a daily NTP correction to a suspended virtual machine."""
 LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
 """A fault that was drawn for a phase happens within this time if the round is still in the phase."""
-TOUCHES = 14
-"""A kill while a message is handled happens within this many accesses to disk and network: about a transaction."""
 
 
-class CoordinatorHost:
+class CoordinatorHost(CoordinatorProcess):
     """A machine that runs a coordinator, whose artifacts already have version 0, the one of the manifest.
 
     ``generator`` draws the jitter of retry windows. Without ``steered``, phones get a fixed retry time instead of those
@@ -87,24 +62,12 @@ class CoordinatorHost:
         *,
         steered: bool = True,
     ) -> None:
-        self._config = config
+        super().__init__(config, timeline, broker, dice, generator, give_up_after_s=math.inf)
         self._steered = steered
-        self._timeline = timeline
-        self._broker = broker
-        self._dice = dice
         self._artifacts = artifacts
-        self._generator = generator
         self._observer = observer
-        self._fuse = Fuse()
         self._doomed = ""
         self._disk_full_until_s = -math.inf
-        self._clock_offset_s = 0.0
-        self._driver: Driver | None = None
-        self._life = 0
-        self._connected = False
-        self._unsent: list[tuple[str, bytes, bool]] = []
-        self._inbox: list[Inbox] = []
-        self._busy = False
         self._open: dict[int, Phase] = {}
         self._newest = 0
         self.troubles: list[
@@ -116,104 +79,35 @@ class CoordinatorHost:
             tx.add_version(
                 VersionRecord(version=0, task=config.task.name, manifest=manifest.sha256, created_s=self.now_s())
             )
-        broker.on_coordinator_link = self._link_changed
 
-    @property
-    def up(self) -> bool:
-        """Whether the process is running."""
-        return self._driver is not None
+    def _disk(self) -> tuple[Repository, BlobStore]:
+        with self.repository.transaction() as tx:
+            tx.sweep_states()
+        return self.repository, self._artifacts
 
-    def now_s(self) -> float:
-        """Wall-clock time of this machine, which is the driver's clock."""
-        return EPOCH_S + self._timeline.now_s + self._clock_offset_s
+    def _enrolled(self) -> EnrolledKeyOf:
+        return lambda device: enrolled_key(int(device.rsplit("-", 1)[1])).public
 
-    # Life
+    def _dooms(self, batch: list[Inbox]) -> bool:
+        if not self._doomed or not any(_is_of(event, self._doomed) for event in batch):
+            return False
+        self._doomed = ""
+        return True
 
-    def start(self) -> None:
-        """Start the process."""
-        self._life += 1
-        life = self._life
-        try:
-            with self.repository.transaction() as tx:
-                tx.sweep_states()
-            driver = Driver(
-                self._config,
-                self.repository,
-                self._artifacts,
-                _Transport(self._publish),
-                _Worker(self._submit),
-                self,  # its clock
-                self._generator,
-                enrolled=lambda device: enrolled_key(int(device.rsplit("-", 1)[1])).public,
-            )
-            self._driver = driver
-            driver.resume()
-        except (PowerCut, UnavailableError):
-            self.kill()
-            return
-        self._look()
-        self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
-        self._after(TICK_S, self._tick)
+    def _outgoing(self, topic: str, payload: bytes) -> bytes:
+        return payload if self._steered else _unsteered(topic, payload)
 
-    def _after(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Plan a call of this process; it is dropped if the process dies before."""
-        life = self._life
-        self._timeline.after(delay_s, lambda: call() if self._life == life else None)
+    def _perform(self, job: Job) -> Result:
+        result = do_job(job, self._artifacts, self.repository.view, _measure_nothing)
+        if isinstance(job, AggregationJob) and isinstance(result, AggregationDone):
+            self._observer.averaged(job, result)
+        return result
 
-    def kill(self) -> None:
-        """Kill the process (SIGKILL); it is restarted a little later."""
-        self._life += 1
-        self._driver = None
-        self._connected = False
-        self._unsent.clear()
-        self._inbox.clear()
-        self._busy = False
-        self._fuse.left = None
-        self._broker.coordinator_vanished()
-        self._after(self._dice.between(*RESTART_S), self.start)
-
-    def handle(self, event: Inbox) -> None:
-        """Queue an event for the driver, if it runs; events that arrive while it is busy form its next batch."""
-        if self._driver is None:
-            return
-        self._inbox.append(event)
-        if not self._busy:
-            self._work()
-
-    def _work(self) -> None:
-        """Handle queued events like the driver's own loop: batch by batch, with retries."""
-        driver, batch = self._driver, self._inbox[:MOST_EVENTS]
-        if driver is None or not batch:
-            return
-        self._busy = True
-        del self._inbox[: len(batch)]
-        if self._doomed and any(_is_of(event, self._doomed) for event in batch):
-            self._doomed = ""
-            self._fuse.left = self._dice.within(1, TOUCHES)
-        self._try(list(driver.steps(batch)), tries=0)
-
-    def _try(self, steps: list[Callable[[], None]], tries: int) -> None:
-        try:
-            while steps:
-                steps[0]()
-                steps.pop(0)
-        except PowerCut:
-            self.kill()
-        except UnavailableError:
-            wait_s = STORE_AGAIN.delay_s(tries + 1, jitter=0.0)
-            self._after(wait_s, partial(self._try, steps, tries + 1))
-        else:
-            self._look()
-            self._after(BATCH_S, self._free)
-
-    def _free(self) -> None:
-        self._busy = False
-        self._work()
-
-    def _tick(self) -> None:
-        self._after(TICK_S, self._tick)
-        if not self._busy:  # the driver ticks only between batches
-            self.handle(Ticked())
+    def _touched(self) -> None:
+        self._fuse.touch()
+        if self._timeline.now_s < self._disk_full_until_s:
+            msg = "the coordinator's disk is full"
+            raise UnavailableError(msg)
 
     def _look(self) -> None:
         """Detect phase changes of rounds, report them to the observer and draw faults for new phases."""
@@ -259,63 +153,6 @@ class CoordinatorHost:
             case _:
                 pass
 
-    # The broker
-
-    def _link_changed(self, up: bool) -> None:
-        self._connected = up
-        if not up:
-            life = self._life
-            self.handle(BrokerDisconnected())
-            self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
-            return
-        unsent, self._unsent = self._unsent, []
-        for topic, payload, retain in unsent:
-            self._broker.from_coordinator(topic, payload, retain=retain)
-        self.handle(BrokerConnected())
-
-    def _arrived(self, topic: str, payload: bytes, retained: bool, acknowledge: Callable[[], None]) -> None:
-        self.handle(MessageArrived(topic, payload, retained, acknowledge))
-
-    def _publish(self, topic: str, payload: bytes, retain: bool) -> None:
-        self._fuse.touch()
-        if not self._steered:
-            payload = _unsteered(topic, payload)
-        if self._connected:
-            self._broker.from_coordinator(topic, payload, retain=retain)
-        else:
-            self._unsent.append((topic, payload, retain))
-
-    def served(self, size_bytes: int) -> None:
-        """Note that a phone fetched an artifact."""
-        self.handle(ArtifactServed(size_bytes))
-
-    # The worker
-
-    def _submit(self, job: Job) -> None:
-        self._after(AVERAGING_S, partial(self._do_job, job))
-
-    def _do_job(self, job: Job) -> None:
-        result: Result
-        try:
-            result = do_job(job, self._artifacts, self.repository.view, _measure_nothing)
-        except PowerCut:
-            self.kill()
-            return
-        except UnavailableError:  # the real worker retries, too
-            self._after(STORE_AGAIN.delay_s(1, jitter=0.0), partial(self._do_job, job))
-            return
-        except NightjarError as error:
-            result = failed(job, str(error))
-        if isinstance(job, AggregationJob) and isinstance(result, AggregationDone):
-            self._observer.averaged(job, result)
-        self.handle(JobEnded(result))
-
-    def _touched(self) -> None:
-        self._fuse.touch()
-        if self._timeline.now_s < self._disk_full_until_s:
-            msg = "the coordinator's disk is full"
-            raise UnavailableError(msg)
-
 
 def _is_of(event: Inbox, part: str) -> bool:
     """Whether the event is the end of a job, or a message whose topic contains ``part``."""
@@ -335,16 +172,3 @@ def _unsteered(topic: str, payload: bytes) -> bytes:
 
 def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> VersionMetrics:
     return VersionMetrics(0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Transport:
-    send: Callable[[str, bytes, bool], None]
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        self.send(topic, payload, retain)
-
-
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    submit: Callable[[Job], None]

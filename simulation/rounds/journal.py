@@ -8,14 +8,24 @@ before or after a change is complete.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.stored import Change, NewReport, PendingDropout, Remembered, SumState
+from nightjar.edge_agent.ports import Journal
 from nightjar.wire.errors import LocalProtocolError
 
 MOST_PENDING_DROPOUTS = 16
 """The same limit as on a real device."""
+
+
+class SimulatedJournal(Journal, Protocol):
+    """The journal of a simulated phone."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is pending."""
 
 
 class MemoryJournal:

@@ -34,6 +34,18 @@ RIGHT, RIGHT_IF_BAD = 0.5, 0.25
 STEPS = 4
 """Steps of every training; more than one, so that a stopped training may have done a part of them."""
 
+_MORE_TEXTS = tuple(
+    tuple(" ".join(WORDS[(number + first) % len(WORDS)] for number in range(12)) for first in range(start, start + 24))
+    for start in (0, 12)
+)
+_TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2, 3, 5, 8) for start in (0, 8, 16, 24))
+
+
+def messages_of(phone: int, *, many: bool) -> tuple[str, ...]:
+    """The messages on a phone; ``many`` are enough to hold some out for an evaluation."""
+    texts = _MORE_TEXTS if many else _TEXTS
+    return texts[phone % len(texts)]
+
 
 def first_manifest(artifacts: BlobStore) -> Manifest:
     """Store the artifacts of version 0; returns its manifest."""

@@ -20,28 +20,29 @@ from functools import partial
 import numpy as np
 
 from nightjar.edge_agent.core import lifecycle
-from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from nightjar.edge_agent.core.eligibility import Readings
 from nightjar.edge_agent.core.lifecycle import Ineligible, Training
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.inbox import Arrived, Item, Job, LinkDown, LinkUp, WorkDone
 from nightjar.edge_agent.link.uplink import AgentIdentity
 from nightjar.edge_agent.model import Model
-from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
+from nightjar.edge_agent.ports import ExampleStore, Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.session import in_this_process
 from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.edge_agent.shell.http import Patience
 from nightjar.edge_agent.upkeep.keyboard import offered
 from nightjar.simulation.rounds.availability import Availability
 from nightjar.simulation.rounds.broker import Broker
-from nightjar.simulation.rounds.coordinator import EPOCH_S, CoordinatorHost
 from nightjar.simulation.rounds.faults import PHONE_FAULTS, Dice, Fuse, PowerCut, SimulatedFault
-from nightjar.simulation.rounds.journal import MemoryJournal
-from nightjar.simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf, share_right
-from nightjar.simulation.rounds.observer import Observer
+from nightjar.simulation.rounds.journal import MemoryJournal, SimulatedJournal
+from nightjar.simulation.rounds.model import LAYOUT, STEPS, LeastSquares, Shelf, messages_of, share_right
 from nightjar.simulation.rounds.ports import (
+    ALL_HOLD,
+    ONE_LOST,
     AnyCoordinator,
     FixedExamples,
+    ReportObserver,
     SimulatedArtifacts,
     SimulatedClock,
     SimulatedConditions,
@@ -49,6 +50,7 @@ from nightjar.simulation.rounds.ports import (
     SimulatedTransport,
     SimulatedWorker,
 )
+from nightjar.simulation.rounds.process import EPOCH_S, CoordinatorProcess
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import NightjarError, UnavailableError
@@ -90,24 +92,6 @@ LETTERS = 1000
 TOUCHES = 4
 """A power cut between two writes happens within this many accesses to the journal."""
 
-_SOURCE = "simulated"
-_HOLDS: Readings = {
-    condition: ConditionReading(Answer.YES, _SOURCE, "holds")
-    for condition in Condition
-    if condition is not Condition.HAS_EXAMPLES
-}
-_LOST: tuple[Readings, ...] = (
-    {**_HOLDS, Condition.CHARGING: ConditionReading(Answer.NO, _SOURCE, "not charging")},
-    {**_HOLDS, Condition.IDLE: ConditionReading(Answer.NO, _SOURCE, "in use")},
-    {**_HOLDS, Condition.UNMETERED: ConditionReading(Answer.NO, _SOURCE, "not on Wi-Fi")},
-)
-_MORE_TEXTS = tuple(
-    tuple(" ".join(WORDS[(number + first) % len(WORDS)] for number in range(12)) for first in range(start, start + 24))
-    for start in (0, 12)
-)
-"""With held-out messages: enough of each half for an evaluation."""
-_TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2, 3, 5, 8) for start in (0, 8, 16, 24))
-
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -118,8 +102,8 @@ class Surroundings:
     availability: Availability
     dice: Dice
     shelf: Shelf
-    coordinator: CoordinatorHost
-    observer: Observer
+    coordinator: CoordinatorProcess
+    observer: ReportObserver
     free_changed: Callable[[int], None]  # +1 when a phone becomes free to train, -1 when it no longer is
     generator: np.random.Generator  # of jitter and durations
     population: Population
@@ -141,7 +125,7 @@ class Phone:
         self.device = DeviceId(f"phone-{number:06d}")
         self._around = around
         self._fuse: Fuse | None = None
-        self._journal = MemoryJournal(self._touched, partial(around.observer.produced, self.device))
+        self._journal = self._open_journal()
         self._driver: Driver | None = None
         self._life = 0
         self._off = True
@@ -164,6 +148,17 @@ class Phone:
             around.dice.note(SimulatedFault.SLOW)
         around.timeline.at(self._share_of(FIRST_MINUTES_S), self._boot)
         self._plan_window(0.0)
+
+    # What another kind of phone keeps elsewhere
+
+    def _open_journal(self) -> SimulatedJournal:
+        return MemoryJournal(self._touched, partial(self._around.observer.produced, self.device))
+
+    def _examples(self) -> ExampleStore:
+        return FixedExamples(messages_of(self.number, many=self._around.evaluates))
+
+    def _identity(self) -> AgentIdentity:
+        return AgentIdentity(self._around.population, self.device, "least squares", 8, 4 << 30, emulated=True)
 
     # Windows
 
@@ -192,10 +187,11 @@ class Phone:
     def _conditions(self) -> Readings:
         now_s = self._around.timeline.now_s
         if now_s < self._unplugged_until_s:
-            return _LOST[0]
+            return ONE_LOST[0]
         if now_s < self._free_until_s:
-            return _HOLDS
-        return _LOST[(self.number + int(self._free_until_s)) % len(_LOST)] if self._free_until_s > 0 else _LOST[0]
+            return ALL_HOLD
+        lost = (self.number + int(self._free_until_s)) % len(ONE_LOST) if self._free_until_s > 0 else 0
+        return ONE_LOST[lost]
 
     # Life
 
@@ -221,7 +217,7 @@ class Phone:
             connected, self._connected = self._connected, False
             self._driver = self._make_driver()
             self._driver.begin()
-            if self._conditions() is not _HOLDS:  # it already knew that it is not free
+            if self._conditions() is not ALL_HOLD:  # it already knew that it is not free
                 self._driver.poll()
             self._connected = connected
         return self._driver
@@ -292,8 +288,8 @@ class Phone:
             self._around.dice.note(SimulatedFault.POWER_CUT, state)
             self._lose_power()
 
-    def _lose_power(self) -> None:
-        """End the process; only the journal survives."""
+    def _lose_power(self, off_s: float | None = None) -> None:
+        """End the process; only the journal survives. It starts again after ``off_s``, or as soon as phones do."""
         self._life += 1
         self._off = True
         self._driver, self._job, self._fuse = None, None, None
@@ -301,7 +297,7 @@ class Phone:
         if self._connected:
             self._connected = False
             self._around.broker.vanished(self, self._will())
-        self._later(self._around.dice.between(*REBOOT_S), self._boot)
+        self._later(self._around.dice.between(*REBOOT_S) if off_s is None else off_s, self._boot)
 
     # Polling the conditions
 
@@ -331,7 +327,7 @@ class Phone:
         driver = self._driver
         if driver is None or self._job is not None or not self._connected or not self._journal.empty:
             return
-        if isinstance(driver.state, Ineligible) and driver.due_at_s() is None and self._conditions() is not _HOLDS:
+        if isinstance(driver.state, Ineligible) and driver.due_at_s() is None and self._conditions() is not ALL_HOLD:
             self._driver, self._poll_at_s = None, math.inf
 
     @property
@@ -364,6 +360,8 @@ class Phone:
     def link_down(self) -> None:
         """Handle the loss of the connection."""
         self._connected = False
+        if self._off:  # the broker had not noticed yet; the phone connects when it boots
+            return
         if self._driver is not None:
             self._happen(lambda driver: driver.handle(LinkDown("the broker is gone")))
         self._connect()
@@ -471,13 +469,14 @@ class Phone:
     def _monotonic_s(self) -> float:
         return self._around.timeline.now_s - self._booted_s
 
+    def _wall_s(self) -> float:
+        return EPOCH_S + self._around.timeline.now_s + self._clock_offset_s
+
     def _make_driver(self) -> Driver:
         around, journal = self._around, self._journal
-        texts = _MORE_TEXTS if around.evaluates else _TEXTS
-        examples = FixedExamples(texts[self.number % len(texts)])
-        identity = AgentIdentity(around.population, self.device, "least squares", 8, 4 << 30, emulated=True)
+        examples = self._examples()
         ports = Ports(
-            clock=SimulatedClock(self._monotonic_s, lambda: EPOCH_S + around.timeline.now_s + self._clock_offset_s),
+            clock=SimulatedClock(self._monotonic_s, self._wall_s),
             jitter=lambda: float(around.generator.random()),
             random_for=lambda number, attempt: np.random.default_rng([around.seed, self.number, number, attempt]),
             conditions=SimulatedConditions(self._conditions),
@@ -491,4 +490,4 @@ class Phone:
             sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        return Driver(identity, PACE, ports, inbox)
+        return Driver(self._identity(), PACE, ports, inbox)

@@ -5,18 +5,45 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nightjar.edge_agent.core.eligibility import Readings
+from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.core.secure_sum import Tools
+from nightjar.edge_agent.core.stored import NewReport
 from nightjar.edge_agent.core.sum_steps import SumRequest, SumStep, advance
 from nightjar.edge_agent.inbox import Job
 from nightjar.edge_agent.model import Model
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source
-from nightjar.wire.identifiers import Sha256
+from nightjar.wire.identifiers import DeviceId, Sha256
+from nightjar.wire.secure_sum.masks import Words
+
+_SOURCE = "simulated"
+ALL_HOLD: Readings = {
+    condition: ConditionReading(Answer.YES, _SOURCE, "holds")
+    for condition in Condition
+    if condition is not Condition.HAS_EXAMPLES
+}
+"""Readings of a free phone."""
+ONE_LOST: tuple[Readings, ...] = (
+    {**ALL_HOLD, Condition.CHARGING: ConditionReading(Answer.NO, _SOURCE, "not charging")},
+    {**ALL_HOLD, Condition.IDLE: ConditionReading(Answer.NO, _SOURCE, "in use")},
+    {**ALL_HOLD, Condition.UNMETERED: ConditionReading(Answer.NO, _SOURCE, "not on Wi-Fi")},
+)
+"""Readings of a phone that is not free, for one reason each."""
+
+
+class ReportObserver(Protocol):
+    """Is told of the reports that phones make."""
+
+    def produced(self, device: DeviceId, report: NewReport) -> None:
+        """Note that a phone stored a report in its outbox."""
+
+    def contributed(self, device: DeviceId, report: NewReport, words: Words) -> None:
+        """Note what a phone would give to a secure sum before it is masked."""
 
 
 @dataclass(frozen=True, slots=True)

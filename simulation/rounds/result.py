@@ -117,9 +117,9 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilo / 1e6
 
 
-def table_of(result: dict[str, Any]) -> Table:
+def table_of(result: dict[str, Any], title: str = "Rounds") -> Table:
     """The result as a table with two columns."""
-    table = Table(title="Rounds", show_header=False)
+    table = Table(title=title, show_header=False)
     table.add_column("what", no_wrap=True)
     table.add_column("how much", overflow="fold")
     for key, value in result.items():

@@ -1,0 +1,58 @@
+"""``python -m nightjar.simulation year``: the options and the output.
+
+Standard output has only the result; progress, and what was not as it should be, go to standard error.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from nightjar.simulation.progress import progress, say
+from nightjar.simulation.rounds.result import table_of
+from nightjar.simulation.year.result import year_result
+from nightjar.simulation.year.world import DEVICES, YearSettings, run_year
+
+WRONG, INTERRUPTED = 1, 130
+"""Exit status if a bar about devices or reports was missed; and after ctrl-C."""
+NAMED = 20
+"""Devices that needed a visit, and errors, that are named."""
+
+
+@click.command()
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
+@click.option("--model", default="tiny", show_default=True, type=click.Choice(["tiny", "gboard"]), help="Whose size.")
+@click.option("--days", default=365, show_default=True, type=click.IntRange(2, 3650), help="Days to simulate.")
+@click.option("--devices", default=DEVICES, show_default=True, type=click.IntRange(50, 100_000), help="Devices.")
+@click.option(
+    "--folder",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where to make the temporary folder; default: in memory.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def year(*, seed: int, model: str, days: int, devices: int, folder: Path | None, as_json: bool) -> None:
+    """Simulate a year of a fleet, with the real database, files, certificates and device stores."""
+    console = Console(stderr=True)
+    settings = YearSettings(seed, model, days, devices)
+    say(console, f"{devices} devices, {days} days, {model}, seed {seed}")
+    try:
+        outcome = run_year(settings, partial(progress, console, what="days"), folder)
+    except KeyboardInterrupt:
+        say(console, "interrupted: no result")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    result = year_result(outcome)
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        Console().print(table_of(result, "Year"))
+    for device, why in list(outcome.visits.items())[:NAMED]:
+        say(console, f"visit needed: {device}: {why}")
+    for line in list(outcome.errors.unexpected.values())[:NAMED]:
+        say(console, f"logged: {line}")
+    if result["visits_needed"] or result["reports_lost"] or result["reports_counted_twice"]:
+        raise click.exceptions.Exit(WRONG)

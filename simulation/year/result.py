@@ -1,0 +1,54 @@
+"""The result of a year, as one flat JSON object; ``docs/simulation.md`` describes the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nightjar.simulation.rounds.result import peak_memory_mb
+from nightjar.simulation.year.plan import DAY_S
+from nightjar.simulation.year.reports import missed
+from nightjar.simulation.year.world import YearOutcome
+
+WEEK, QUARTER = 7, 90
+"""Days."""
+
+
+def year_result(outcome: YearOutcome) -> dict[str, Any]:
+    """The result as one JSON object."""
+    settings, book = outcome.settings, outcome.book
+    return {
+        "seed": settings.seed,
+        "model": settings.model,
+        "days": settings.days,
+        "devices": settings.devices,
+        "faults_thrown": {name: outcome.thrown[name] for name in sorted(outcome.thrown)},
+        "visits_needed": len(outcome.visits),
+        "reports_accepted": sum(book.accepted_by_device.values()),
+        "reports_lost": len(book.lost),
+        "reports_counted_twice": len(book.twice),
+        "rounds_committed": len(book.commits_s),
+        "rounds_abandoned": book.abandoned,
+        "rounds_missed": missed(book.commits_s, settings.days * DAY_S),
+        "disk_bytes": max(outcome.disk),
+        "disk_growth_last_90_days_percent": growth_percent(outcome.disk),
+        "written_mb_per_device_day": round(outcome.written_bytes / 1e6, 2),
+        "restarts": outcome.restarts,
+        "releases_current": outcome.releases_current,
+        "authority_renewed": outcome.authority_renewed,
+        "errors_logged": {name: outcome.errors.counts[name] for name in sorted(outcome.errors.counts)},
+        "wall_seconds": round(outcome.wall_s, 1),
+        "peak_memory_mb": round(peak_memory_mb(), 1),
+    }
+
+
+def growth_percent(daily: Sequence[int]) -> float | None:
+    """Growth of the disk over the last 90 days, between the largest days of two weeks; None for shorter times.
+
+    >>> growth_percent([100] * 7 + [50] * 83 + [101] * 7)
+    1.0
+    """
+    if len(daily) < QUARTER + WEEK:
+        return None
+    before = max(daily[-QUARTER - WEEK : -QUARTER])
+    return round(100 * (max(daily[-WEEK:]) / before - 1), 2)

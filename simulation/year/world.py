@@ -1,0 +1,422 @@
+"""Runs a year: carries out its plan, and observes from outside what became of devices, reports and the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
+from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.records.inbox import Operated
+from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
+from nightjar.coordinator.tasks.schedule import Schedule
+from nightjar.coordinator.tasks.settings import PlanConfig
+from nightjar.coordinator.tls.authority import fingerprint
+from nightjar.coordinator.versions.releases import OUT, Release, is_offered_to, with_bundles
+from nightjar.coordinator.versions.trial_policy import TrialPolicy
+from nightjar.edge_agent.model import Model
+from nightjar.models.configurations import configuration
+from nightjar.models.manifest import Artifact, Manifest
+from nightjar.simulation.rounds.faults import Dice
+from nightjar.simulation.rounds.logs import Errors, errors_counted
+from nightjar.simulation.rounds.model import PROGRAM, VOCABULARY, Shelf
+from nightjar.simulation.rounds.phone import Surroundings
+from nightjar.simulation.rounds.timeline import Timeline
+from nightjar.simulation.warm_start import seeded
+from nightjar.simulation.year.broker import GatedBroker
+from nightjar.simulation.year.coordinator import DatedBlobs, YearCoordinator
+from nightjar.simulation.year.device import YearDevice, YearSurroundings
+from nightjar.simulation.year.identity import CertificateOffice, DeviceCertificate
+from nightjar.simulation.year.plan import DAY_S, PlannedEvent, YearEvent, plan_year
+from nightjar.simulation.year.reports import ReportBook
+from nightjar.wire.codec import codec_for
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.identifiers import DeviceId, Population, Sha256
+
+DEVICES = 500
+POPULATION = Population("year")
+GOAL, MINIMUM = 12, 10
+"""A fortieth of the devices a round; the minimum is the smallest cohort that devices and coordinator allow."""
+SELECTION_DEADLINE_S = 600.0
+REPORT_DEADLINE_S = 600.0
+PAUSE_S = 660.0
+"""With four minutes from the opening of a round to its end, a round each quarter of an hour."""
+HOUR_S = 3600.0
+FREE = 26
+"""Devices that are free at any time, for rounds of 15: of 500, each is free for an hour and a quarter a day."""
+RENEWED_AGAIN_S = 86_400.0 / 2
+"""The agent asks once or twice a day whether its certificate is to be renewed."""
+REENROLLED_S = DAY_S
+"""From a revocation to the new claim."""
+VISITED_S = 7 * DAY_S
+"""Until somebody visits a device that needs it, so that the rest of the year goes on."""
+SILENT_S = 2 * DAY_S
+"""A device that has power and was not connected for so long needs a visit."""
+CACHED_MODELS = 200
+RETRIED_S = 600.0
+"""An operator repeats what could not be done because the coordinator or its database was away."""
+
+YearFollow = Callable[[Sequence[int]], Iterable[int]]
+"""Iterates over the days; :func:`nightjar.simulation.progress.progress` also shows the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class YearSettings:
+    """Settings of the command line."""
+
+    seed: int
+    model: str = "tiny"
+    days: int = 365
+    devices: int = DEVICES
+
+
+@dataclass(slots=True)
+class YearOutcome:
+    """What a year came to."""
+
+    settings: YearSettings
+    book: ReportBook
+    thrown: Counter[str] = field(default_factory=Counter)
+    visits: dict[str, str] = field(default_factory=dict)  # device -> why it did not come back by itself
+    disk: list[int] = field(default_factory=list)  # bytes at the end of each day
+    written_bytes: float = 0.0  # of a device and day
+    restarts: int = 0
+    versions: int = 0
+    errors: Errors = field(default_factory=Errors)
+    wall_s: float = 0.0
+    authority_renewed: bool = False
+    releases_current: int = 0
+
+
+class RecentShelf(Shelf):
+    """The models on devices; forgets the older ones, of which a year has thirty-five thousand."""
+
+    def __init__(self, artifacts: BlobStore, folder: Path) -> None:
+        super().__init__(artifacts, folder)
+        self._models: OrderedDict[Sha256, Model] = OrderedDict()
+
+    def model(self, sha256: Sha256) -> Model:
+        """See :class:`nightjar.simulation.rounds.model.Shelf`."""
+        found = super().model(sha256)
+        while len(self._models) > CACHED_MODELS:
+            self._models.popitem(last=False)
+        return found
+
+
+def year_task() -> TaskConfig:
+    """The task of a year: every round makes a version that devices get, which fills the disk fastest."""
+    return TaskConfig(
+        model=Path("not-a-folder"),
+        goal=GOAL,
+        minimum=MINIMUM,
+        selection_deadline_s=SELECTION_DEADLINE_S,
+        report_deadline_s=REPORT_DEADLINE_S,
+        schedule=Schedule(pause_s=PAUSE_S),
+        plan=PlanConfig(evaluation_share=0.0),
+        patience=0,
+    )
+
+
+class DailyWindows:
+    """Implements :class:`nightjar.simulation.rounds.availability.Availability`: a device is free once a day.
+
+    The devices' windows are spread evenly over day and night, because a round is expected at any hour; each moves by
+    up to an hour from day to day. Their length makes :data:`FREE` devices free at any time.
+    """
+
+    def __init__(self, seed: int, devices: int) -> None:
+        self._seed = seed
+        self._length_s = math.floor(min(FREE / devices, 0.9) * DAY_S)
+
+    def next_window(self, phone: int, after_s: float) -> tuple[float, float]:
+        """The first window of a device that ends after ``after_s``."""
+        day = math.floor(after_s / DAY_S) - 1
+        while True:
+            moved_s = HOUR_S * (zlib.crc32(b"%d %d %d" % (self._seed, phone, day)) % 1000) / 1000
+            begin_s = math.floor(day * DAY_S + phone * 0.618 % 1.0 * DAY_S + moved_s)
+            if begin_s + self._length_s > after_s:
+                return float(begin_s), float(begin_s + self._length_s)
+            day += 1
+
+
+def first_year_manifest(model: str, artifacts: DatedBlobs) -> Manifest:
+    """The manifest of version 0, of the model's size; its weights are a sparse file."""
+    shape = configuration(model)
+    layout = shape.layout(shape.max_vocabulary)
+    weights = Artifact.of(b"weights of version 0")
+    weights = replace(weights, size_bytes=4 * layout.size)
+    artifacts.put_sparse(weights.sha256, weights.size_bytes)
+    for data in (PROGRAM, VOCABULARY.to_bytes()):
+        artifacts.put(data)
+    return Manifest(
+        version=0,
+        configuration=model,
+        program=Artifact.of(PROGRAM),
+        weights=weights,
+        vocabulary=Artifact.of(VOCABULARY.to_bytes()),
+        layout=layout,
+        batch_rows=shape.batch_rows,
+        sequence_length=shape.sequence_length,
+        hidden=shape.hidden,
+        minimum_agent_version="0.1.0",
+    )
+
+
+class YearWorld:
+    """A fleet, a broker and a coordinator on the files of a folder."""
+
+    def __init__(self, settings: YearSettings, folder: Path) -> None:
+        self.settings, self.folder = settings, folder
+        seed = settings.seed
+        self.timeline = Timeline()
+        self.book = ReportBook()
+        self.thrown: Counter[str] = Counter()
+        self.visits: dict[str, str] = {}
+        self.disk: list[int] = []
+        self._rng = seeded(seed, "year")
+        self._release, self._rotating = 0, ""
+        self._refused: dict[DeviceId, float] = {}
+        self._revoked: set[DeviceId] = set()
+        self._clock_wrong: set[DeviceId] = set()
+        dice = Dice((), 1.0, seeded(seed, "dice"))
+        task = year_task()
+        config = CoordinatorConfig(
+            task=task, population=POPULATION, seed=seed, data_dir=folder / "coordinator", rollout=TrialPolicy()
+        )
+        (folder / "coordinator").mkdir(parents=True)
+        self.broker = GatedBroker(self.timeline, dice, POPULATION, self.book.published, self._admits)
+        self.coordinator = YearCoordinator(
+            config,
+            self.timeline,
+            self.broker,
+            dice,
+            partial(first_year_manifest, settings.model),
+            seeded(seed, "coordinator"),
+            self.book,
+        )
+        self.office = CertificateOffice(config, lambda: self.coordinator.database, self.coordinator)
+        layout = self.coordinator.manifest.layout
+        codec = codec_for(task.codec.choice())
+        update = seeded(seed, "update").standard_normal(layout.size).astype(np.float32)
+        around = Surroundings(
+            timeline=self.timeline,
+            broker=self.broker,
+            availability=DailyWindows(seed, settings.devices),
+            dice=dice,
+            shelf=RecentShelf(self.coordinator.artifacts, folder),
+            coordinator=self.coordinator,
+            observer=self.book,
+            free_changed=lambda _by: None,
+            generator=seeded(seed, "devices"),
+            population=POPULATION,
+            seed=seed,
+        )
+        shared = YearSurroundings(
+            folder=folder / "devices",
+            payload=codec.encode(update, layout, seeded(seed, "codec")),
+            wire_id=codec.wire_id,
+            rng=self._rng,
+            broke=self._broke,
+        )
+        self.devices = [
+            YearDevice(number, around, shared, DeviceCertificate(folder / "identities" / str(number), self.office))
+            for number in range(settings.devices)
+        ]
+        self._by_name = {device.device: device for device in self.devices}
+
+    def run(self, follow: YearFollow = iter) -> None:
+        """Run all days."""
+        for device in self.devices:
+            device.certificate.enrol(device.device)
+            self.timeline.after(self._between(300.0, 600.0), partial(self._renew, device))
+            self.timeline.after(self._between(0.0, DAY_S), partial(self._look_for_release, device))
+        self.coordinator.start()
+        self.timeline.after(HOUR_S, self._each_hour)
+        for planned in plan_year(self.settings.seed, len(self.devices), self.settings.days):
+            self.timeline.at(planned.at_s, partial(self._happen, planned))
+        for day in follow(range(1, self.settings.days + 1)):
+            self.timeline.run(lambda: False, day * DAY_S)
+            self.disk.append(size_of(self.folder / "coordinator"))
+
+    # What happens
+
+    def _happen(self, planned: PlannedEvent) -> None:
+        device = self.devices[planned.device] if planned.device >= 0 else None
+        if device is not None and device.off and planned.event is not YearEvent.REVOCATION:
+            if planned.event is not YearEvent.POWER_CUT and not device.broken:  # it is in a drawer, or starts
+                self.timeline.after(DAY_S, partial(self._happen, planned))
+            return
+        self.thrown[planned.event.value] += 1
+        match planned.event:
+            case YearEvent.POWER_CUT if device is not None:
+                device.cut_power(midway=self._rng.random() < 0.5)
+            case YearEvent.DAMAGED_PAGE if device is not None:
+                device.damage()
+            case YearEvent.DRAWER if device is not None:
+                device.put_away(planned.lasts_s)
+            case YearEvent.WRONG_CLOCK if device is not None:
+                self._set_clock(device, planned)
+            case YearEvent.REVOCATION if device is not None:
+                self._insist(partial(self._revoke, device))
+            case YearEvent.BROKER_AWAY:
+                self.broker.restart(planned.lasts_s, forget=False)
+            case YearEvent.DATABASE_AWAY:
+                self.coordinator.take_database_away(planned.lasts_s)
+            case YearEvent.AGENT_RELEASE:
+                self._insist(self._start_release)
+            case YearEvent.AUTHORITY_RENEWAL:
+                self._insist(self._rotate)
+            case _:
+                pass
+
+    def _insist(self, act: Callable[[], None]) -> None:
+        """Let an operator do something, and again later if it was impossible."""
+        try:
+            act()
+        except UnavailableError:
+            self.timeline.after(RETRIED_S, partial(self._insist, act))
+
+    def _set_clock(self, device: YearDevice, planned: PlannedEvent) -> None:
+        off_s = -self.coordinator.now_s() if math.isinf(planned.clock_off_s) else planned.clock_off_s
+        device.set_clock(off_s)
+        self._clock_wrong.add(device.device)
+
+        def correct() -> None:
+            device.correct_clock()
+            self._clock_wrong.discard(device.device)
+
+        self.timeline.after(planned.lasts_s, correct)
+
+    def _revoke(self, device: YearDevice) -> None:
+        self.office.revoke(device.device)
+        self._revoked.add(device.device)
+        self.broker.evict(device.device)
+        self.timeline.after(REENROLLED_S, partial(self._insist, partial(self._enrol_again, device)))
+
+    def _enrol_again(self, device: YearDevice) -> None:
+        device.certificate.enrol(device.device)
+        self._revoked.discard(device.device)
+
+    def _rotate(self) -> None:
+        self._rotating = fingerprint(self.office.authorities()[0])
+        self.office.rotate()
+        self.timeline.after(DAY_S, partial(self._insist, self._retire_when_all_came_along))
+
+    def _retire_when_all_came_along(self) -> None:
+        if self.office.register.signed_by(self._rotating, self.coordinator.now_s()) or any(
+            device.in_drawer for device in self.devices
+        ):
+            self.timeline.after(DAY_S, partial(self._insist, self._retire_when_all_came_along))
+            return
+        self.office.retire()
+        self._rotating = ""
+
+    def _start_release(self) -> None:
+        self._release += 1
+        version = f"0.{self._release + 1}.0"
+        with self.coordinator.database.transaction() as tx:
+            tx.save_releases(with_bundles(tx.releases(), Release(version=version, added_s=self.coordinator.now_s())))
+        self.coordinator.handle(Operated(ChangeRelease(version, ReleaseAction.START, "monthly"), "operator"))
+
+    # What devices do from time to time
+
+    def _renew(self, device: YearDevice) -> None:
+        self.timeline.after(self._between(RENEWED_AGAIN_S, 2 * RENEWED_AGAIN_S), partial(self._renew, device))
+        if device.off or not self.coordinator.up:
+            return
+        with contextlib.suppress(UnavailableError):  # it asks again
+            device.certificate.renew_if_due(device.trusted_s)
+
+    def _look_for_release(self, device: YearDevice) -> None:
+        self.timeline.after(DAY_S, partial(self._look_for_release, device))
+        if device.off or not self.broker.connected(device.device):
+            return
+        try:
+            with self.coordinator.database.transaction() as tx:
+                out = [each for each in tx.releases() if each.rollout.stage in OUT]
+        except UnavailableError:
+            return
+        offered = [each.version for each in out if is_offered_to(each, device.device)]
+        if offered and offered[-1] != device.version:
+            device.install(offered[-1])
+
+    def _each_hour(self) -> None:
+        self.timeline.after(HOUR_S, self._each_hour)
+        now_s = self.timeline.now_s
+        if self.coordinator.up:
+            try:
+                self.office.refresh()
+                self.coordinator.prune()
+            except UnavailableError:
+                return
+        for device in self.devices:
+            excused = device.off or device.device in self._revoked or device.device in self._clock_wrong
+            if excused or self.broker.connected(device.device) or not self.broker.up:
+                self._refused.pop(device.device, None)
+            elif now_s - self._refused.setdefault(device.device, now_s) > SILENT_S:
+                del self._refused[device.device]
+                self._broke(device.number, f"not let in: {device.certificate.state(self.coordinator.now_s())}")
+
+    def _broke(self, number: int, why: str) -> None:
+        device = self.devices[number]
+        self.visits[f"{device.device} on day {self.timeline.now_s / DAY_S:.1f}"] = why
+        self.timeline.after(VISITED_S, partial(self._insist, device.visit))
+
+    def _admits(self, name: DeviceId) -> bool:
+        device = self._by_name[name]
+        try:
+            return device.certificate.admitted(device.wall_s, self.coordinator.now_s())
+        except UnavailableError:
+            return True  # the broker decides by its files, which do not need the database
+
+    def _between(self, low: float, high: float) -> float:
+        return float(self._rng.uniform(low, high))
+
+    def outcome(self) -> YearOutcome:
+        """What the days came to."""
+        measured = [device.written_bytes for device in self.devices if device.measured]
+        with self.coordinator.database.transaction() as tx:
+            versions, releases = tx.last_version_number(), tx.releases()
+        return YearOutcome(
+            settings=self.settings,
+            book=self.book,
+            thrown=self.thrown,
+            visits=self.visits,
+            disk=self.disk,
+            written_bytes=sum(measured) / len(measured) / self.settings.days,
+            restarts=self.coordinator.restarts,
+            versions=versions,
+            authority_renewed=not self._rotating,
+            releases_current=len([each for each in releases if each.rollout.stage.value in {"current", "superseded"}]),
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Size of all files in a folder, bytes; sparse ones at their full length."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def run_year(settings: YearSettings, follow: YearFollow = iter, parent: Path | None = None) -> YearOutcome:
+    """Run a year in a temporary folder, which is deleted afterwards; ``parent`` is where, by default in memory."""
+    started = time.monotonic()
+    memory = Path("/dev/shm")  # noqa: S108 - the folder is a fresh one of our own
+    if parent is None and memory.is_dir():
+        parent = memory
+    with tempfile.TemporaryDirectory(dir=parent, prefix="nightjar-year-") as folder, errors_counted() as errors:
+        world = YearWorld(settings, Path(folder))
+        world.run(follow)
+        outcome = world.outcome()
+        world.coordinator.database.close()
+    outcome.errors, outcome.wall_s = errors, time.monotonic() - started
+    return outcome

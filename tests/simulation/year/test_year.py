@@ -1,0 +1,73 @@
+"""Years in short: everything of the plan happens, and no report is lost."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from nightjar.simulation.commands import commands
+from nightjar.simulation.year.command import year
+from nightjar.simulation.year.plan import DAY_S, YearEvent
+from nightjar.simulation.year.reports import ReportBook
+from nightjar.simulation.year.result import growth_percent, year_result
+from nightjar.simulation.year.world import DailyWindows, YearOutcome, YearSettings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
+
+
+def run(*options):
+    done = CliRunner().invoke(commands, ["year", "--json", *options])
+    return msgspec.json.decode(done.stdout), done
+
+
+@pytest.mark.slow
+def test_two_days_have_every_event_and_lose_nothing(tmp_path):
+    result, done = run("--days", "2", "--devices", "50", "--seed", "3", "--folder", str(tmp_path))
+    assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
+    assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0)
+    assert result["reports_accepted"] > 0
+    assert result["rounds_committed"] + result["rounds_missed"] >= 2 * 90
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_ten_days_of_five_hundred_devices_keep_to_their_bars():
+    result, done = run("--days", "10")
+    assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
+    assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0), done.stderr
+    assert result["disk_bytes"] < 2e9
+
+
+def test_devices_are_free_evenly_over_the_day():
+    windows, free = DailyWindows(1, 500), []
+    for hour in range(24, 48):
+        spans = [windows.next_window(device, hour * 3600.0) for device in range(500)]
+        free.append(sum(begin_s <= hour * 3600.0 for begin_s, _ in spans))
+    assert min(free) > 15
+    assert max(free) < 40
+
+
+def test_a_disk_that_grows_is_seen():
+    assert growth_percent([100] * 97) == 0.0
+    assert growth_percent(list(range(1000, 1365))) > 1.0
+    assert growth_percent([100] * 96) is None
+
+
+@pytest.fixture
+def outcome():
+    return YearOutcome(YearSettings(1, days=10), ReportBook(), disk=[1])
+
+
+def test_every_key_of_the_result_is_on_the_page(outcome):
+    assert [key for key in year_result(outcome) if f"`{key}`" not in PAGE] == []
+
+
+def test_every_option_and_event_is_on_the_page():
+    options = [option for each in year.params for option in each.opts]
+    assert [name for name in (*options, *(f"`{event.value}`" for event in YearEvent)) if name not in PAGE] == []
+
+
+def test_a_day_without_rounds_is_missed(outcome):
+    assert year_result(outcome)["rounds_missed"] == 10 * DAY_S / 900
