@@ -44,7 +44,7 @@ from nightjar.edge_agent.core.events import (
     Train,
 )
 from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
-from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged
+from nightjar.edge_agent.core.privacy_ledger import charged
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.core.stored import ABORTED, Change, NewReport, SumState
 from nightjar.edge_agent.inbox import (
@@ -330,7 +330,7 @@ class Driver:
                 if outcome.keyboard_fault:
                     self._log.warning("keystrokes_not_counted", why=outcome.keyboard_fault)
                 if outcome.words is None:
-                    self._put_out(outcome.report, entry=charged(self._ports.journal.ledger(), state.assignment))
+                    self._put_out(outcome.report)
                 else:
                     self._sum.unmasked = outcome
                     self._mask_when_ready()
@@ -339,8 +339,8 @@ class Driver:
             case _:
                 self._step(events.WorkFailed(at, cause_of(state, outcome), failure(outcome)))
 
-    def _put_out(self, report: NewReport, summing: SumState | None = None, entry: LedgerEntry | None = None) -> None:
-        self._step(events.Trained(self._moment()), report=report, summing=summing, entry=entry)
+    def _put_out(self, report: NewReport, summing: SumState | None = None) -> None:
+        self._step(events.Trained(self._moment()), report=report, summing=summing)
         self._delivery.put(report.parcel)
         self._delivery.send_what_is_due()
 
@@ -368,9 +368,10 @@ class Driver:
         report: NewReport | None = None,
         receipted: Verdict | None = None,
         summing: SumState | None = None,
-        entry: LedgerEntry | None = None,
     ) -> None:
         """Make one transition: store all its changes in one transaction, then run the effects.
+
+        Whatever report is put into the outbox is charged to the ledger here, so that none leaves without.
 
         Raises:
             IllegalEvent: there is no such transition.
@@ -381,6 +382,9 @@ class Driver:
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if _gave_up(before, state):
             summing = self._sum.given_up(before.assignment.round) or summing
+        entry = None
+        if report is not None and isinstance(before, Working):
+            entry = charged(self._ports.journal.ledger(), before.assignment)
         if state != before or dropouts:
             crashes = _crash_count_after(event)
             self._ports.journal.commit(Change(state, report, receipted, dropouts, crashes, entry, summing))

@@ -2,8 +2,9 @@
 
 A task's whole epsilon is charged when the device first takes part, because each report may be followed by all the
 others that the task allows. Several tasks add up (basic composition). The figures are those of the coordinator's signed
-terms. Where the coordinator adds the noise, one that lies about them sees the reports anyway; where the device adds it,
-inside a secure sum, the device checks that the noise suits them.
+terms. Evaluations have no noise, so a device makes none under a promise, and its reports hold no figures beside the
+update. Where the coordinator adds the noise, one that lies about the terms sees the reports anyway; where the device
+adds it, inside a secure sum, the device checks that the noise suits them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 def charged(entries: Sequence[LedgerEntry], assignment: Assignment) -> LedgerEntry | None:
     """The task's new entry after a report of this assignment; None if the assignment promises nothing."""
-    if assignment.privacy is None or assignment.work is not Work.TRAIN:
+    if assignment.privacy is None:
         return None
     before = _entry(entries, assignment.task)
     return LedgerEntry(assignment.task, assignment.privacy, 1 if before is None else before.reports + 1)
@@ -76,11 +77,13 @@ def faults(entries: Sequence[LedgerEntry], assignment: Assignment, limits: Limit
     ['privacy: it made a report in round 4 of the task, and may again from 14 on, got 13']
     """
     terms = assignment.privacy
-    if terms is None or assignment.work is not Work.TRAIN:
+    if terms is None:
         return []
     found = []
     if LOST in entries:
         found.append("privacy: what this device had spent was lost with its ledger, so it spends no more")
+    if assignment.work is not Work.TRAIN or assignment.plan.evaluation_share or assignment.plan.keystrokes:
+        found.append("privacy: expected training only, because what an evaluation counts has no noise")
     before = _entry(entries, assignment.task)
     if terms.step >= terms.rounds:
         found.append(f"privacy: the task ends after {terms.rounds} rounds, got round {terms.step}")

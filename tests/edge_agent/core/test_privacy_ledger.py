@@ -1,3 +1,4 @@
+import pytest
 from msgspec.structs import replace
 
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, charged, faults, noise_faults, spent
@@ -11,7 +12,11 @@ from nightjar.wire.secure_sum.order import BINDING, SumOrder
 TERMS = PrivacyTerms(epsilon=8.0, delta=1e-6, rounds=100, separation=10, step=4)
 
 
-def order(task="keyboard", terms=TERMS, **changes):
+PLAN = TrainingPlan(learning_rate=1.0, clip_norm=1.0)
+COUNTED, KEYSTROKES = replace(PLAN, evaluation_share=0.3), replace(PLAN, keystrokes=True)
+
+
+def order(task="keyboard", terms=TERMS, plan=PLAN, **changes):
     return Assignment(
         task=task,
         round=9,
@@ -19,7 +24,7 @@ def order(task="keyboard", terms=TERMS, **changes):
         version=1,
         manifest=Sha256("0" * 64),
         codec=CodecChoice(),
-        plan=TrainingPlan(learning_rate=1.0, clip_norm=1.0),
+        plan=plan,
         report_deadline_s=60.0,
         privacy=terms,
         **changes,
@@ -34,10 +39,16 @@ def test_a_task_is_charged_once_and_its_reports_are_counted():
     assert spent([later]) == 8.0
 
 
-def test_what_promises_nothing_or_trains_nothing_costs_nothing():
+def test_what_promises_nothing_costs_nothing():
     assert charged([], order(terms=None)) is None
-    assert charged([], order(work=Work.EVALUATE)) is None
     assert faults([], order(terms=None), Limits()) == []
+
+
+@pytest.mark.parametrize("evaluated", [{"work": Work.EVALUATE}, {"plan": COUNTED}, {"plan": KEYSTROKES}])
+def test_what_is_counted_without_noise_is_refused_under_a_promise_and_charged_if_it_were_made(evaluated):
+    (fault,) = faults([], order(**evaluated), Limits())
+    assert fault == "privacy: expected training only, because what an evaluation counts has no noise"
+    assert charged([], order(**evaluated)) == LedgerEntry("keyboard", TERMS, 1)
 
 
 def test_a_device_keeps_the_separation_though_the_coordinator_does_not():

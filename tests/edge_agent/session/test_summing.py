@@ -51,8 +51,10 @@ OTHERS = (1, 2, 3)
 class SummedRound:
     """A round of the phone and three devices without a driver."""
 
-    def __init__(self, phone: Phone, number: int = 7, others: SumOrder = ORDER) -> None:
-        """``others`` is what the coordinator orders the three others to give."""
+    def __init__(
+        self, phone: Phone, number: int = 7, order: SumOrder = ORDER, others: SumOrder | None = None, **changes
+    ) -> None:
+        """``others`` is what the coordinator orders the three others to give, if not the same."""
         data = to_bytes(BASES, SPREAD)
         path = phone.folder / hashlib.sha256(data).hexdigest()
         path.write_bytes(data)
@@ -62,10 +64,11 @@ class SummedRound:
             phone.model,
             number,
             minimum=MINIMUM,
-            secure_sum=ORDER,
+            secure_sum=order,
+            **changes,
         )
-        self.order_of_others = others
-        self.terms = terms_of_assignment(replace(self.assigned, secure_sum=others), LAYOUT, "demo")
+        self.order_of_others = others or order
+        self.terms = terms_of_assignment(replace(self.assigned, secure_sum=self.order_of_others), LAYOUT, "demo")
         self.session = open_session(self.terms, [enrolled_key(each).public for each in (0, *OTHERS)])
         self.states, self.updates, self.plan, self.values = {}, {}, None, {}
 

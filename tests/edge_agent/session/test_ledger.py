@@ -1,0 +1,103 @@
+"""Whatever leaves a device under a promise of differential privacy is in its ledger, by whichever way it leaves."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nightjar.edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S
+from nightjar.edge_agent.core.stored import Change
+from nightjar.wire import frame
+from nightjar.wire.errors import UnavailableError
+from nightjar.wire.messages import PrivacyTerms, Receipt, TrainingPlan, Verdict, Work
+from tests.edge_agent.fakes import Phone
+from tests.edge_agent.session.test_summing import ORDER, SummedRound
+
+TERMS = PrivacyTerms(epsilon=1e6, delta=1e-6, rounds=1000, separation=10, step=0)
+NOISED = replace(ORDER, noise_variance=400)
+PLAN = TrainingPlan(learning_rate=0.5, clip_norm=1.0)
+ASKED = {
+    "report": {},
+    "masked": {},
+    "evaluation": {"work": Work.EVALUATE},
+    "evaluation beside": {"plan": replace(PLAN, evaluation_share=0.5)},
+    "keyboard": {"plan": replace(PLAN, keystrokes=True)},
+}
+
+
+class Reports:
+    """A phone that is given one order after the other, and how many reports with a promise it made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.phone, self.step, self.number, self.made = Phone(folder), 0, 0, 0
+
+    def give(self, kind: str, *, back: bool = False) -> bool:
+        """An order, of a coordinator that was set back if so; whether the phone made a report of it."""
+        self.number += 1
+        terms = replace(TERMS, step=max(0, self.step - 20) if back else self.step)
+        self.step += 0 if back else 10
+        self.phone.pass_time(REST_AFTER_REFUSAL_S + 1)
+        self.phone.transport.sent.clear()
+        if kind == "masked":
+            self._mask(SummedRound(self.phone, self.number, NOISED, privacy=terms))
+        else:
+            self.phone.check_in()
+            self.phone.be_assigned(self.number, privacy=terms, **ASKED[kind])
+            self.phone.work()
+            if self.phone.worker.jobs:
+                self.phone.work()
+        left = [frame.decode(data) for data in self.phone.transport.of("report")]
+        assert all((each.evaluation, each.keyboard, each.loss) == (None, None, 0.0) for each in left)
+        return self.number in {each.round for each in left}
+
+    def _mask(self, summed: SummedRound) -> None:
+        summed.begin()
+        if not self.phone.worker.jobs:
+            return
+        summed.collect()
+        summed.pass_on()
+        summed.pass_on()
+        self.phone.work()
+
+    def settle(self, *, killed: bool) -> None:
+        """The receipt comes, perhaps after a kill and with the report sent again."""
+        if killed:
+            self.phone.kill()
+        self.phone.hear(Receipt(round=self.number, attempt=1, verdict=Verdict.ACCEPTED))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(ASKED)), st.booleans(), st.booleans()), min_size=1, max_size=5))
+def test_every_report_under_a_promise_is_in_the_ledger_by_whichever_way_it_leaves(orders):
+    with tempfile.TemporaryDirectory() as folder:
+        reports = Reports(Path(folder))
+        for kind, back, killed in orders:
+            reports.made += reports.give(kind, back=back)
+            counted = sum(entry.reports for entry in reports.phone.database.ledger())
+            assert counted == reports.made, (kind, "has left the device, and the ledger does not have it")
+            reports.settle(killed=killed)
+            assert sum(entry.reports for entry in reports.phone.database.ledger()) == reports.made
+
+
+@pytest.mark.parametrize("kind", ["report", "masked"])
+def test_what_cannot_be_charged_does_not_leave(tmp_path, kind, monkeypatch):
+    reports = Reports(tmp_path)
+    commit = reports.phone.database.commit
+
+    def full_disk(change: Change) -> None:
+        if change.charged is not None:
+            msg = "the disk is full"
+            raise UnavailableError(msg)
+        commit(change)
+
+    monkeypatch.setattr(reports.phone.database, "commit", full_disk)
+    assert not reports.give(kind)
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "evaluation beside", "keyboard"])
+def test_what_is_counted_without_noise_does_not_leave_under_a_promise(tmp_path, kind):
+    reports = Reports(tmp_path)
+    assert not reports.give(kind)
