@@ -28,6 +28,7 @@ from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
+from nightjar.coordinator.tasks.task import SPENT_BY_RESTORING
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.coordinator.views.words import si_bytes
 from nightjar.models.configurations import configuration
@@ -198,10 +199,13 @@ def restore(config: CoordinatorConfig, folder: Path, *, as_json: bool) -> None:
     wanted = {"signing", "authority"} if config.tls and not config.enrolment.signer else {"signing"}
     with opened(config) as database, database.transaction() as view:
         wanted |= {"releases"} if view.release_files() else set()
+        over = [each.name for each in view.tasks() if each.state.reason == SPENT_BY_RESTORING]
     lacking = sorted(wanted - backups.keys_in(data_dir))
-    answer = {"folder": str(data_dir), "last_used_round": used, "keys_lacking": lacking}
+    answer = {"folder": str(data_dir), "last_used_round": used, "keys_lacking": lacking, "tasks_ended": over}
     row = (data_dir, used + 1, _listed(lacking))
     show(answer, ("restored to", "rounds are counted from", "keys that lack"), [row], as_json=as_json)
+    if over:
+        click.echo(f"ended: {', '.join(over)}: {SPENT_BY_RESTORING}", err=True)
     if lacking:
         click.echo(
             f"devices know the coordinator by its keys: before 'serve', copy {KEY_FILE} and the folders "

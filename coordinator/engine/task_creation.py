@@ -62,6 +62,7 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
 
     for record in tx.tasks():
         _hold_if_beyond(tx, record, config, now_s)
+        _end_without_secrets(tx, record, now_s)
     rounds = {state.task: state for state in tx.open_rounds()}
     records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
     snapshot = Snapshot(
@@ -91,6 +92,14 @@ def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConf
     if faults and record.name != config.task.name and record.state.status is TaskStatus.ACTIVE:
         reason = f"outside [limits]: {'; '.join(faults)}"[:MOST_REASON]
         tx.save_task(replace(record, state=tasks.step(record.state, tasks.Paused(now_s, reason, "limits"))))
+
+
+def _end_without_secrets(tx: Transaction, record: TaskRecord, now_s: float) -> None:
+    """End a task whose noise cannot be drawn: somebody put the database of a backup in place without ``restore``."""
+    noise = record.state.noise
+    if noise is not None and not noise.honest and not noise.key and record.state.status not in OVER:
+        ended = tasks.step(record.state, tasks.Restored(now_s, record.settings.rounds, tx.last_round_number()))
+        tx.save_task(replace(record, state=ended))
 
 
 class TaskCreator:

@@ -53,7 +53,8 @@ class UnitOfWork:
         record = self.snapshot.tasks[task]
         state = record.state
         if state.noise is not None and number not in state.noised:
-            self.save_task(replace(record, state=replace(state, noised=(*state.noised, number))))
+            noise = state.noise.after(len(state.noised))  # this round's may not serve another, and is not kept
+            self.save_task(replace(record, state=replace(state, noised=(*state.noised, number), noise=noise)))
 
     def save_round(self, state: Round, base: VersionRecord | None = None) -> None:
         """Save an open round; ``base``, its base version, is needed for a new one."""

@@ -4,6 +4,10 @@ The database is copied first (``VACUUM INTO``: a consistent snapshot without del
 are stored before any row references them, and never change.
 
 Keys are copied only on request: whoever has them can sign orders to devices, issue certificates, and choose releases.
+What the noise of private tasks is drawn from is never copied: a thief could take it off the versions that are published
+after the backup. A restored coordinator does not know which rounds were noised since, so restoring ends these tasks
+and counts their whole epsilon as spent.
+
 The releases' metadata that the owner signed is among the artifacts; the rest is signed again after restoring, with
 versions from the clock.
 
@@ -21,6 +25,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
@@ -31,6 +37,7 @@ from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.release_metadata import ONLINE_KEY
 from nightjar.coordinator.storage.schema import copy_sqlite
 from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tls.authority import CURRENT, FORMER
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
@@ -73,7 +80,7 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
             shutil.rmtree(writing, ignore_errors=True)
             writing.mkdir(parents=True, mode=0o700)
             if not beside:
-                copy_sqlite(database_file(data_dir), database_file(writing))
+                _copy_database(data_dir, writing)
             _copy_artifacts(data_dir, writing)
             lacking = [] if beside else missing(writing)
             if lacking:
@@ -84,6 +91,19 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
             return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     finally:
         shutil.rmtree(writing, ignore_errors=True)
+
+
+def _copy_database(data_dir: Path, writing: Path) -> None:
+    """Copy the database without the secrets of noise; what the first copy had of them is not even in free pages."""
+    whole = writing / ".whole.sqlite"
+    copy_sqlite(database_file(data_dir), whole)
+    with closing(Database(_sqlite(whole), migrate=False)) as database, database.transaction() as view:
+        for record in view.tasks():
+            if record.state.noise is not None:
+                view.save_task(replace(record, state=replace(record.state, noise=record.state.noise.without_secrets())))
+    copy_sqlite(whole, database_file(writing))
+    for path in writing.glob(f"{whole.name}*"):
+        path.unlink()
 
 
 def restore(folder: Path, data_dir: Path, now_s: float) -> int:
@@ -145,7 +165,9 @@ def _fill(data_dir: Path, folder: Path, url: str, artifacts_url: str, now_s: flo
         _copy_artifacts(folder, data_dir)
         _copy_keys(folder, data_dir, with_keys=True)
         _end_claims(database, now_s)
-        return _skip_numbers(database, now_s)
+        number = _skip_numbers(database, now_s)
+        _end_noised(database, number, now_s)
+        return number
 
 
 def keys_in(folder: Path) -> set[str]:
@@ -265,3 +287,13 @@ def _skip_numbers(database: Database, now_s: float) -> int:
         )
         view.save_round(marker)
         return marker.number
+
+
+def _end_noised(database: Database, number: int, now_s: float) -> None:
+    """End tasks with differential privacy: which of their rounds were noised after the backup is unknown."""
+    with database.transaction() as view:
+        for record in view.tasks():
+            state = record.state
+            if state.noise is not None:
+                ended = tasks.step(state, tasks.Restored(now_s, record.settings.rounds, number))
+                view.save_task(replace(record, state=replace(ended, noise=state.noise.without_secrets())))

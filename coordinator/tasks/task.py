@@ -48,6 +48,10 @@ def _rows() -> Iterable[Row[Task]]:
         row(TaskStatus.ACTIVE, TaskStopped, _stop, TaskStatus.STOPPED),
         row(TaskStatus.ACTIVE, RuleRead, _finish_if_enough, TaskStatus.ACTIVE, TaskStatus.FINISHED),
         row(TaskStatus.ACTIVE, PrivacySpent, _finish_spent, TaskStatus.FINISHED),
+        row(TaskStatus.ACTIVE, Restored, _finish_restored, TaskStatus.FINISHED),
+        row(TaskStatus.PAUSED, Restored, _finish_restored, TaskStatus.FINISHED),
+        row(TaskStatus.STOPPED, Restored, _stay, TaskStatus.STOPPED),
+        row(TaskStatus.FINISHED, Restored, _stay, TaskStatus.FINISHED),
         row(TaskStatus.PAUSED, RoundCommitted, _advance, TaskStatus.PAUSED, TaskStatus.FINISHED),
         row(TaskStatus.PAUSED, RoundAbandoned, _note_abandoned, TaskStatus.PAUSED),
         row(TaskStatus.PAUSED, Resumed, _activate, TaskStatus.ACTIVE),
@@ -73,6 +77,12 @@ class TaskStatus(enum.Enum):
     FINISHED = "finished"
     """Ended by its stop rule."""
 
+
+SPENT_BY_RESTORING = (
+    "restored from a backup: which rounds were noised after it is unknown, so its whole epsilon counts as spent; go on "
+    "with a task of another name, which starts from its last version"
+)
+"""Why a task with differential privacy is over."""
 
 OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
@@ -194,7 +204,21 @@ class PrivacySpent:
     rule: StopRule
 
 
-Event = RoundCommitted | RoundAbandoned | Paused | Resumed | TaskStopped | RuleRead | PrivacySpent
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A task with differential privacy came from a backup: what it has spent since is unknown.
+
+    Attributes:
+        rounds: how many rounds of the task may be noised in all.
+        number: the last round number that counts as used.
+    """
+
+    now_s: float
+    rounds: int
+    number: int
+
+
+Event = RoundCommitted | RoundAbandoned | Paused | Resumed | TaskStopped | RuleRead | PrivacySpent | Restored
 
 
 def step(task: Task, event: Event) -> Task:
@@ -284,6 +308,11 @@ def _finish_spent(task: Task, event: PrivacySpent) -> Task:
     return replace(task, status=TaskStatus.FINISHED, reason=why, who="", since_s=event.now_s)
 
 
+def _finish_restored(task: Task, event: Restored) -> Task:
+    ended = replace(task, status=TaskStatus.FINISHED, reason=SPENT_BY_RESTORING, who="", since_s=event.now_s)
+    return replace(ended, noised=(*task.noised, *[event.number] * (event.rounds - len(task.noised))))
+
+
 def _note_abandoned(task: Task, event: RoundAbandoned) -> Task:
     return replace(task, empty=task.empty + 1 if event.nobody else 0, closed_at_s=event.now_s)
 
@@ -311,11 +340,13 @@ def _activate(task: Task, event: Resumed | RuleRead) -> Task:
 
 
 def _wake_unless_enough(task: Task, event: RuleRead) -> Task:
+    if task.reason == SPENT_BY_RESTORING:
+        return task
     why = enough(task, event.rule) or privacy_spent(task, event.rule)
     return replace(task, reason=why) if why else _activate(task, event)
 
 
-def _stay(task: Task, _event: RuleRead) -> Task:
+def _stay(task: Task, _event: RuleRead | Restored) -> Task:
     return task
 
 

@@ -21,13 +21,12 @@ import math
 
 from nightjar.coordinator.learning.fedavg import ETA
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
-from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 
 COUNT_NOISE = 5.0
 """Noise multiplier of the count over that of the sum: the count costs a 26th of what both together do."""
 MOST_DEVIATION = 0.05
 """Largest deviation of the count's noise over the goal, as in the paper."""
-_KEY = b"count"
+_PURPOSE = b"count"
 
 
 def next_private_norm(terms: NoiseTerms, step: int, clip_norm: float, within: int, updates: int) -> float:
@@ -42,8 +41,7 @@ def next_private_norm(terms: NoiseTerms, step: int, clip_norm: float, within: in
     """
     if terms.quantile is None:
         return clip_norm
-    key = bytes.fromhex(terms.key) + _KEY
-    noise = count_deviation(terms.multiplier, terms.quantile) * float(noise_step(key, step, terms.separation, 1)[0])
+    noise = count_deviation(terms.multiplier, terms.quantile) * float(terms.noise(step, 1, _PURPOSE)[0])
     return clip_norm * math.exp(-ETA * (within - terms.quantile * updates + noise) / terms.devices)
 
 

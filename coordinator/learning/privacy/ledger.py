@@ -35,9 +35,9 @@ _ALWAYS = (
     "it does not rely on chance in the selection of devices, nor on how many there are",
 )
 ASSUMPTIONS = (
-    "the coordinator sees each report, adds the noise and keeps its key to itself: whoever has its database can take "
+    "the coordinator sees each report, adds the noise and keeps its secrets: whoever has its database can take "
     "the noise off the versions",
-    "the promise is about published versions, not about the losses, counts and dropouts that operators see",
+    "the promise is about published versions, not about who takes part and drops out, which operators see",
     *_ALWAYS,
     "noise is drawn in floating point from a keyed generator",
 )

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.task_creation import take_stock
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from nightjar.coordinator.learning.privacy.ledger import Privacy
-from nightjar.coordinator.learning.privacy.tree_noise import noise_step
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import Phase
@@ -16,7 +16,7 @@ from nightjar.coordinator.tasks.operations import RollBack
 from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.models.manifest import Manifest
-from nightjar.wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError, LocalProtocolError
 from nightjar.wire.messages import Assignment, PrivacyTerms, Rejection, RejectionReason
 from nightjar.wire.parameters import weights_from_bytes
 from tests.coordinator.fake_device import report_frame
@@ -57,11 +57,10 @@ def task_of(world):
 
 
 def test_a_round_adds_the_noise_of_its_step_to_the_sum_of_clipped_updates(world):
-    noise = task_of(world).state.noise
     for step, cohort in enumerate((("a", "b"), ("c", "d"))):
-        before = weights_of(world)
+        before, noise = weights_of(world), task_of(world).state.noise
         a_round(world, *cohort)
-        drawn = noise_step(bytes.fromhex(noise.key), step, 2, LAYOUT.size) * noise.multiplier * 0.01
+        drawn = noise.noise(step, LAYOUT.size) * noise.multiplier * 0.01
         clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)  # each update has a norm above 0.01, so it is cut to that
         np.testing.assert_allclose(weights_of(world) - before, (clipped + drawn) / 2, rtol=1e-3, atol=1e-6)
 
@@ -139,10 +138,9 @@ def test_a_version_that_is_taken_back_has_spent_its_round_and_its_noise_serves_n
     world.driver.handle(Operated(RollBack(reason="no", to=0), "anna", answers.append))
     assert answers == [True]
     assert task_of(world).state.noised == (1,)
-    before = weights_of(world)
+    before, noise = weights_of(world), task_of(world).state.noise
     a_round(world, "c", "d")
-    noise = task_of(world).state.noise
-    second = noise_step(bytes.fromhex(noise.key), 1, 2, LAYOUT.size) * noise.multiplier * 0.01
+    second = noise.noise(1, LAYOUT.size) * noise.multiplier * 0.01
     clipped = 2 * 0.01 / np.sqrt(LAYOUT.size)
     np.testing.assert_allclose(weights_of(world) - before, (clipped + second) / 2, rtol=1e-3, atol=1e-6)
 
@@ -162,6 +160,7 @@ def test_a_clip_norm_that_follows_the_updates_survives_a_restart_bit_for_bit(tmp
             delta = np.full(LAYOUT.size, 0.01, np.float32)
             world.receive(device, "report", report_frame(world.assignment(device), delta, LAYOUT, 5))
         (job,) = world.worker.jobs
+        first = task_of(world).state.noise
         done = do_job(job, world.artifacts, world.private, lambda *_: world.measured)  # and then the process is killed
         world.start()
         world.work()
@@ -169,14 +168,41 @@ def test_a_clip_norm_that_follows_the_updates_survives_a_restart_bit_for_bit(tmp
             version, terms = tx.current_version(), tx.task("keyboard").state.noise
         assert (version.clip_norm.hex(), version.version) == (done.clip_norm.hex(), 1)
         assert Manifest.decode(world.artifacts.get(version.manifest)).weights.sha256 == done.weights
-        assert version.clip_norm == next_private_norm(terms, 0, 0.01, 0, 2)
+        assert version.clip_norm == next_private_norm(first, 0, 0.01, 0, 2)
         before = weights_of(world)
         world.start()
         a_round(world, "c", "d")
-        drawn = noise_step(bytes.fromhex(terms.key), 1, 2, LAYOUT.size) * terms.multiplier
+        drawn = terms.noise(1, LAYOUT.size) * terms.multiplier
         clipped = 2 / np.sqrt(LAYOUT.size)
         expected = version.clip_norm * (clipped + drawn) / 2
         np.testing.assert_allclose(weights_of(world) - before, expected, rtol=1e-3, atol=1e-5)
     finally:
         for database in opened:
             database.close()
+
+
+def test_what_a_spent_round_was_noised_with_cannot_be_derived_from_what_is_stored_later(world):
+    secrets = []
+    for cohort in (("a", "b"), ("c", "d"), ("a", "b")):
+        secrets.append(task_of(world).state.noise)
+        a_round(world, *cohort)
+    kept = task_of(world).state.noise
+    assert len({each.key for each in (*secrets, kept)}) == 4
+    first = secrets[0].noise(0, LAYOUT.size)
+    stored = [each.noise(step, LAYOUT.size) for each in (kept,) for step in range(4)]
+    assert not any(np.allclose(abs(np.corrcoef(first, each)[0, 1]), 1.0, atol=0.5) for each in stored)
+
+
+def test_a_database_of_a_backup_that_is_put_in_place_by_hand_draws_no_noise_anybody_knows(world):
+    a_round(world, "a", "b")
+    with world.repository.transaction() as tx:
+        record = tx.task("keyboard")
+        blank = replace(record.state, noise=record.state.noise.without_secrets())
+        tx.save_task(replace(record, state=blank))
+    with world.repository.transaction() as tx:
+        take_stock(tx, world.config, 0.0)
+    ended = task_of(world).state
+    assert ended.status is TaskStatus.FINISHED
+    assert ended.reason.startswith("restored from a backup")
+    with pytest.raises(LocalProtocolError, match="secrets of the noise"):
+        ended.noise.noise(1, 2)

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.enrolment.claims import Claim, ClaimRefused
 from nightjar.coordinator.enrolment.register import Register
+from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
 from nightjar.coordinator.storage.blobs import FileBlobs
@@ -16,9 +18,12 @@ from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.private import PrivateTables
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import DpConfig
+from nightjar.coordinator.tasks.task import OVER, RuleRead, step
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
-from nightjar.wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError, LocalProtocolError
 from tests.coordinator.commands.site import REPORT, Site, report
 
 
@@ -231,3 +236,46 @@ def test_a_claim_of_a_backup_cannot_be_used_a_second_time(site, tmp_path):
         assert isinstance(register.redeem(claim.sha256, 64 * "b", "", "", 7.0), ClaimRefused)
         with database.transaction() as view:
             assert ("restore", "revoke-claim") in {(each.who, each.action) for each in view.audit(9)}
+
+
+NOISE = NoiseTerms(clip_norm=1.0, devices=9, multiplier=2.0, separation=4, key="ab" * 32, seeds={"0/0": "cd" * 16})
+
+
+@pytest.fixture
+def private(site):
+    """A site whose task is private and has noised a round."""
+    dp = DpConfig(epsilon=5.0, clip_norm=1.0)
+    with (
+        contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database,
+        database.transaction() as tx,
+    ):
+        record = tx.tasks()[0]
+        settings = replace(record.settings, privacy=Privacy.DP, rounds=8, minimum_separation=4, dp=dp)
+        tx.save_task(TaskRecord(state=replace(record.state, noise=NOISE, noised=(1,)), settings=settings))
+    return site
+
+
+def tasks_of(folder):
+    with contextlib.closing(Database(f"sqlite:///{database_file(folder)}")) as database, database.transaction() as tx:
+        return tx.tasks()
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_no_backup_holds_what_noise_is_drawn_from(private, tmp_path, with_keys):
+    if with_keys:
+        load_signer(private.data)
+    back_up(private.data, tmp_path / "saved", with_keys=with_keys)
+    held = b"".join(path.read_bytes() for path in (tmp_path / "saved").rglob("*") if path.is_file())
+    assert tasks_of(private.data)[0].state.noise == NOISE
+    assert [each for each in (NOISE.key, NOISE.seeds["0/0"]) if each.encode() in held] == []
+
+
+def test_restoring_ends_private_tasks_and_counts_all_that_may_have_been_noised(private, tmp_path):
+    back_up(private.data, tmp_path / "saved")
+    restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
+    (record,) = tasks_of(tmp_path / "new")
+    with pytest.raises(LocalProtocolError, match="the secrets of the noise are not here"):
+        record.state.noise.noise(1, 5)
+    woken = step(record.state, RuleRead(9.0, record.settings.stop_rule())) if record.state.status in OVER else None
+    ended = (len(record.state.noised), record.ledger().spent == record.ledger().epsilon, woken == record.state)
+    assert ended == (8, True, True), "no start wakes it"

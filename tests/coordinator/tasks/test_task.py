@@ -12,6 +12,7 @@ from nightjar.coordinator.tasks.task import (
     TABLE,
     Paused,
     PrivacySpent,
+    Restored,
     Resumed,
     RoundAbandoned,
     RoundCommitted,
@@ -35,6 +36,7 @@ EVENTS = {
     TaskStopped: TaskStopped(9.0, "enough", "anna"),
     RuleRead: RuleRead(9.0, ENDLESS),
     PrivacySpent: PrivacySpent(9.0, ENDLESS),
+    Restored: Restored(9.0, 0, 7),
 }
 
 
@@ -132,7 +134,7 @@ def test_whatever_happens_committed_rounds_are_counted_and_a_stop_is_for_good(ki
         event = EVENTS[kind]
         if kind in {RoundCommitted, RuleRead}:
             event = kind(9.0, rule)
-        if kind is PrivacySpent:
+        if kind in {PrivacySpent, Restored}:
             continue  # only tasks with noise end so
         try:
             state = step(state, event)

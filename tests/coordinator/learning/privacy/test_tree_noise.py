@@ -8,7 +8,7 @@ import pytest
 from nightjar.coordinator.learning.fedavg import ClientUpdate, federated_average
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
-from nightjar.coordinator.learning.privacy.tree_noise import noise_step, prefix_variance
+from nightjar.coordinator.learning.privacy.tree_noise import noise_step, prefix_variance, ratcheted
 from nightjar.coordinator.learning.strategies import StrategyChoice, StrategyName, Weighting, optimizer_for
 from nightjar.wire.codec import codec_for
 from nightjar.wire.identifiers import DeviceId
@@ -26,6 +26,40 @@ def test_the_noise_of_a_prefix_sum_has_the_variance_of_the_nodes_that_cover_it()
         total += noise_step(KEY, step, 40, MANY)
         assert total.var() == pytest.approx(prefix_variance(step + 1), rel=0.04), step
         assert abs(total.mean()) < 0.03
+
+
+def ratchet(rounds, leaves):
+    """The secrets before each round, and after the last."""
+    held = [(KEY, {})]
+    for step in range(rounds):
+        held.append(ratcheted(held[-1][0], step, leaves, held[-1][1]))
+    return held
+
+
+def test_the_noise_of_secrets_that_are_replaced_has_that_variance_too():
+    total = np.zeros(MANY)
+    for step, (key, kept) in enumerate(ratchet(40, 40)[:-1]):
+        total += noise_step(key, step, 40, MANY, kept)
+        assert total.var() == pytest.approx(prefix_variance(step + 1), rel=0.04), step
+
+
+def test_only_seeds_that_later_rounds_build_on_are_kept_and_none_after_the_tree():
+    held = ratchet(64, 64)
+    assert [len(kept) for _, kept in held[:5]] == [0, 1, 3, 4, 7]
+    assert max(len(kept) for _, kept in held) < 31 * 6
+    assert held[-1][1] == {}
+    _, kept = held[33]
+    assert "5/0" in kept
+    assert "0/0" not in kept, "the first round's own noise is gone"
+    assert len({key for key, _ in held}) == 65
+
+
+def test_secrets_of_before_the_ratchet_go_on_in_the_middle_of_a_tree():
+    total = sum(noise_step(KEY, step, 8, MANY) for step in range(3))
+    after = noise_step(KEY, 3, 8, MANY, {})
+    key, kept = ratcheted(KEY, 3, 8, {})
+    following = noise_step(key, 4, 8, MANY, kept)
+    assert (total + after + following).var() == pytest.approx(prefix_variance(5), rel=0.04)
 
 
 def test_the_noise_grows_far_slower_than_with_fresh_noise_in_each_round():
