@@ -43,13 +43,14 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-def serve(config: CoordinatorConfig) -> None:
+@click.option("--trust-clock", is_flag=True, help="Take this machine's time as right, once, after a longer stop.")
+def serve(config: CoordinatorConfig, *, trust_clock: bool) -> None:
     """Run the whole service until ctrl-C."""
     from nightjar.coordinator.service import serve as run
     from nightjar.host.logs import configure_logs
 
     configure_logs(config.log.value, json=config.log_format is LogFormat.JSON)
-    run(config)
+    run(config, trust_clock=trust_clock)
 
 
 @cli.command()

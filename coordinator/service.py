@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
-from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.clock import SteadyClock
 from nightjar.coordinator.engine.driver import Driver
 from nightjar.coordinator.engine.loop import Loop, RunningDriver
 from nightjar.coordinator.engine.starting import prepare
@@ -43,8 +43,10 @@ NOTHING_MEASURED = (
 _log = structlog.get_logger("coordinator")
 
 
-def serve(config: CoordinatorConfig) -> None:
+def serve(config: CoordinatorConfig, *, trust_clock: bool = False) -> None:
     """Run until SIGTERM or SIGINT. Beside a coordinator on another host that leads, serve pages and artifacts only.
+
+    With ``trust_clock`` the machine's time is taken as right.
 
     Raises:
         ConfigError: a port, the model or the evaluation text cannot be used.
@@ -54,7 +56,7 @@ def serve(config: CoordinatorConfig) -> None:
         stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is None:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
-        state = _State(config, stack)
+        state = _State(config, stack, trust_clock=trust_clock)
         leads_at_once = state.leadership.look()
         term = state.take_the_lead() if leads_at_once else None
         site = _Site(state, stack)
@@ -73,8 +75,8 @@ def serve(config: CoordinatorConfig) -> None:
 class _State:
     """What this process shares with its next start, and with other hosts."""
 
-    def __init__(self, config: CoordinatorConfig, stack: ExitStack) -> None:
-        self.config, self.clock, self.signer = config, WallClock(), load_signer(config.data_dir)
+    def __init__(self, config: CoordinatorConfig, stack: ExitStack, *, trust_clock: bool) -> None:
+        self.config, self.signer = config, load_signer(config.data_dir)
         self.url = database_url(config)
         election = LeaderElection(self.url, stop_at_once) if config.database_url else None
         if election is not None:
@@ -82,8 +84,15 @@ class _State:
             stack.callback(election.close)
         self.database = open_database(self.url, election)
         stack.callback(self.database.close)
+        with self.database.transaction() as view:
+            newest_s = view.trusted_time()
+        self.clock = SteadyClock(newest_s, self._save_time, trust=trust_clock)
         self.artifacts = open_artifacts(config.data_dir / ARTIFACTS, config.artifacts_url, self.database)
         self.leadership = Leadership(election, self.database, self.signer)
+
+    def _save_time(self, seconds: float) -> None:
+        with self.database.transaction() as view:
+            view.save_trusted_time(seconds)
 
     def take_the_lead(self) -> int | None:
         """Begin a term, and make the database ready for it; None where no other host can lead."""
@@ -100,7 +109,9 @@ class _Site:
         self._listener = given_listener(os.environ, config.host, config.port)
         if self._listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
-        self.secured = secured = TlsService(config, state.database, state.clock, state.signer) if config.tls else None
+        self.secured = secured = (
+            TlsService(config, state.database, state.clock, state.signer, state.clock.distrust) if config.tls else None
+        )
         if secured is not None:
             stack.callback(secured.close)
         self.service_manager = ServiceManager(os.environ)
@@ -122,6 +133,7 @@ class _Site:
             tokens=TokenTable(state.database),
             post=running.post,
             leader=lambda: leadership.leader,
+            distrust=state.clock.distrust,
             disk=lambda: self.pruner.disk if self.pruner else None,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             issuer=secured.issuer if secured else None,
@@ -192,7 +204,8 @@ class _Driving:
             self._state.artifacts,
             self._state.config.retention,
             self._state.config.data_dir,
-            self._state.clock.now_s,
+            self._state.clock.trusted_s,
+            self._state.clock.keep,
         )
         leading.callback(pruner.close)
         pruner.start()

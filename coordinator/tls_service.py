@@ -33,15 +33,22 @@ _log = structlog.get_logger("coordinator")
 
 
 class TlsService:
-    """Creates and connects the parts that TLS needs.
+    """Creates and connects the parts that TLS needs; ``distrust`` says why the clock is not trusted, empty if it is.
 
     Raises:
         UnavailableError: the authority or the disk does not work.
         ConfigError: the file of the authority's key is readable by others.
     """
 
-    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, signer: OrderSigner) -> None:
-        self._config, self._clock = config, clock
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        database: Database,
+        clock: Clock,
+        signer: OrderSigner,
+        distrust: Callable[[], str] = str,
+    ) -> None:
+        self._config, self._clock, self._distrust = config, clock, distrust
         self._signer = signer_of(config)
         self._register = Register(database)
         # In its own thread: a command that hangs must not delay the next revocation.
@@ -55,13 +62,15 @@ class TlsService:
         """Folder of the certificates that the servers read."""
         now_s = clock.now_s()
         try:
-            refresh(config, self._signer, self._register.shut_out(now_s), now_s)
+            refresh(config, self._signer, self._register.shut_out(now_s), now_s, distrust())
         except BaseException:
             self._signer.close()
             raise
         self.context = client_context(config)
         """TLS context for connecting to the broker."""
-        self.issuer = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
+        self.issuer = CertificateIssuer(
+            config, self._register, self._signer, clock, signer.public, signer.recovery, distrust
+        )
         """Issues certificates to devices."""
 
     @property
@@ -87,7 +96,9 @@ class TlsService:
             with ThreadPoolExecutor(EVICTIONS_AT_ONCE) as pool:
                 list(pool.map(lambda device: end_session(broker, self.context, population, device), devices))
 
-        gate = RevocationEnforcer(self._config, self._register, self._signer, self._clock, self._reload, evict)
+        gate = RevocationEnforcer(
+            self._config, self._register, self._signer, self._clock, self._reload, evict, self._distrust
+        )
         self._gate = gate
         with contextlib.closing(gate):
             gate.start()

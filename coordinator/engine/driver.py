@@ -316,6 +316,8 @@ class Driver:
                 self._messages.take(event, unit)
             case Ticked():
                 since_s = self._listening_since_s
+                if since_s is not None and unit.now_s < since_s:  # the clock was set back
+                    self._listening_since_s = since_s = unit.now_s - LISTEN_S
                 if since_s is not None and unit.now_s >= since_s + LISTEN_S:
                     self._rounds.tick(unit)
                     self._releases.tick(unit)

@@ -143,8 +143,14 @@ class EffectRunner:
         self._publish(topics.announce(self._population), message, retain=True)
 
     def _signing_s(self, snapshot: Snapshot) -> float:
-        """The signing time, which never goes backwards: devices without a clock rely on it."""
-        self._signed_s = max(self._signed_s, self._clock.now_s(), snapshot.number / 1000)
+        """The signing time, which never goes backwards: devices without a clock rely on it.
+
+        Numbers that were drawn while the clock was far ahead do not count. Devices rank orders by them all the same.
+        """
+        now_s = self._clock.now_s()
+        drawn_s = snapshot.number / 1000
+        earlier = [each for each in (self._signed_s, drawn_s) if each < now_s + CLOCKS_APART_S]
+        self._signed_s = max([now_s, *earlier])
         return self._signed_s
 
     def _figures(self, current: Round) -> FiguresJob:

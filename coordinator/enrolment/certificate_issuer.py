@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -92,6 +93,7 @@ class CertificateIssuer:
         clock: Clock,
         coordinator_key: str,
         recovery_key: str = "",
+        distrust: Callable[[], str] = str,
     ) -> None:
         self.register = register
         self.coordinator_key = coordinator_key
@@ -99,6 +101,7 @@ class CertificateIssuer:
         self._config = config
         self._signer = signer
         self._clock = clock
+        self._distrust = distrust  # why the clock is not trusted; empty if it is
 
     def authorities(self) -> tuple[str, ...]:
         """Certificates of the authorities that devices must trust, PEM; the one that signs server certificates first.
@@ -152,6 +155,9 @@ class CertificateIssuer:
 
     def _certify(self, held: Credential) -> Certified:
         if held.standing is KeyState.GRANTED:
+            if why := self._distrust():
+                msg = f"no certificate is issued for now: {why}"
+                raise UnavailableError(msg)
             life_days = self._config.enrolment.device_days
             (certificate,) = self._signer.ask(CertifyDevice(held.csr, held.device, life_days))
             parsed = x509.load_pem_x509_certificate(certificate.encode())

@@ -66,7 +66,9 @@ class RevocationEnforcer:
         clock: Clock,
         changed: Callable[[Changes], None],
         evict: Callable[[Collection[DeviceId], Collection[str]], None],
+        distrust: Callable[[], str] = str,
     ) -> None:
+        self._distrust = distrust  # why the clock is not trusted; empty if it is
         self._config, self._register, self._signer, self._clock = config, register, signer, clock
         self._changed, self._evict = changed, evict
         self._look_number, self._told_at_look = 0, -max(TELL_AGAIN_AT_LOOKS)
@@ -137,6 +139,8 @@ class RevocationEnforcer:
         Raises:
             NightjarError: the disk or the authority does not work now.
         """
+        if self._distrust():  # who is revoked is refused by name until then
+            return
         out = frozenset(self._out)
         changes = sign(self._config, self._signer, out, self._clock.now_s())
         if changes:

@@ -33,6 +33,7 @@ class Pruner:
         policy: what is kept.
         data_dir: is measured.
         trusted_s: the time; None while the clock is not trusted, and then nothing is deleted.
+        keep_time: makes the newest trusted time durable.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Pruner:
         policy: RetentionPolicy,
         data_dir: Path,
         trusted_s: Callable[[], float | None],
+        keep_time: Callable[[], None] = lambda: None,
     ) -> None:
-        self._database, self._data_dir, self._trusted_s = database, data_dir, trusted_s
+        self._database, self._data_dir = database, data_dir
+        self._trusted_s, self._keep_time = trusted_s, keep_time
         self._ended = threading.Event()
         self._retention = Retention(database, artifacts, policy, lambda: self._ended.wait(PAUSE_S))
         self._thread = threading.Thread(target=self._run, name="pruner", daemon=True)
@@ -71,6 +74,7 @@ class Pruner:
         Raises:
             NightjarError: the database, the disk or the store of artifacts does not work, or a manifest is damaged.
         """
+        self._keep_time()
         now_s = self._trusted_s()
         if now_s is None:
             return None

@@ -61,14 +61,24 @@ class ReleaseMetadata:
         self._lock = threading.Lock()
         self._signed: tuple[PublishedReleases, int] | None = None
 
-    def file(self, name: str, published: Callable[[], PublishedReleases], now_s: float) -> Path | None:
+    def file(
+        self, name: str, published: Callable[[], PublishedReleases], now_s: float, distrust: str = ""
+    ) -> Path | None:
         """A metadata file as a device asks for it, fetched or signed anew when it is due or something changed.
 
+        While ``distrust`` says why the clock is not trusted, nothing is signed: devices get what was signed before.
+
         Raises:
-            UnavailableError: this host lacks the online key, or the disk or the store of artifacts does not work.
+            UnavailableError: the clock is not trusted, and there is nothing yet; or this host lacks the online key, or
+                the disk or the store of artifacts does not work.
         """
         path = self._folder / "metadata" / name
-        if name == f"{Timestamp.type}.json" or not path.is_file():
+        due = name == f"{Timestamp.type}.json" or not path.is_file()
+        if due and distrust:
+            if not path.is_file() and published().files:
+                msg = f"no release is signed for now: {distrust}"
+                raise UnavailableError(msg)
+        elif due:
             self._refresh(published(), _minute(now_s))
         return path if path.parent == self._folder / "metadata" and path.is_file() else None
 

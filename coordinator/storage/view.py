@@ -56,7 +56,7 @@ STATES_TOLD_APART = 50
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER, LABELLING = "order-number", "labelling"
 RELEASES, RELEASE_FILES = "releases", "release-files"
-DISK_POINTS = "disk-points"
+DISK_POINTS, TRUSTED_TIME = "disk-points", "trusted-time"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
@@ -385,6 +385,14 @@ class DatabaseView(VersionQueries, Reading):
     def save_disk_points(self, points: tuple[DiskPoint, ...]) -> None:
         """Replace the measurements of the disk."""
         self._save_fact(DISK_POINTS, points)
+
+    def trusted_time(self) -> float | None:
+        """The newest trusted time that was made durable; None before the first."""
+        return self._fact(TRUSTED_TIME, float)
+
+    def save_trusted_time(self, seconds: float) -> None:
+        """Replace the newest trusted time."""
+        self._save_fact(TRUSTED_TIME, seconds)
 
     def labelling(self) -> Labelling:
         """The rules for labels."""

@@ -35,7 +35,7 @@ from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
 from nightjar.host.files import private_folder, replace_file
 from nightjar.wire import topics
 from nightjar.wire.enrolment import BROKER_NAME, COORDINATOR_NAME
-from nightjar.wire.errors import UnavailableError, rewording
+from nightjar.wire.errors import ConfigError, UnavailableError, rewording
 from nightjar.wire.identifiers import DeviceId
 
 SERVER_FOLDER, AUTHORITY_FOLDER = "server", "authority"
@@ -71,14 +71,23 @@ def signer_of(config: CoordinatorConfig) -> AuthorityClient:
     return AuthorityClient(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
 
 
-def refresh(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
-    """Bring the whole folder up to date.
+def refresh(
+    config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float, distrust: str = ""
+) -> Changes:
+    """Bring the whole folder up to date; nothing is signed while ``distrust`` says why the clock is not trusted.
 
     Raises:
         UnavailableError: the disk or the authority does not work now.
+        ConfigError: the clock is not trusted, and there is no certificate yet.
     """
-    serials = frozenset(shut_out)
-    changes = sign(config, signer, serials, now_s)
+    serials, folder = frozenset(shut_out), config.data_dir / FOLDER
+    signed = [folder / AUTHORITIES, folder / REVOKED, *coordinator_pair(folder), *broker_pair(folder)]
+    if distrust and not all(path.is_file() for path in signed):
+        msg = f"the servers have no certificates yet, and none can be signed: {distrust}"
+        raise ConfigError(msg)
+    changes = Changes(server=False, authorities=False, revoked=False)
+    if not distrust:
+        changes = sign(config, signer, serials, now_s)
     refuse(config, serials, ())
     return changes
 
@@ -214,7 +223,9 @@ def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s:
         return False
     ours, issuer = chain[0], x509.load_pem_x509_certificate(authority.encode())
     held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
+    # One from the future was signed while the clock was ahead, and no handshake would succeed until it begins.
+    begun = ours.not_valid_before_utc.timestamp() <= now_s
+    fresh = begun and now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
     ours_too = key.public_key() == ours.public_key()  # a power cut may have left the next certificate's key
     return ours_too and fresh and chain[1:] == [issuer] and [str(name.value) for name in held] == names
 

@@ -67,8 +67,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             answer["leader"] = leader
         if disk := ports.disk():
             answer["disk"] = disk
-            if disk.scarce:  # told in time; no reason yet to report the service as unhealthy
-                answer["warnings"] = [f"disk: {disk.in_words()}"]
+        if warnings := ports.warnings():  # told in time; no reason yet to report the service as unhealthy
+            answer["warnings"] = warnings
         if open_limits := ports.not_enforced():  # limits of the broker; no reason to report the service as unhealthy
             answer["not_enforced"] = open_limits
         if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
@@ -106,7 +106,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             with ports.repository.transaction() as view:
                 return PublishedReleases(view.release_files(), order_of(view.releases()))
 
-        path = metadata.file(name, published, ports.clock.now_s())
+        path = metadata.file(name, published, ports.clock.now_s(), ports.distrust())
         if path is None:
             abort(404, f"there is no {name[:64]}")
         return Response(path.read_bytes(), content_type="application/json")

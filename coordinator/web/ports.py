@@ -33,8 +33,15 @@ class WebPorts:
     post: Callable[[Inbox], None]  # posts ArtifactServed and Operated to the driver
     leader: Callable[[], str] = str  # returns the name of the host that leads; empty if this process does
     not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
+    distrust: Callable[[], str] = str  # returns why the machine's clock is not trusted; empty if it is
     disk: Callable[[], DiskForecast | None] = lambda: None  # returns how full the leader's disk is; None if unknown
     issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
+
+    def warnings(self) -> list[str]:
+        """What a person should see to before it becomes a trouble, in words."""
+        disk, distrust = self.disk(), self.distrust()
+        full = [] if disk is None or not disk.scarce else [f"the disk fills: {disk.in_words()}"]
+        return full + ([f"the clock is not trusted: {distrust}"] if distrust else [])
 
     @property
     def public_reading(self) -> bool:

@@ -122,6 +122,19 @@ def test_a_host_without_the_online_key_or_with_a_former_one_says_what_to_copy(ow
     assert second.file(*asked).is_file()
 
 
+def test_a_host_whose_clock_is_not_trusted_serves_what_was_signed_and_signs_nothing(owner, coordinator, device):
+    coordinator.add(owner)
+    first, second = coordinator.store, another_host(coordinator, owner.online_key)
+    published = PublishedReleases(coordinator.files, TO_ALL)
+    ahead_s = coordinator.now_s() + 90 * 86_400
+    with pytest.raises(UnavailableError, match="no release is signed for now: 90 days ahead"):
+        second.file("timestamp.json", lambda: published, ahead_s, "90 days ahead")
+    signed = first.file("timestamp.json", lambda: published, coordinator.now_s()).read_bytes()
+    held = first.file("timestamp.json", lambda: published, ahead_s, "90 days ahead")
+    assert held.read_bytes() == signed, "a version of 90 days from now would shut the other hosts out for as long"
+    assert device.look().text == "release 0.1.0 is what this device should have"
+
+
 def test_a_coordinator_without_releases_is_no_fault_of_the_metadata(coordinator, device):
     with pytest.raises(UnavailableError):
         device.look()

@@ -104,6 +104,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             others=[state for state in open_rounds if state.task != asked],
             troubles=ports.troubles(),
             disk=ports.disk(),
+            warnings=ports.warnings(),
             round=open_round,
             late=[] if open_round is None else late(open_round, usual_s, now_s),
             elsewhere=doing(census.states),

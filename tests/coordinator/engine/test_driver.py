@@ -9,6 +9,7 @@ from nightjar.coordinator.learning.strategies import StrategyName
 from nightjar.coordinator.records.effects import EvaluateVersion, StartAggregation
 from nightjar.coordinator.records.inbox import (
     ArtifactServed,
+    BrokerConnected,
     BrokerDisconnected,
     BrokerDropped,
     BrokerRefused,
@@ -288,3 +289,29 @@ def test_nothing_that_is_logged_or_sent_holds_parameters(make_world, capsys):
     world.work()
     output = capsys.readouterr()
     assert "0.123" not in output.out + output.err
+
+
+@pytest.mark.parametrize("back_s", [60.0, 3600.0, 30 * 86_400.0, 400 * 86_400.0])
+def test_a_clock_that_is_set_back_stops_no_round(make_world, back_s):
+    world = make_world()
+    world.clock.time_s += 500 * 86_400.0
+    world.listen()
+    world.check_in("a", "b")
+    world.clock.time_s -= back_s
+    world.tick()
+    world.receive("a", "report", report(world, "a", 0.01, 1))
+    world.tick(LISTEN_S + 200.0)
+    world.tick(200.0)
+    assert world.phase_of(2) is Phase.ABANDONED, "its deadline passed, although the clock was set back"
+
+
+def test_orders_are_not_signed_for_the_future_because_a_number_was_drawn_there(make_world):
+    world = make_world()
+    right_s = world.clock.time_s
+    world.clock.time_s += 20 * 365 * 86_400.0
+    world.driver._snapshot.number = int(world.clock.time_s * 1000)
+    world.clock.time_s = right_s
+    world.driver.handle(BrokerConnected())
+    _topic, announcement, _retained = world.transport.sent[-1]
+    assert announcement.signed_s == right_s
+    assert announcement.number > right_s * 1000, "the number goes on, and devices rank orders by it"

@@ -15,6 +15,7 @@ from nightjar.coordinator.tls.files import (
     sign,
     url_for_devices,
 )
+from nightjar.wire.errors import ConfigError
 from tests.enrolment.in_this_process import InThisProcess
 
 NOW_S, DAY_S = 1.7e9, 86400.0
@@ -98,3 +99,24 @@ def test_64_000_revoked_certificates_are_listed(config, signer):
     assert sign(config, signer, serials, NOW_S).revoked
     assert not sign(config, signer, serials, NOW_S)
     assert revoked_serials(config.data_dir / FOLDER) == set(serials)
+
+
+def test_a_certificate_from_the_future_is_replaced_as_soon_as_the_clock_is_right(config, tmp_path):
+    ahead_s = NOW_S + 250 * DAY_S
+    authority = InThisProcess(tmp_path / "authority", NOW_S)
+    authority.now_s = ahead_s
+    refresh(config, authority, [], ahead_s)
+    authority.now_s = NOW_S
+    assert sign(config, authority, [], NOW_S).server, "no handshake would succeed for 250 days"
+    assert sign(config, authority, [], NOW_S) == NOTHING
+
+
+def test_while_the_clock_is_not_trusted_nothing_is_signed(config, signer):
+    refresh(config, signer, [], NOW_S)
+    assert refresh(config, signer, ["8"], NOW_S + 300 * DAY_S, "the clock is ahead") == NOTHING
+    assert (config.data_dir / FOLDER / "refused").read_text() == "8\n", "who is revoked is refused all the same"
+
+
+def test_a_first_start_with_a_clock_that_is_not_trusted_says_what_to_do(config, signer):
+    with pytest.raises(ConfigError, match="the clock is ahead"):
+        refresh(config, signer, [], NOW_S, "the clock is ahead")
