@@ -106,11 +106,13 @@ class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         names: further DNS names and addresses in the server certificate.
         device_days: validity of a device's certificate, renewed after two thirds.
+        renew_expired_days: how long after its end a certificate is renewed for whoever proves its key.
         signer: command that answers like 'authority serve'.
     """
 
     names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers check them
     device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # limits the use of a stolen card
+    renew_expired_days: Annotated[float, Meta(ge=0, le=3650)] = 400.0  # a year in a drawer is no reason for a visit
     signer: tuple[str, ...] = ()  # a child process: a household has only one machine
 
 

@@ -22,7 +22,7 @@ import structlog
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
-from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential
+from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential, mend_identity
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
@@ -191,6 +191,7 @@ def take_folder(stack: contextlib.ExitStack, data_dir: Path) -> None:
         stack.enter_context(own_folder(data_dir))
         before = notes(data_dir)
         put_damaged_away(data_dir, SystemClock(data_dir).trusted_s())
+        mend_identity(data_dir)
     for note in notes(data_dir)[len(before) :]:
         log.error("damaged_file", note=note)
 
@@ -270,7 +271,10 @@ def watched(
     if tls is None:
         return post
     watch = StandingWatch(
-        config.data_dir, lambda: reload_tls(tls, config), lambda refusal: post(AccessAnswered(refusal))
+        config.data_dir,
+        lambda: reload_tls(tls, config),
+        lambda refusal: post(AccessAnswered(refusal)),
+        SystemClock(config.data_dir).trusted_s,
     )
     stack.callback(watch.close)
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 ROOT = "/api/v1/enrolment"
-"""Path for claims; ``/self`` below it is a device's own certificate."""
+"""Path for claims; ``/self`` below it is a device's own certificate, ``/expired`` renews one that ended."""
 
 COORDINATOR_NAME, BROKER_NAME = "coordinator.nightjar.internal", "broker.nightjar.internal"
 """Names in the server certificates, in addition to the host names. A device asks only a server with the coordinator's
@@ -32,6 +32,26 @@ class RenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Request for renewal: a PKCS #10 certificate request in PEM for a fresh key."""
 
     csr: _Request
+
+
+class ExpiredRenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Request for renewal after the certificate ended, when no connection can be made with it.
+
+    ``certificate`` is the one that ended, in PEM; ``proof`` is the signature of its key over :func:`renewal_bytes`, in
+    DER and hex.
+    """
+
+    csr: _Request
+    certificate: _Request
+    proof: Annotated[str, Meta(max_length=512, pattern=r"^[0-9a-f]*$(?!\n)")]
+
+
+def renewal_bytes(csr: str) -> bytes:
+    """What the key of a certificate that ended signs to have a request for the next one granted.
+
+    It names the new key, so whoever repeats the request gets a certificate that only the device can use.
+    """
+    return b"nightjar renewal after the end 1\n" + csr.encode()
 
 
 class Enrolled(msgspec.Struct, frozen=True):

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
@@ -23,7 +26,9 @@ from nightjar.coordinator.tls.authority import fingerprint, key_fingerprint, req
 from nightjar.coordinator.tls.authority_process import AuthorityClient, CertifyDevice
 from nightjar.coordinator.tls.contexts import FOLDER
 from nightjar.coordinator.tls.files import DAY_S, RENEWED_AFTER, authorities_in
-from nightjar.wire.errors import UnavailableError
+from nightjar.host.trusted_time import in_utc
+from nightjar.wire.enrolment import renewal_bytes
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.identifiers import DeviceId
 
 PREFIX = "njc_"
@@ -148,6 +153,28 @@ class CertificateIssuer:
             return ClaimRefused("key-known", "this key came before; a device makes a new key for each renewal")
         return self._certify(held)
 
+    def renew_expired(self, csr: str, certificate: str, proof: str, address: str) -> Outcome:
+        """Issue the next certificate to a device whose certificate ended while it was off.
+
+        The device proves that it has the certificate's key. The certificate must be the newest that the device used,
+        so that a key that was replaced since is worth nothing; and it may have ended at most
+        ``enrolment.renew_expired_days`` ago.
+
+        Raises:
+            RemoteProtocolError: it is not a valid certificate request, or no certificate.
+            UnavailableError: the database or the authority does not work now.
+        """
+        requested_key(csr)
+        serial = proven_serial(csr, certificate, proof)
+        held = None if serial is None else self.register.newest_of(serial)
+        if held is None or held.certificate.strip() != certificate.strip():
+            return ClaimRefused("revoked", "this certificate does not count any more: enrol with a new claim")
+        ended_s = self._clock.now_s() - held.expires_s
+        if ended_s > self._config.enrolment.renew_expired_days * DAY_S:
+            when = in_utc(held.expires_s)
+            return ClaimRefused("expired", f"the certificate ended on {when}, too long ago: enrol with a new claim")
+        return self.renew(held.device, csr, address)
+
     def standing(self, serial: str) -> Certified | None:
         """The live certificate with a serial number, and what its device needs to use it; None if there is none."""
         held = self.register.by_serial(serial)
@@ -181,6 +208,28 @@ class CertificateIssuer:
         if held.authority != fingerprint(authorities[-1]):
             due_s = 0.0  # the authority is being replaced: renew at once
         return Certified(held.device, held.certificate, held.expires_s, due_s, authorities)
+
+
+def proven_serial(csr: str, certificate: str, proof: str) -> str | None:
+    """The serial number of a certificate whose key signed a request; None if it did not.
+
+    Raises:
+        RemoteProtocolError: it is no certificate of a P-256 key.
+    """
+    msg = "expected a certificate of a P-256 key in PEM"
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate.encode())
+        key = parsed.public_key()
+        serial = str(parsed.serial_number)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise RemoteProtocolError(msg, code="certificate") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise RemoteProtocolError(msg, code="certificate")
+    try:
+        key.verify(bytes.fromhex(proof), renewal_bytes(csr), ec.ECDSA(hashes.SHA256()))
+    except (InvalidSignature, ValueError):
+        return None
+    return serial
 
 
 def _signed(certificate: x509.Certificate, authority: str) -> bool:

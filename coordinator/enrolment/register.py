@@ -145,6 +145,23 @@ class Register:
         with self._database.connection() as tx:
             return _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
 
+    def newest_of(self, serial: str) -> Credential | None:
+        """The live credential whose certificate has this serial number, if its device has used no later one.
+
+        None if there is none, or the device is blocked.
+        """
+        with self._database.connection() as tx:
+            held = _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
+            if held is None:
+                return None
+            later = sa.select(sa.func.count()).where(
+                credentials.c.device == held.device,
+                credentials.c.standing == KeyState.ACTIVE.value,
+                credentials.c.expires_s > held.expires_s,
+            )
+            blocked = tx.scalar(sa.select(devices.c.blocked).where(devices.c.device == held.device))
+            return None if blocked or tx.scalar(later) else held
+
     def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential | ClaimRefused:
         """The credential of a device's new key; an unknown key is added, unless the device has too many certificates.
 

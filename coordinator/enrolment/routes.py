@@ -25,7 +25,7 @@ from nightjar.coordinator.web.answers import Api, answers
 from nightjar.coordinator.web.documents import Changed, EmptyBody, TokenName
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.addresses import is_loopback
-from nightjar.wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
+from nightjar.wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, ExpiredRenewalWanted, RenewalWanted
 from nightjar.wire.errors import RemoteProtocolError
 
 HOUR_S = 3600.0
@@ -123,6 +123,18 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
         """Issue the device's next certificate, for a fresh key."""
         try:
             return _answer(_issuer(ports).renew(g.device, json.csr, _address()), ports)
+        except RemoteProtocolError as error:
+            abort(422, str(error))
+
+    @api.blueprint.post("/enrolment/expired")
+    @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
+    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @open_to_all
+    def renew_expired(json: ExpiredRenewalWanted) -> Any:
+        """Issue the next certificate to a device that proves the key of one that ended while it was off."""
+        try:
+            outcome = _issuer(ports).renew_expired(json.csr, json.certificate, json.proof, _address())
+            return _answer(outcome, ports)
         except RemoteProtocolError as error:
             abort(422, str(error))
 

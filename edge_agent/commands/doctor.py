@@ -29,7 +29,7 @@ from nightjar.edge_agent.commands.conditions import look_once
 from nightjar.edge_agent.commands.opened import held_model
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.core.eligibility import Answer, Condition, Demand
-from nightjar.edge_agent.enrolment.identity import enrolled_tls
+from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity
 from nightjar.edge_agent.shell.folder import DATABASE, running_agent
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
 from nightjar.edge_agent.shell.mqtt import client_of
@@ -40,6 +40,7 @@ from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
 from nightjar.edge_agent.shell.put_away import notes
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.host.children import python_command
+from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
 from nightjar.wire.errors import NightjarError, UnavailableError
 
@@ -87,6 +88,7 @@ def examine(config: AgentConfig) -> Iterator[Check]:
         ("permissions", _permissions),
         ("processes", _processes),
         ("model", _model),
+        ("certificate", _certificate),
         ("broker", _broker),
         ("coordinator", _coordinator),
         ("clock", _clock),
@@ -192,6 +194,19 @@ def _model(config: AgentConfig) -> Findings:
 
 
 # --- elsewhere ---
+
+
+def _certificate(config: AgentConfig) -> Findings:
+    identity = held_identity(config.data_dir)
+    if identity is None:
+        return
+    until, now_s = in_utc(identity.expires_s), time.time()  # noqa: TID251 - the clock itself is checked below
+    if now_s < identity.expires_s:
+        yield "certificate", OK, f"valid until {until}", ""
+        return
+    remedy = "leave it on: the agent asks for the next one; if the coordinator refuses, enrol with a new claim"
+    detail = f"the certificate of this device ended on {until}, by this device's clock ({in_utc(now_s)})"
+    yield "certificate", FAILED, detail, remedy
 
 
 def _broker(config: AgentConfig) -> Findings:

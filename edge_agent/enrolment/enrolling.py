@@ -20,9 +20,26 @@ import urllib3
 from msgspec.structs import replace
 
 from nightjar.edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
-from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep, tls_context, trusting
-from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
-from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.edge_agent.enrolment.identity import (
+    CREDENTIAL,
+    FOLDER,
+    EnrolledIdentity,
+    held_identity,
+    keep,
+    tls_context,
+    trusting,
+)
+from nightjar.host.trusted_time import in_utc
+from nightjar.wire.enrolment import (
+    COORDINATOR_NAME,
+    ROOT,
+    Enrolled,
+    EnrolmentWanted,
+    ExpiredRenewalWanted,
+    RenewalWanted,
+    renewal_bytes,
+)
+from nightjar.wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 64 * 1024
@@ -71,19 +88,33 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
         UnavailableError: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
     claim = read_claim(claim_path) if claim_path.exists() else None
-    held = held_identity(data_dir)
-    anew = False
-    if held is not None:
-        try:
-            held = refreshed(data_dir, held)
-        except EnrolmentRefused:
-            if claim is None:
-                raise
-            held = None  # revoked or forgotten; the card has a claim for a fresh start
+    held = _still_valid(data_dir, claim)
+    anew = held is None
     if held is None:
-        held, anew = _claimed(data_dir, claim or read_claim(claim_path)), True
-        held = refreshed(data_dir, held)
+        held = refreshed(data_dir, _claimed(data_dir, claim or read_claim(claim_path)))
     return Enrolment(held, anew, () if claim is None else _wiped(claim, claim_path, also_wipe))
+
+
+def _still_valid(data_dir: Path, claim: ClaimFile | None) -> EnrolledIdentity | None:
+    """The identity, if the device need not use a claim: it is the claim's coordinator's, and that accepts it.
+
+    A claim wins over an identity that is damaged, expired, revoked, of another coordinator, or of one that does not
+    answer: a person has put it there.
+    """
+    try:
+        held = held_identity(data_dir)
+        if held is None or (claim is not None and _is_foreign(held, claim)):
+            return None
+        return refreshed(data_dir, held)
+    except NightjarError:
+        if claim is None:
+            raise
+        return None
+
+
+def _is_foreign(held: EnrolledIdentity, claim: ClaimFile) -> bool:
+    ours = {"".join(each.split()) for each in held.authorities}
+    return claim.url.rstrip("/") != held.coordinator_url or "".join(claim.authority.split()) not in ours
 
 
 def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tuple[str, ...]:
@@ -118,8 +149,10 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     return identity
 
 
-def refusal(data_dir: Path) -> str:
+def refusal(data_dir: Path, now_s: float | None = None) -> str:
     """Why the coordinator refuses this device's certificate, in its words; empty if it accepts it. Changes nothing.
+
+    ``now_s`` is None if no time is trusted.
 
     Raises:
         ConfigError: the device is not enrolled, or its certificate cannot be used.
@@ -130,7 +163,30 @@ def refusal(data_dir: Path) -> str:
         _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
     except EnrolmentRefused as error:
         return error.detail
+    except UnavailableError as error:
+        if not has_ended(held, now_s, error):
+            raise
+        return f"{ended(held)}; it asks for the next one, and else needs a new claim (nightjar-agent enrol)"
     return ""
+
+
+def has_ended(held: EnrolledIdentity, now_s: float | None, error: Exception | None = None) -> bool:
+    """Whether our certificate ended: by a trusted clock, or because a server said so."""
+    return (now_s is not None and now_s >= held.expires_s) or "certificate expired" in _all_of(error).lower()
+
+
+def ended(held: EnrolledIdentity) -> str:
+    """Words for a certificate that ended."""
+    return f"the certificate of this device ended on {in_utc(held.expires_s)}"
+
+
+def _all_of(error: BaseException | None) -> str:
+    """The texts of an error and of what caused it."""
+    texts: list[str] = []
+    while error is not None and len(texts) < 8:
+        texts.append(f"{error} {error!r}")
+        error = error.__cause__ or error.__context__
+    return " ".join(texts).replace("_", " ")
 
 
 def renewed(data_dir: Path, now_s: float | None) -> bool:
@@ -144,7 +200,14 @@ def renewed(data_dir: Path, now_s: float | None) -> bool:
     from nightjar.edge_agent.enrolment.keys import forget_next_key, next_key
 
     before = _enrolled(data_dir)
-    held = refreshed(data_dir, before)
+    try:
+        held = refreshed(data_dir, before)
+    except UnavailableError as error:
+        cut_off = now_s is None and "RemoteDisconnected" in _all_of(error)  # the server's clock may know more than ours
+        if not (cut_off or has_ended(before, now_s, error)):
+            raise
+        _renew_expired(data_dir, before)
+        return True
     if now_s is None or now_s < held.renew_s:
         return held != before
     key, csr = next_key(data_dir)
@@ -158,6 +221,24 @@ def renewed(data_dir: Path, now_s: float | None) -> bool:
     keep(data_dir, identity, key + answer.certificate.encode())
     refreshed(data_dir, identity)  # the first use of the new certificate makes it the current one
     return True
+
+
+def _renew_expired(data_dir: Path, held: EnrolledIdentity) -> None:
+    """Have a certificate renewed that ended while the device was off, by a proof that we have its key."""
+    from nightjar.edge_agent.enrolment.keys import next_key, signed_with
+
+    credential = (data_dir / FOLDER / CREDENTIAL).read_bytes()
+    key, csr = next_key(data_dir)
+    certificate = credential[credential.index(b"-----BEGIN CERTIFICATE") :].decode()
+    wanted = ExpiredRenewalWanted(csr, certificate, signed_with(credential, renewal_bytes(csr)))
+    try:
+        answer = _ask(trusting(held.authorities), "POST", f"{held.coordinator_url}{ROOT}/expired", wanted)
+    except EnrolmentRefused as error:
+        msg = f"{ended(held)}, and the coordinator does not renew it: {error.detail}; enrol with a new claim"
+        raise EnrolmentRefused(msg, error.detail) from error
+    identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
+    keep(data_dir, identity, key + answer.certificate.encode())
+    refreshed(data_dir, identity)
 
 
 def _claimed(data_dir: Path, claim: ClaimFile) -> EnrolledIdentity:
@@ -192,9 +273,10 @@ def _identity(answer: Enrolled, url: str) -> EnrolledIdentity:
     return msgspec.convert(told, EnrolledIdentity)
 
 
-def _ask(
-    context: ssl.SSLContext, method: str, url: str, body: EnrolmentWanted | RenewalWanted | None = None
-) -> Enrolled:
+_Wanted = EnrolmentWanted | RenewalWanted | ExpiredRenewalWanted
+
+
+def _ask(context: ssl.SSLContext, method: str, url: str, body: _Wanted | None = None) -> Enrolled:
     with urllib3.PoolManager(ssl_context=context, assert_hostname=COORDINATOR_NAME) as pool:
         try:
             answer = pool.request(

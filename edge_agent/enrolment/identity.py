@@ -1,24 +1,28 @@
 """The identity of an enrolled device: its key, its certificate and its settings, stored in ``data_dir/identity``.
 
 ``credential.pem`` holds the key and the certificate in one file, so that they change together. ``identity.json`` holds
-everything else; it is written last, so its presence means that the device is enrolled. ``next.pem`` is a key without a
+everything else; it is written last, so its presence means that the device is enrolled. ``copy`` holds both again, with
+a checksum: a damaged page would otherwise end the device until somebody visits. ``next.pem`` is a key without a
 certificate yet: it survives a power cut, so that a repeated request is the same request.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from nightjar.edge_agent.shell.kept_apart import DamagedFileError, sealed, unsealed
+from nightjar.edge_agent.shell.put_away import put_away
 from nightjar.host.files import private_folder, replace_file
-from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 from nightjar.wire.identifiers import device_id, population
 
 FOLDER = "identity"
 """Name of the identity folder in ``data_dir``."""
-CREDENTIAL, IDENTITY, NEXT_KEY = "credential.pem", "identity.json", "next.pem"
+CREDENTIAL, IDENTITY, NEXT_KEY, COPY = "credential.pem", "identity.json", "next.pem", "copy"
 
 
 class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,18 +47,40 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     recovery_key: str = ""
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """The copy of an identity and its credential."""
+
+    identity: EnrolledIdentity
+    credential: str
+
+
 def held_identity(data_dir: Path) -> EnrolledIdentity | None:
-    """The identity of a device; None before it is enrolled.
+    """The identity of a device; None before it is enrolled. A damaged one is replaced by its copy.
 
     Raises:
-        ConfigError: the identity cannot be used.
+        ConfigError: the identity and its copy cannot be used.
     """
+    try:
+        return _read_identity(data_dir)
+    except ConfigError as error:
+        if _restored(data_dir, (IDENTITY,), str(error)):
+            return _read_identity(data_dir)
+        raise
+    except FileNotFoundError:
+        if _restored(data_dir, (IDENTITY,), "it was gone"):
+            return _read_identity(data_dir)
+        return None
+    except NotADirectoryError:
+        return None  # a bad data folder is reported by the code that creates it
+
+
+def _read_identity(data_dir: Path) -> EnrolledIdentity:
     path = data_dir / FOLDER / IDENTITY
     try:
         identity = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
         device_id(identity.device), population(identity.population)
     except (FileNotFoundError, NotADirectoryError):
-        return None  # a bad data folder is reported by the code that creates it
+        raise
     except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
         msg = f"{path}: expected what 'nightjar-agent enrol' wrote, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error
@@ -62,14 +88,83 @@ def held_identity(data_dir: Path) -> EnrolledIdentity | None:
 
 
 def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes | None) -> None:
-    """Store the identity; if ``key_and_certificate`` is None, the stored key and certificate stay as they are."""
+    """Store the identity; if ``key_and_certificate`` is None, the stored key and certificate stay as they are.
+
+    The copy comes first: from then on it is what counts.
+    """
     folder = data_dir / FOLDER
     private_folder(folder)
+    credential = (folder / CREDENTIAL).read_bytes() if key_and_certificate is None else key_and_certificate
+    _write_copy(data_dir, identity, credential)
+    for name in (IDENTITY, CREDENTIAL):  # a folder, say, that is in its place
+        if (folder / name).exists() and not (folder / name).is_file():
+            put_away(data_dir, [folder / name], "something that is no file is in its place")
     if key_and_certificate is not None:
         replace_file(folder / CREDENTIAL, key_and_certificate)
-    replace_file(folder / IDENTITY, msgspec.json.encode(identity) + b"\n")
+    replace_file(folder / IDENTITY, _encoded(identity))
     if key_and_certificate is not None:
         (folder / NEXT_KEY).unlink(missing_ok=True)
+
+
+def mend_identity(data_dir: Path) -> None:
+    """Put a damaged identity away for its copy, or make the copy; for the agent's start.
+
+    Only the copy has a checksum, so it counts; but for a certificate that an agent without copies has renewed since.
+    """
+    identity = held_identity(data_dir)
+    folder, kept = data_dir / FOLDER, _copy(data_dir)
+    if identity is None:
+        return
+    try:
+        credential = (folder / CREDENTIAL).read_bytes()
+        _try_credential(folder / CREDENTIAL)
+        sound = True
+    except OSError:
+        credential, sound = b"", False
+    if kept is None or (sound and identity.expires_s > kept.identity.expires_s):
+        if sound:
+            _write_copy(data_dir, identity, credential)
+        return
+    wrong = [] if identity == kept.identity else [IDENTITY]
+    wrong += [] if credential == kept.credential.encode() else [CREDENTIAL]
+    if wrong:
+        _restored(data_dir, wrong, "it is not what was written there")
+
+
+def _restored(data_dir: Path, names: Sequence[str], why: str) -> bool:
+    """Put damaged files of the identity away and write those of the copy; False if there is no sound copy."""
+    kept = _copy(data_dir)
+    if kept is None:
+        return False
+    folder = data_dir / FOLDER
+    contents = {IDENTITY: _encoded(kept.identity), CREDENTIAL: kept.credential.encode()}
+    with rewording(ConfigError, f"{folder}: it is damaged, and its copy cannot be put in its place"):
+        for name in names:
+            put_away(data_dir, [folder / name], why.rsplit(" got: ", 1)[-1])
+            replace_file(folder / name, contents[name])
+    return True
+
+
+def _copy(data_dir: Path) -> _Kept | None:
+    try:
+        return msgspec.json.decode(unsealed((data_dir / FOLDER / COPY).read_bytes()), type=_Kept)
+    except (OSError, msgspec.MsgspecError, DamagedFileError):
+        return None
+
+
+def _write_copy(data_dir: Path, identity: EnrolledIdentity, credential: bytes) -> None:
+    path = data_dir / FOLDER / COPY
+    if path.exists() and not path.is_file():
+        put_away(data_dir, [path], "something that is no file is in its place")
+    replace_file(path, sealed(msgspec.json.encode(_Kept(identity, credential.decode()))))
+
+
+def _encoded(identity: EnrolledIdentity) -> bytes:
+    return msgspec.json.encode(identity) + b"\n"
+
+
+def _try_credential(path: Path) -> None:
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(path)
 
 
 def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
@@ -113,14 +208,19 @@ def trusting(authorities: list[str]) -> ssl.SSLContext:
 
 
 def load_credential(context: ssl.SSLContext, data_dir: Path) -> None:
-    """Present our newest certificate from the next connection on.
+    """Present our newest certificate from the next connection on; a damaged one is replaced by its copy.
 
     Raises:
         ConfigError: the key or the certificate cannot be used.
     """
     path = data_dir / FOLDER / CREDENTIAL
     try:
-        context.load_cert_chain(path)
+        try:
+            context.load_cert_chain(path)
+        except OSError as error:
+            if not _restored(data_dir, (CREDENTIAL,), str(error)):
+                raise
+            context.load_cert_chain(path)
     except OSError as error:
         msg = f"{path}: expected our key and certificate, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error

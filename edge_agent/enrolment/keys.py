@@ -34,6 +34,23 @@ def next_key(data_dir: Path) -> tuple[bytes, str]:
     return _pem(key), request.public_bytes(serialization.Encoding.PEM).decode()
 
 
+def signed_with(credential: bytes, data: bytes) -> str:
+    """A signature by the key of a credential, in DER and hex.
+
+    Raises:
+        ConfigError: the credential has no such key.
+    """
+    try:
+        key = serialization.load_pem_private_key(credential, None)
+    except (ValueError, TypeError) as error:
+        msg = f"expected our key and certificate, got: {error}; enrol again with a new claim"
+        raise ConfigError(msg) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        msg = "expected a P-256 key; enrol again with a new claim"
+        raise ConfigError(msg)
+    return key.sign(data, ec.ECDSA(hashes.SHA256())).hex()
+
+
 def forget_next_key(data_dir: Path) -> None:
     """Delete the key after a refusal, so that the next request uses a new one."""
     (data_dir / FOLDER / NEXT_KEY).unlink(missing_ok=True)

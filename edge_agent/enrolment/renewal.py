@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from nightjar.wire.errors import NightjarError
 FIRST_S = 300.0
 """The first wait is one to two times this: a device may be on for only an hour a day."""
 EVERY_S = 86400.0
+AT_ONCE_S, ENDED_S = 5.0, 300.0
+"""The first wait, and the others, while the certificate has ended."""
 TIMEOUT_S = 300.0
 
 log = structlog.get_logger()
@@ -30,6 +33,7 @@ class Renewal:
 
     def __init__(self, data_dir: Path, changed: Callable[[], None]) -> None:
         self._data_dir, self._changed = data_dir, changed
+        self._ended = False
         self._closing = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
@@ -44,13 +48,24 @@ class Renewal:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        wait_s = FIRST_S
+        wait_s = self._soon(FIRST_S)
         while not self._closing.wait(wait_s * random.uniform(1.0, 2.0)):  # noqa: S311 - spreads devices
             try:
                 self._ask()
             except (OSError, subprocess.SubprocessError, NightjarError) as error:
                 log.warning("certificate_not_renewed", reason=str(error), again_in_s=EVERY_S)
-            wait_s = EVERY_S / 2
+            wait_s = self._soon(EVERY_S / 2)
+
+    def _soon(self, wait_s: float) -> float:
+        """The wait, or a shorter one if the certificate has ended, so that nothing else works."""
+        try:
+            held = held_identity(self._data_dir)
+        except NightjarError:
+            return wait_s
+        now_s = time.time()  # noqa: TID251 - asking costs nothing, and the coordinator decides
+        ended_now = held is not None and now_s >= held.expires_s
+        first, self._ended = ended_now and not self._ended, ended_now
+        return AT_ONCE_S if first else min(wait_s, ENDED_S) if ended_now else wait_s
 
     def _ask(self) -> None:
         before = self._state()

@@ -29,11 +29,17 @@ class StandingWatch:
     """The thread; runs until it is closed.
 
     ``changed`` is called when there is a new certificate; ``told`` with why the coordinator refuses this device, empty
-    if it does not.
+    if it does not. ``now_s`` returns the time, None while none is trusted.
     """
 
-    def __init__(self, data_dir: Path, changed: Callable[[], None], told: Callable[[str], None]) -> None:
-        self._data_dir, self._changed, self._told = data_dir, changed, told
+    def __init__(
+        self,
+        data_dir: Path,
+        changed: Callable[[], None],
+        told: Callable[[str], None],
+        now_s: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._data_dir, self._changed, self._told, self._now_s = data_dir, changed, told, now_s
         self._down, self._closing = threading.Event(), threading.Event()
         self._loaded, self._started_as = self._files(), held_identity(data_dir)
         self._thread = threading.Thread(target=self._run, name="standing", daemon=True)
@@ -59,7 +65,7 @@ class StandingWatch:
                         asked, waited_s = 0, 0.0
                     elif waited_s >= ASK_S[min(asked, len(ASK_S) - 1)]:
                         asked, waited_s = asked + 1, 0.0
-                        self._told(self._moved() or refusal(self._data_dir))
+                        self._told(self._moved() or refusal(self._data_dir, self._now_s()))
                 except (NightjarError, OSError) as error:
                     log.debug("standing_unknown", reason=str(error))  # not reachable: the broker's error says so
 

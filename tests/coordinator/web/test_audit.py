@@ -74,6 +74,7 @@ WITH_CERTIFICATES = {
     V1 + "/claims/<name>",
     V1 + "/devices/<name>/forget",
     V1 + "/enrolment",
+    V1 + "/enrolment/expired",
     V1 + "/enrolment/self",
     V1 + "/enrolments/<key>/approve",
     V1 + "/enrolments/<key>/refuse",

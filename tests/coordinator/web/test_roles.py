@@ -85,6 +85,7 @@ ROUTES = {
     ("POST", "/api/v1/claims"): Role.ADMIN,
     ("DELETE", "/api/v1/claims/<name>"): Role.ADMIN,
     ("POST", "/api/v1/enrolment"): EVERYBODY,
+    ("POST", "/api/v1/enrolment/expired"): EVERYBODY,
     ("GET", "/api/v1/enrolment/self"): DEVICES,
     ("POST", "/api/v1/enrolment/self"): DEVICES,
     ("GET", "/api/v1/enrolments"): Role.OPERATOR,
