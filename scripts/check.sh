@@ -14,4 +14,5 @@ $bin/ruff format --check --quiet .
 $bin/ruff check --quiet .
 $bin/mypy
 $bin/lint-imports
-scripts/fast_tests.sh $bin/python -n 2 --dist loadgroup --doctest-modules "${decisions[@]}" "${packages[@]}"
+# The IBus engine runs in the system's Python: it imports what this environment lacks.
+scripts/fast_tests.sh $bin/python -n 2 --dist loadgroup --doctest-modules --ignore-glob="*/desktop/engine.py" "${decisions[@]}" "${packages[@]}"

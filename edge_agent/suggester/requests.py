@@ -85,11 +85,15 @@ class Words(msgspec.Struct, frozen=True):
     Attributes:
         version: version of the model that chose them; None without one.
         reason: what is wrong, in words; empty if nothing is.
+        prefix: the end of the text, which the words replace; empty if they are appended.
+        space_takes: whether the first word is the correction of the prefix.
     """
 
     words: tuple[str, ...]
     version: int | None
     reason: str
+    prefix: str = ""
+    space_takes: bool = False
 
 
 class Corrected(msgspec.Struct, frozen=True):
@@ -173,7 +177,7 @@ class Requests:
                 found = self._suggest(text + partial, MOST_WORDS, language)
                 begins = partial.lower()
                 words = tuple(word for word in found.words if word.lower().startswith(begins))
-                return Words(words[:count], found.version, found.reason)
+                return Words(words[:count], found.version, found.reason, found.prefix)
             case Correct(word, text, language):
                 found = self._suggest(text + word, 1, language)
                 meant = found.words[0] if found.space_takes and found.prefix == word else word
@@ -205,7 +209,7 @@ class Requests:
 
 
 def _words(found: Suggestions, count: int) -> Words:
-    return Words(found.words[:count], found.version, found.reason)
+    return Words(found.words[:count], found.version, found.reason, found.prefix, found.space_takes)
 
 
 def _without_value(error: Exception) -> str:
