@@ -160,6 +160,9 @@ class Phone:
     def _identity(self) -> AgentIdentity:
         return AgentIdentity(self._around.population, self.device, "least squares", 8, 4 << 30, emulated=True)
 
+    def _notice(self) -> str:
+        return ""
+
     # Windows
 
     def _share_of(self, span_s: float) -> float:
@@ -488,6 +491,7 @@ class Phone:
             desk=SessionDependencies(examples, self._train, announced=lambda: self._announced),
             trust=AnyCoordinator(),
             sums=SimulatedSums(self.number, lambda: around.generator.bytes(32)),
+            notice=self._notice,
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         return Driver(self._identity(), PACE, ports, inbox)

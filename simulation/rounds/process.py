@@ -87,6 +87,7 @@ class CoordinatorProcess(abc.ABC):
         self._unsent: list[tuple[str, bytes, bool]] = []
         self._inbox: list[Inbox] = []
         self._busy = False
+        self._storing_fails = ""
         self.restarts = 0  # of the process, whatever ended it
         broker.on_coordinator_link = self._link_changed
 
@@ -170,7 +171,7 @@ class CoordinatorProcess(abc.ABC):
         self._connected = False
         self._unsent.clear()
         self._inbox.clear()
-        self._busy = False
+        self._busy, self._storing_fails = False, ""
         self._fuse.left = None
         self._broker.coordinator_vanished()
         self._after(self._dice.between(*RESTART_S), self.start)
@@ -206,13 +207,15 @@ class CoordinatorProcess(abc.ABC):
                 steps.pop(0)
         except PowerCut:
             self.kill()
-        except UnavailableError:
+        except UnavailableError as error:
+            self._storing_fails = str(error)
             if waited_s >= self._give_up_after_s:
                 self.kill()
                 return
             wait_s = STORE_AGAIN.delay_s(tries + 1, jitter=0.0)
             self._after(wait_s, partial(self._try, steps, tries + 1, waited_s + wait_s))
         else:
+            self._storing_fails = ""
             self._look()
             self._after(BATCH_S, self._free)
 

@@ -34,11 +34,19 @@ NAMED = 20
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Where to make the temporary folder; default: in memory.",
 )
+@click.option(
+    "--former",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Tree of an earlier commit (scripts/former_version.sh), whose agent every second device has.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def year(*, seed: int, model: str, days: int, devices: int, folder: Path | None, as_json: bool) -> None:
+def year(
+    *, seed: int, model: str, days: int, devices: int, folder: Path | None, former: Path | None, as_json: bool
+) -> None:
     """Simulate a year of a fleet, with the real database, files, certificates and device stores."""
     console = Console(stderr=True)
-    settings = YearSettings(seed, model, days, devices)
+    settings = YearSettings(seed, model, days, devices, former)
     say(console, f"{devices} devices, {days} days, {model}, seed {seed}")
     try:
         outcome = run_year(settings, partial(progress, console, what="days"), folder)
@@ -52,7 +60,9 @@ def year(*, seed: int, model: str, days: int, devices: int, folder: Path | None,
         Console().print(table_of(result, "Year"))
     for device, why in list(outcome.visits.items())[:NAMED]:
         say(console, f"visit needed: {device}: {why}")
+    for line in [*outcome.alerts.without_alert, *outcome.alerts.without_fault][:NAMED]:
+        say(console, f"fault without alert, or alert without fault: {line}")
     for line in list(outcome.errors.unexpected.values())[:NAMED]:
         say(console, f"logged: {line}")
-    if result["visits_needed"] or result["reports_lost"] or result["reports_counted_twice"]:
+    if any(result[bar] for bar in ("visits_needed", "reports_lost", "reports_counted_twice", "faults_without_alert")):
         raise click.exceptions.Exit(WRONG)

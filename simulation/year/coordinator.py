@@ -37,7 +37,7 @@ from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.private import PrivateTables
 from nightjar.coordinator.storage.retention import Retention
-from nightjar.coordinator.storage.tables import rounds
+from nightjar.coordinator.storage.tables import devices, rounds
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout, Stage
@@ -54,8 +54,8 @@ GIVE_UP_AFTER_S = 600.0
 """As the product: then the process ends, and its supervisor starts another."""
 YEAR_TICK_S = 30.0
 """Rounds wait for minutes, and a year has thirty million seconds."""
-GATHER_S = 10.0
-"""Messages of ten seconds form one transaction, as those of a burst do: a ninetieth of a round."""
+GATHER_S = 3.0
+"""Messages of three seconds form one transaction, as those of a burst do; devices repeat a report after five."""
 LOOK_EVERY_S = 300.0
 
 
@@ -150,6 +150,15 @@ class YearCoordinator(CoordinatorProcess):
                 )
             )
 
+    def noticed(self) -> list[str]:
+        """The devices that say of themselves what people should know.
+
+        Raises:
+            UnavailableError: the database does not work now.
+        """
+        with self.database.connection() as connection:
+            return list(connection.scalars(sa.select(devices.c.device).where(devices.c.notice != "")))
+
     def prune(self) -> None:
         """Delete what the product's retention does not keep.
 
@@ -161,6 +170,16 @@ class YearCoordinator(CoordinatorProcess):
     def take_database_away(self, lasts_s: float) -> None:
         """Make each transaction fail for some time."""
         self._away_until_s = self._timeline.now_s + lasts_s
+
+    @property
+    def troubles(self) -> list[str]:
+        """What ``/healthz`` would say: why the service cannot do its work; empty if it can."""
+        if self._driver is None:
+            return ["the process does not run"]
+        return [
+            *([self._storing_fails] if self._storing_fails else []),
+            *([] if self._connected else ["the broker is not connected"]),
+        ]
 
     @property
     def database_answers(self) -> bool:

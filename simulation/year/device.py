@@ -23,6 +23,8 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import DatingClock, ExampleStore
 from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.edge_agent.shell.database import Database as Store
+from nightjar.edge_agent.shell.mending import agree, mend
+from nightjar.edge_agent.shell.put_away import in_short
 from nightjar.host.system_clock import TrustedClock
 from nightjar.host.trusted_time import ClockReading
 from nightjar.models.manifest import KEYBOARD
@@ -98,6 +100,22 @@ class CardStore:
             self._store = Store(self.path, CAPS, self._clock)
             self._store.add_once("first messages", MESSAGES)
         return self._store
+
+    def start(self, trusted_s: float | None) -> str:
+        """Put the database in order before anybody opens it, as the product's agent does; returns what was wrong.
+
+        Raises:
+            UnavailableError: it could not be mended.
+        """
+        why = mend(self.path, trusted_s)
+        if self.path.exists():
+            agree(self.path)
+        return why
+
+    @property
+    def notice(self) -> str:
+        """What the device says of the files that it has put away."""
+        return in_short(self.path.parent)
 
     def lose_power(self, rng: np.random.Generator) -> None:
         """Close the file as a power cut does: its log stays, with a page that was half written behind it."""
@@ -196,6 +214,7 @@ class YearSurroundings:
         payload: the update of every report, encoded once by the task's codec.
         wire_id: of the codec.
         broke: called with the number of a device that does not start, and why: somebody has to visit it.
+        mended: called with the number of a device that went on without a damaged file.
     """
 
     folder: Path
@@ -203,12 +222,14 @@ class YearSurroundings:
     wire_id: int
     rng: np.random.Generator
     broke: Callable[[int, str], None]
+    mended: Callable[[int], None]
 
 
 class YearDevice(Phone):
     """A device whose agent has the product's database; training is replaced by an update that is ready."""
 
     _journal: CardStore
+    former = False
 
     def __init__(
         self, number: int, around: Surroundings, year: YearSurroundings, certificate: DeviceCertificate
@@ -296,9 +317,19 @@ class YearDevice(Phone):
     def _identity(self) -> AgentIdentity:
         return replace(super()._identity(), version=self.version)
 
+    def _notice(self) -> str:
+        return self._journal.notice
+
     def _boot(self) -> None:
         self.in_drawer = False
-        super()._boot()
+        try:
+            if self._journal.start(self._trusted.now_s()):
+                self._year.mended(self.number)
+        except NightjarError as error:
+            self._off = False
+            self._crash(str(error))
+        else:
+            super()._boot()
 
     def _happen(self, what: Callable[[Driver], None]) -> None:
         before = written_so_far() if self.measured else 0

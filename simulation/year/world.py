@@ -34,9 +34,22 @@ from nightjar.simulation.rounds.model import PROGRAM, VOCABULARY, Shelf
 from nightjar.simulation.rounds.phone import Surroundings
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.simulation.warm_start import seeded
+from nightjar.simulation.year.alerts import (
+    CHECKED_EVERY_S,
+    CONFIRMED_S,
+    ENDS_S,
+    EXPIRING,
+    NOTICE,
+    NOTICED_S,
+    SEEN_WITHIN_S,
+    UNHEALTHY,
+    WARNED_S,
+    AlertBook,
+)
 from nightjar.simulation.year.broker import GatedBroker
 from nightjar.simulation.year.coordinator import DatedBlobs, YearCoordinator
 from nightjar.simulation.year.device import YearDevice, YearSurroundings
+from nightjar.simulation.year.former import FleetDevice, FormerAgent
 from nightjar.simulation.year.identity import CertificateOffice, DeviceCertificate
 from nightjar.simulation.year.plan import DAY_S, PlannedEvent, YearEvent, plan_year
 from nightjar.simulation.year.reports import ReportBook
@@ -50,11 +63,11 @@ GOAL, MINIMUM = 12, 10
 """A fortieth of the devices a round; the minimum is the smallest cohort that devices and coordinator allow."""
 SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
-PAUSE_S = 660.0
-"""With four minutes from the opening of a round to its end, a round each quarter of an hour."""
+PAUSE_S = 720.0
+"""With three minutes from the opening of a round to its end, a round each quarter of an hour."""
 HOUR_S = 3600.0
-FREE = 26
-"""Devices that are free at any time, for rounds of 15: of 500, each is free for an hour and a quarter a day."""
+FREE = 22
+"""Devices that are free at any time, for rounds of 15: of 500, each is free for an hour a day."""
 RENEWED_AGAIN_S = 86_400.0 / 2
 """The agent asks once or twice a day whether its certificate is to be renewed."""
 REENROLLED_S = DAY_S
@@ -63,6 +76,8 @@ VISITED_S = 7 * DAY_S
 """Until somebody visits a device that needs it, so that the rest of the year goes on."""
 SILENT_S = 2 * DAY_S
 """A device that has power and was not connected for so long needs a visit."""
+FORMER_DRAWER_S = 25 * DAY_S
+"""Longest drawer of a device with an earlier agent, which does not renew a certificate that has ended."""
 CACHED_MODELS = 200
 RETRIED_S = 600.0
 """An operator repeats what could not be done because the coordinator or its database was away."""
@@ -79,6 +94,7 @@ class YearSettings:
     model: str = "tiny"
     days: int = 365
     devices: int = DEVICES
+    former: Path | None = None  # tree of an earlier commit, whose agent every second device has
 
 
 @dataclass(slots=True)
@@ -92,6 +108,9 @@ class YearOutcome:
     disk: list[int] = field(default_factory=list)  # bytes at the end of each day
     written_bytes: float = 0.0  # of a device and day
     restarts: int = 0
+    mended: int = 0
+    former_accepted: int = 0  # reports of devices with an earlier agent
+    alerts: AlertBook = field(default_factory=AlertBook)
     versions: int = 0
     errors: Errors = field(default_factory=Errors)
     wall_s: float = 0.0
@@ -189,6 +208,9 @@ class YearWorld:
         self._refused: dict[DeviceId, float] = {}
         self._revoked: set[DeviceId] = set()
         self._clock_wrong: set[DeviceId] = set()
+        self.alerts = AlertBook()
+        self._unhealthy = False
+        self._mended_devices = 0
         dice = Dice((), 1.0, seeded(seed, "dice"))
         task = year_task()
         config = CoordinatorConfig(
@@ -228,11 +250,19 @@ class YearWorld:
             wire_id=codec.wire_id,
             rng=self._rng,
             broke=self._broke,
+            mended=self._mended,
         )
-        self.devices = [
-            YearDevice(number, around, shared, DeviceCertificate(folder / "identities" / str(number), self.office))
-            for number in range(settings.devices)
+        certificates = [
+            DeviceCertificate(folder / "identities" / str(number), self.office) for number in range(settings.devices)
         ]
+        self.devices: list[FleetDevice] = []
+        former = None if settings.former is None else FormerAgent(settings.former)
+        theirs = former and former.surroundings(around, self.coordinator.artifacts, folder, seeded(seed, "former"))
+        for number, certificate in enumerate(certificates):
+            if former is not None and number % 2:
+                self.devices.append(former.device(number, theirs, shared, certificate))
+            else:
+                self.devices.append(YearDevice(number, around, shared, certificate))
         self._by_name = {device.device: device for device in self.devices}
 
     def run(self, follow: YearFollow = iter) -> None:
@@ -243,6 +273,7 @@ class YearWorld:
             self.timeline.after(self._between(0.0, DAY_S), partial(self._look_for_release, device))
         self.coordinator.start()
         self.timeline.after(HOUR_S, self._each_hour)
+        self.timeline.after(CHECKED_EVERY_S, self._check_health)
         for planned in plan_year(self.settings.seed, len(self.devices), self.settings.days):
             self.timeline.at(planned.at_s, partial(self._happen, planned))
         for day in follow(range(1, self.settings.days + 1)):
@@ -257,6 +288,8 @@ class YearWorld:
             if planned.event is not YearEvent.POWER_CUT and not device.broken:  # it is in a drawer, or starts
                 self.timeline.after(DAY_S, partial(self._happen, planned))
             return
+        if device is not None and device.former and planned.event is YearEvent.DAMAGED_PAGE:
+            return
         self.thrown[planned.event.value] += 1
         match planned.event:
             case YearEvent.POWER_CUT if device is not None:
@@ -264,21 +297,32 @@ class YearWorld:
             case YearEvent.DAMAGED_PAGE if device is not None:
                 device.damage()
             case YearEvent.DRAWER if device is not None:
-                device.put_away(planned.lasts_s)
+                lasts_s = min(planned.lasts_s, FORMER_DRAWER_S) if device.former else planned.lasts_s
+                device.put_away(lasts_s)
+                self._explain(planned, EXPIRING, lasts_s + SILENT_S, ENDS_S if lasts_s > ENDS_S else None)
             case YearEvent.WRONG_CLOCK if device is not None:
                 self._set_clock(device, planned)
             case YearEvent.REVOCATION if device is not None:
                 self._insist(partial(self._revoke, device))
             case YearEvent.BROKER_AWAY:
                 self.broker.restart(planned.lasts_s, forget=False)
+                self._explain(planned, UNHEALTHY, planned.lasts_s, SEEN_WITHIN_S)
             case YearEvent.DATABASE_AWAY:
                 self.coordinator.take_database_away(planned.lasts_s)
+                self._explain(planned, UNHEALTHY, planned.lasts_s, SEEN_WITHIN_S)
             case YearEvent.AGENT_RELEASE:
                 self._insist(self._start_release)
             case YearEvent.AUTHORITY_RENEWAL:
                 self._insist(self._rotate)
             case _:
                 pass
+
+    def _explain(self, planned: PlannedEvent, alert: str, lasts_s: float, owed_within_s: float | None) -> None:
+        """Note that an event explains an alert as long as it lasts, and by when it must have been told."""
+        now_s = self.timeline.now_s
+        fault = f"{planned.event.value} at {now_s:.0f}"
+        self.alerts.began(fault, alert, owed_by_s=None if owed_within_s is None else now_s + owed_within_s)
+        self.timeline.after(lasts_s, lambda: self.alerts.ended(fault, alert, self.timeline.now_s))
 
     def _insist(self, act: Callable[[], None]) -> None:
         """Let an operator do something, and again later if it was impossible."""
@@ -287,7 +331,7 @@ class YearWorld:
         except UnavailableError:
             self.timeline.after(RETRIED_S, partial(self._insist, act))
 
-    def _set_clock(self, device: YearDevice, planned: PlannedEvent) -> None:
+    def _set_clock(self, device: FleetDevice, planned: PlannedEvent) -> None:
         off_s = -self.coordinator.now_s() if math.isinf(planned.clock_off_s) else planned.clock_off_s
         device.set_clock(off_s)
         self._clock_wrong.add(device.device)
@@ -298,13 +342,13 @@ class YearWorld:
 
         self.timeline.after(planned.lasts_s, correct)
 
-    def _revoke(self, device: YearDevice) -> None:
+    def _revoke(self, device: FleetDevice) -> None:
         self.office.revoke(device.device)
         self._revoked.add(device.device)
         self.broker.evict(device.device)
         self.timeline.after(REENROLLED_S, partial(self._insist, partial(self._enrol_again, device)))
 
-    def _enrol_again(self, device: YearDevice) -> None:
+    def _enrol_again(self, device: FleetDevice) -> None:
         device.certificate.enrol(device.device)
         self._revoked.discard(device.device)
 
@@ -331,14 +375,14 @@ class YearWorld:
 
     # What devices do from time to time
 
-    def _renew(self, device: YearDevice) -> None:
+    def _renew(self, device: FleetDevice) -> None:
         self.timeline.after(self._between(RENEWED_AGAIN_S, 2 * RENEWED_AGAIN_S), partial(self._renew, device))
         if device.off or not self.coordinator.up:
             return
         with contextlib.suppress(UnavailableError):  # it asks again
             device.certificate.renew_if_due(device.trusted_s)
 
-    def _look_for_release(self, device: YearDevice) -> None:
+    def _look_for_release(self, device: FleetDevice) -> None:
         self.timeline.after(DAY_S, partial(self._look_for_release, device))
         if device.off or not self.broker.connected(device.device):
             return
@@ -360,6 +404,7 @@ class YearWorld:
                 self.coordinator.prune()
             except UnavailableError:
                 return
+        self._tell()
         for device in self.devices:
             excused = device.off or device.device in self._revoked or device.device in self._clock_wrong
             if excused or self.broker.connected(device.device) or not self.broker.up:
@@ -367,6 +412,34 @@ class YearWorld:
             elif now_s - self._refused.setdefault(device.device, now_s) > SILENT_S:
                 del self._refused[device.device]
                 self._broke(device.number, f"not let in: {device.certificate.state(self.coordinator.now_s())}")
+
+    def _check_health(self) -> None:
+        """Look at what ``/healthz`` says, and once more if it is a trouble."""
+        self.timeline.after(CHECKED_EVERY_S, self._check_health)
+        if self.coordinator.troubles:
+            self.timeline.after(CONFIRMED_S, self._confirm)
+        elif self._unhealthy:
+            self._unhealthy = False
+            self._tell()
+
+    def _confirm(self) -> None:
+        if self.coordinator.troubles and not self._unhealthy:
+            self._unhealthy = True
+            self._tell()
+
+    def _tell(self) -> None:
+        """Read what an operator is told now."""
+        told = {UNHEALTHY} if self._unhealthy else set()
+        with contextlib.suppress(UnavailableError):  # the pages cannot be read either
+            if self.office.register.expiring(self.coordinator.now_s(), WARNED_S):
+                told.add(EXPIRING)
+            told |= {f"{NOTICE} {device}" for device in self.coordinator.noticed()}
+        self.alerts.told(told, self.timeline.now_s)
+
+    def _mended(self, number: int) -> None:
+        alert = f"{NOTICE} {self.devices[number].device}"
+        self._mended_devices += 1
+        self.alerts.began(alert, alert, owed_by_s=self.timeline.now_s + NOTICED_S)
 
     def _broke(self, number: int, why: str) -> None:
         device = self.devices[number]
@@ -386,6 +459,7 @@ class YearWorld:
     def outcome(self) -> YearOutcome:
         """What the days came to."""
         measured = [device.written_bytes for device in self.devices if device.measured]
+        former = [device.device for device in self.devices if device.former]
         with self.coordinator.database.transaction() as tx:
             versions, releases = tx.last_version_number(), tx.releases()
         return YearOutcome(
@@ -396,6 +470,9 @@ class YearWorld:
             disk=self.disk,
             written_bytes=sum(measured) / len(measured) / self.settings.days,
             restarts=self.coordinator.restarts,
+            mended=self._mended_devices,
+            former_accepted=sum(self.book.accepted_by_device[name] for name in former),
+            alerts=self.alerts,
             versions=versions,
             authority_renewed=not self._rotating,
             releases_current=len([each for each in releases if each.rollout.stage.value in {"current", "superseded"}]),

@@ -1,5 +1,7 @@
 """Years in short: everything of the plan happens, and no report is lost."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,8 +14,12 @@ from nightjar.simulation.year.plan import DAY_S, YearEvent
 from nightjar.simulation.year.reports import ReportBook
 from nightjar.simulation.year.result import growth_percent, year_result
 from nightjar.simulation.year.world import DailyWindows, YearOutcome, YearSettings
+from tests.skips import NO_HISTORY
 
-PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "simulation.md").read_text()
+FORMER = "f3b79ff1"
+"""Before everything was imported as ``nightjar``."""
 
 
 def run(*options):
@@ -37,6 +43,7 @@ def test_ten_days_of_five_hundred_devices_keep_to_their_bars():
     result, done = run("--days", "10")
     assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
     assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0), done.stderr
+    assert (result["visits_needed"], result["faults_without_alert"]) == (0, 0), done.stderr
     assert result["disk_bytes"] < 2e9
 
 
@@ -71,3 +78,22 @@ def test_every_option_and_event_is_on_the_page():
 
 def test_a_day_without_rounds_is_missed(outcome):
     assert year_result(outcome)["rounds_missed"] == 10 * DAY_S / 900
+
+
+@pytest.mark.slow
+def test_agents_of_an_earlier_commit_take_part(tmp_path):
+    tree = tmp_path / "former"
+    made = subprocess.run([ROOT / "scripts/former_version.sh", FORMER, tree], capture_output=True, text=True)
+    if made.returncode == 3:
+        pytest.skip(f"{NO_HISTORY}: {made.stderr.strip()}")
+    command = [sys.executable, "-m", "nightjar.simulation", "year", "--days", "2", "--devices", "50", "--json"]
+    done = subprocess.run([*command, "--former", tree], capture_output=True, text=True, cwd=tmp_path)
+    result = msgspec.json.decode(done.stdout)
+    assert result["reports_accepted_of_former_agents"] > 0, done.stderr
+    assert result["reports_accepted"] > result["reports_accepted_of_former_agents"]
+    assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0)
+
+
+def test_what_is_no_earlier_commit_is_refused(tmp_path):
+    done = CliRunner().invoke(commands, ["year", "--days", "2", "--former", str(tmp_path)])
+    assert "expected the tree of a commit from before the package nightjar" in str(done.exception)
