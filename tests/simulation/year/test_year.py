@@ -97,3 +97,18 @@ def test_agents_of_an_earlier_commit_take_part(tmp_path):
 def test_what_is_no_earlier_commit_is_refused(tmp_path):
     done = CliRunner().invoke(commands, ["year", "--days", "2", "--former", str(tmp_path)])
     assert "expected the tree of a commit from before the package nightjar" in str(done.exception)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.parametrize("model", ["tiny", "gboard"])
+def test_a_year_keeps_to_its_bars_and_prints_them_for_the_record(model, capsys):
+    result, done = run("--model", model)
+    with capsys.disabled():
+        print(done.stdout)
+    bars = ("visits_needed", "reports_lost", "reports_counted_twice", "faults_without_alert")
+    assert {bar: result[bar] for bar in bars} == dict.fromkeys(bars, 0), done.stderr
+    assert result["disk_bytes"] <= {"tiny": 2e9, "gboard": 6e9}[model]
+    assert result["disk_growth_last_90_days_percent"] <= 1
+    assert result["alerts_without_fault"] <= 12
+    assert result["wall_seconds"] <= 2 * 3600
