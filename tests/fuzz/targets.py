@@ -86,7 +86,7 @@ def targets() -> list[Target]:
     sent = low_rank.to_bytes(bases, np.ones(len(low_rank.group_sizes(LAYOUT, RANK)), np.float32))
     found.append(Target("bases", [sent], partial(low_rank.from_bytes, layout=LAYOUT, rank=RANK)))
     found.append(Target("transfer", _transfers(), _read_transfer, _compare_transfer, weight=6))
-    for kind, seed in _CONTROL.items():
+    for kind, seed in CONTROL.items():
         found.append(Target(kind, [json.dumps(seed).encode()], partial(_read_message, kind)))
     found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
     for name, seed, read in (
@@ -252,7 +252,7 @@ def _compare_transfer(data: bytes) -> None:
 
 
 _HASH = "0" * 64
-_CONTROL: dict[str, dict[str, object]] = {
+CONTROL: dict[str, dict[str, object]] = {
     "check-in": {"agent_version": "0.1.0", "runtime": "r 1", "program": _HASH, "weights": None, "examples": 3},
     "assignment": {
         "task": "t",

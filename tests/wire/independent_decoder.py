@@ -111,7 +111,7 @@ def place_of(weight):
 
 def weight_at(place):
     bits = place if place >= 0 else (1 << 31) - (1 << 13) - place
-    if not 0 <= bits < 1 << 32 or (place < 0 and bits < 1 << 31):
+    if not 0 <= bits < 1 << 32 or (place < 0) is (bits < 1 << 31):
         raise Refused
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
