@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack
 
 import numpy as np
@@ -18,6 +19,8 @@ from nightjar.coordinator.mqtt.broker import choose
 from nightjar.coordinator.mqtt.broker_child import BrokerChild
 from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.listeners import check_port_free
+from nightjar.coordinator.rate_limits import CutOff, DeviceRateLimits
+from nightjar.coordinator.records.inbox import DeviceFlooded
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
 from nightjar.coordinator.storage.engine import database_url
@@ -109,13 +112,22 @@ class _Site:
         self._listener = given_listener(os.environ, config.host, config.port)
         if self._listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
+        self.running = running = RunningDriver()
+
+        def flooded(cut_off: CutOff) -> None:
+            running.post(DeviceFlooded(cut_off.device, cut_off.lasts_s))
+            if self.secured is not None:
+                self.secured.look_now()
+
+        self.limits = limits = DeviceRateLimits(time.monotonic, flooded)
         self.secured = secured = (
-            TlsService(config, state.database, state.clock, state.signer, state.clock.distrust) if config.tls else None
+            TlsService(config, state.database, state.clock, state.signer, limits, state.clock.distrust)
+            if config.tls
+            else None
         )
         if secured is not None:
             stack.callback(secured.close)
         self.service_manager = ServiceManager(os.environ)
-        self.running = running = RunningDriver()
         self.pruner: Pruner | None = None
         self.broker, self.own_broker = choose(config.broker.kind), config.broker.kind is not BrokerKind.EXTERNAL
         leadership = state.leadership
@@ -137,6 +149,7 @@ class _Site:
             disk=lambda: self.pruner.disk if self.pruner else None,
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             issuer=secured.issuer if secured else None,
+            limits=limits,
         )
         self.app = create_app(ports)
 
@@ -175,7 +188,7 @@ class _Driving:
         leading.callback(worker.close)
         tls = secured.context if secured else None
         self._transport = transport = MqttSessions(
-            self._reached, Population(config.population), config.shards, post, tls
+            self._reached, Population(config.population), config.shards, post, tls, site.limits.admits
         )
         leading.callback(transport.close)
         driver = Driver(

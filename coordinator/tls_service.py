@@ -18,6 +18,7 @@ from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.revocation import RevocationEnforcer, end_session
 from nightjar.coordinator.ports import Clock
 from nightjar.coordinator.ports import Signer as OrderSigner
+from nightjar.coordinator.rate_limits import CONNECTION_COST, DeviceRateLimits
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER, client_context
 from nightjar.coordinator.tls.files import Changes, refresh, signer_of
@@ -46,9 +47,10 @@ class TlsService:
         database: Database,
         clock: Clock,
         signer: OrderSigner,
+        limits: DeviceRateLimits,
         distrust: Callable[[], str] = str,
     ) -> None:
-        self._config, self._clock, self._distrust = config, clock, distrust
+        self._config, self._clock, self._limits, self._distrust = config, clock, limits, distrust
         self._signer = signer_of(config)
         self._register = Register(database)
         # In its own thread: a command that hangs must not delay the next revocation.
@@ -79,6 +81,11 @@ class TlsService:
         gate = [] if self._gate is None else self._gate.troubles
         return gate + ([self._not_reloaded] if self._not_reloaded else [])
 
+    def look_now(self) -> None:
+        """Refuse at once who has to be refused now; returns at once."""
+        if self._gate is not None:
+            self._gate.look_now()
+
     def close(self) -> None:
         """End the authority process."""
         self._signer.close()
@@ -97,7 +104,14 @@ class TlsService:
                 list(pool.map(lambda device: end_session(broker, self.context, population, device), devices))
 
         gate = RevocationEnforcer(
-            self._config, self._register, self._signer, self._clock, self._reload, evict, self._distrust
+            self._config,
+            self._register,
+            self._signer,
+            self._clock,
+            self._reload,
+            evict,
+            self._distrust,
+            self._limits.cut_off,
         )
         self._gate = gate
         with contextlib.closing(gate):
@@ -110,7 +124,16 @@ class TlsService:
         config = self._config
         with socket.create_server((LOOPBACK, 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
             port: int = behind.getsockname()[1]
-            front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener, config.trusted_proxy)
+            front = TlsFront(
+                config.host,
+                config.port,
+                self.folder,
+                port,
+                CONNECTIONS,
+                listener,
+                config.trusted_proxy,
+                lambda device: self._limits.admits(device, CONNECTION_COST),
+            )
             stack.callback(front.close)
             stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
             stack.callback(front.stop_listening)  # runs first: new connections are for the next process

@@ -70,6 +70,7 @@ from nightjar.coordinator.records.inbox import (
     BrokerDisconnected,
     BrokerDropped,
     BrokerRefused,
+    DeviceFlooded,
     Inbox,
     JobEnded,
     MessageArrived,
@@ -362,6 +363,11 @@ class Driver:
             case BrokerRefused(reason):
                 unit.tx.count("broker_refused")
                 _log.error("broker_refused_us", reason=reason)
+            case DeviceFlooded(device, lasts_s):
+                unit.tx.count("devices_cut_off")
+                _log.warning(
+                    "device_cut_off", device=device, lasts_s=lasts_s, reason="it sent more than its rate limit"
+                )
             case ShutdownRequested():
                 pass  # ends the loop
 

@@ -7,7 +7,7 @@ Used by the web server and the command line; the driver never touches these tabl
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -292,6 +292,16 @@ class Register:
             credentials.c.serial != "",
             credentials.c.expires_s > now_s,
             sa.or_(credentials.c.standing == KeyState.REVOKED.value, credentials.c.device.in_(blocked)),
+        )
+        with self._database.connection() as tx:
+            return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
+
+    def certificates(self, devices: Collection[str], now_s: float) -> dict[str, DeviceId]:
+        """Unexpired certificates of some devices: serial number -> device."""
+        if not devices:
+            return {}
+        query = sa.select(credentials.c.serial, credentials.c.device).where(
+            credentials.c.serial != "", credentials.c.expires_s > now_s, credentials.c.device.in_(devices)
         )
         with self._database.connection() as tx:
             return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}

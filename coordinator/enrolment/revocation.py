@@ -4,6 +4,8 @@ One thread compares the register with the servers' files every second, so a chan
 the command line, the driver). It writes the refused certificates to the files, makes the servers reload them, and ends
 open connections. It never waits for the authority. Another thread has the authority sign the list that mosquitto needs;
 until then mosquitto denies every topic to the device by its name, and the device's session is ended at each check.
+A device that exceeds its rate limit (:mod:`nightjar.coordinator.rate_limits`) is refused in the same way without the
+authority. When it is let in again, its session is ended once more, so that it subscribes anew.
 Every step is idempotent, so nothing is stored across a restart. A failed step is retried, and meanwhile reported as a
 trouble of the service.
 """
@@ -55,7 +57,8 @@ class RevocationEnforcer:
     """Enforces revocations in its own threads until it is closed.
 
     ``changed`` makes the servers reload their files, and is called from any thread, with no change to tell them again.
-    ``evict`` ends the open connections of devices and of certificates, or raises UnavailableError.
+    ``evict`` ends the open connections of devices and of certificates, or raises UnavailableError. ``flooding`` returns
+    the devices that are cut off now.
     """
 
     def __init__(
@@ -67,17 +70,19 @@ class RevocationEnforcer:
         changed: Callable[[Changes], None],
         evict: Callable[[Collection[DeviceId], Collection[str]], None],
         distrust: Callable[[], str] = str,
+        flooding: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._distrust = distrust  # why the clock is not trusted; empty if it is
         self._config, self._register, self._signer, self._clock = config, register, signer, clock
-        self._changed, self._evict = changed, evict
+        self._changed, self._evict, self._flooding = changed, evict, flooding
+        self._held_off: dict[str, DeviceId] = {}  # of devices that are cut off now
         self._look_number, self._told_at_look = 0, -max(TELL_AGAIN_AT_LOOKS)
         self._out: dict[str, DeviceId] = {}
         self._looks: dict[str, int] = {}  # serial -> checks since its revocation
         self._signed: frozenset[str] = frozenset()
         self._written: tuple[Collection[str], Collection[DeviceId]] | None = None
         self._troubles: dict[str, str] = {}
-        self._closing, self._to_sign = threading.Event(), threading.Event()
+        self._closing, self._to_sign, self._to_look = threading.Event(), threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(self.look, self._until_next_look), name="gate", daemon=True),
             threading.Thread(target=self._repeat, args=(self.sign, self._until_asked), name="gate signer", daemon=True),
@@ -99,9 +104,14 @@ class RevocationEnforcer:
         """Stop checking."""
         self._closing.set()
         self._to_sign.set()
+        self._to_look.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=10)
+
+    def look_now(self) -> None:
+        """Check without waiting for the next turn; returns at once, and may be called from any thread."""
+        self._to_look.set()
 
     def look(self) -> None:
         """Refuse and disconnect every revoked or blocked device, without asking the authority.
@@ -117,7 +127,8 @@ class RevocationEnforcer:
         self._looks |= dict.fromkeys(out.keys() - before.keys(), 0)
         if out.keys() != before.keys():
             self._to_sign.set()
-        wanted = (out.keys(), {out[serial] for serial in unsigned})
+        held_off = self._register.certificates(self._flooding(), self._clock.now_s())
+        wanted = (out.keys() | held_off.keys(), {out[serial] for serial in unsigned} | set(held_off.values()))
         if wanted != self._written:
             if refuse(self._config, *wanted):
                 self._tell(Changes(server=False, authorities=False, revoked=True))
@@ -125,6 +136,7 @@ class RevocationEnforcer:
         due = unsigned | {serial for serial, looks in self._looks.items() if looks in EVICT_AT_LOOKS and serial in out}
         if due:
             self._evict({out[serial] for serial in due}, due)
+        self._hold_off(held_off)
         if any(self._looks.get(serial, MOST_LOOKS) >= PATIENCE_LOOKS for serial in unsigned):
             self._troubles["list"] = f"{len(unsigned)} revoked certificate(s) wait for the authority's signature"
         else:
@@ -132,6 +144,18 @@ class RevocationEnforcer:
         self._looks = {
             serial: looks + 1 for serial, looks in self._looks.items() if serial in out and looks < MOST_LOOKS
         }
+
+    def _hold_off(self, held_off: dict[str, DeviceId]) -> None:
+        let_in_again = {serial: device for serial, device in self._held_off.items() if serial not in held_off}
+        flooding = held_off | let_in_again
+        try:
+            if flooding:
+                self._evict(set(flooding.values()), flooding.keys())
+        except UnavailableError as error:
+            # The broker is busy with the flood. It is no trouble of the service, or a device could make one.
+            _log.debug("flood_not_ended", reason=str(error), again="at the next check")
+        else:
+            self._held_off = held_off
 
     def sign(self) -> None:
         """Have the authority sign revocation lists and server certificates that are due.
@@ -153,7 +177,8 @@ class RevocationEnforcer:
         self._told_at_look = self._look_number
 
     def _until_next_look(self) -> None:
-        self._closing.wait(LOOK_S)
+        self._to_look.wait(LOOK_S)
+        self._to_look.clear()
 
     def _until_asked(self) -> None:
         self._to_sign.wait(REFRESH_S)

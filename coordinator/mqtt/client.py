@@ -6,6 +6,7 @@ The client reports what the broker does wrong: dropped messages, a lost session,
 
 Not every broker enforces limits, so the client has its own. It truncates an oversized packet to one byte more than the
 limit. It stops reading while the driver is far behind; if the broker then closes the connection, it keeps the messages.
+It drops what a device sends beyond its rate limit, so that the messages of others are reached soon.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from nightjar.coordinator.records.inbox import (
     SessionLost,
 )
 from nightjar.wire import topics
+from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.frame import MAX_PACKET_BYTES
 from nightjar.wire.identifiers import Population
 
@@ -62,7 +64,10 @@ _log = structlog.get_logger("coordinator")
 
 
 class MqttSessions:
-    """The coordinator's connections to the broker, one per shard; ``post`` gets each event, and must not block."""
+    """The coordinator's connections to the broker, one per shard.
+
+    ``post`` gets each event, and must not block. ``admits`` counts a device's message, and says whether to read it.
+    """
 
     def __init__(
         self,
@@ -71,9 +76,12 @@ class MqttSessions:
         shards: int,
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None = None,
+        admits: Callable[[str], bool] = lambda _device: True,
     ) -> None:
         self._waiting = _Waiting()
-        self._sessions = [_Session(broker, population, shard, post, tls, self._waiting) for shard in range(shards)]
+        self._sessions = [
+            _Session(broker, population, shard, post, tls, self._waiting, admits) for shard in range(shards)
+        ]
 
     @property
     def trouble(self) -> str:
@@ -132,8 +140,10 @@ class _Session:
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None,
         waiting: _Waiting,
+        admits: Callable[[str], bool],
     ) -> None:
         self.trouble = NOT_YET
+        self._admits = admits
         self._broker, self._shard, self._post, self._waiting = broker, shard, post, waiting
         self._filters = [(topics.shard_filter(population, shard), 1)]
         if shard == 0:
@@ -268,6 +278,9 @@ class _Session:
             if message.topic == DROPPED_TOPIC:
                 self._watch_dropped(int(message.payload))
                 return
+            if not self._admits(_sender(message.topic)):
+                client.ack(message.mid, message.qos)
+                return
             payload = bytes(message.payload[: MAX_PACKET_BYTES + 1])
             number, size_bytes = message.mid if message.qos else 0, len(payload) + OVERHEAD_BYTES
             done = functools.partial(self._done, self._connection, number, size_bytes)
@@ -286,3 +299,12 @@ class _Session:
         lost = total - before if total >= before else total  # a lower total: the broker was restarted
         if lost:
             self._post(BrokerDropped(lost))
+
+
+def _sender(topic: str) -> str:
+    """The device whose topic this is; all topics that are no device's, which a broker should refuse, count as one."""
+    try:
+        parsed = topics.parse(topic)
+    except RemoteProtocolError:
+        return ""
+    return parsed.device if isinstance(parsed, topics.UpTopic | topics.StatusTopic) else ""

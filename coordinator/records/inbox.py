@@ -88,6 +88,14 @@ class BrokerRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceFlooded:
+    """A device sent more than its rate limit and was cut off (:mod:`nightjar.coordinator.rate_limits`)."""
+
+    device: str
+    lasts_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownRequested:
     """The process was asked to shut down."""
 
@@ -102,6 +110,7 @@ Inbox = (
     | BrokerDropped
     | SessionLost
     | BrokerRefused
+    | DeviceFlooded
     | Operated
     | ShutdownRequested
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import urllib3
 
@@ -44,6 +45,13 @@ def server_context(folder: Path, certificate: Path, key: Path) -> ssl.SSLContext
     context.load_cert_chain(certificate, key)
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+def client_name(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
+    """Common name in the certificate that the peer presented: a device's name; empty without one."""
+    shown: Any = connection.getpeercert()
+    names = (value for part in shown["subject"] for key, value in part if key == "commonName") if shown else ()
+    return next(iter(names), "")
 
 
 def client_serial(connection: ssl.SSLObject | ssl.SSLSocket) -> str:

@@ -6,7 +6,8 @@ which the server passes on as ``REMOTE_PORT``. So this module parses no HTTP, no
 connection to the server behind that bypassed this front is recognised and refused.
 
 A client may present a certificate; an invalid one fails the handshake. Revocation is checked at each request, by the
-application; :meth:`TlsFront.drop` ends connections that are already open.
+application; :meth:`TlsFront.drop` ends connections that are already open. A device that connects more often than its
+rate limit is hung up on.
 
 Clients without a certificate, and all clients during the handshake, share three quarters of the places. When these are
 taken, a new connection evicts the oldest one of the address that has the most. So strangers cannot lock devices out,
@@ -27,7 +28,7 @@ from typing import Any
 
 import structlog
 
-from nightjar.coordinator.tls.contexts import client_serial, server_context
+from nightjar.coordinator.tls.contexts import client_name, client_serial, server_context
 from nightjar.coordinator.tls.files import coordinator_pair
 from nightjar.coordinator.tls.proxy_protocol import client_behind
 from nightjar.wire.addresses import network_of
@@ -68,6 +69,7 @@ class TlsFront:
         most_connections: most simultaneous connections; further ones are closed.
         listener: socket that is listening already; closed at the end.
         trusted_proxy: address of a proxy, or ``*`` for any, that may name the client by the PROXY protocol.
+        admits: counts a device's connection, and says whether to serve it.
 
     Raises:
         ConfigError: cannot listen on this address and port.
@@ -82,8 +84,9 @@ class TlsFront:
         most_connections: int,
         listener: socket.socket | None = None,
         trusted_proxy: str = "",
+        admits: Callable[[str], bool] = lambda _device: True,
     ) -> None:
-        self._trusted_proxy = trusted_proxy
+        self._trusted_proxy, self._admits = trusted_proxy, admits
         self._folder, self._behind, self._most_connections = folder, behind, most_connections
         self._most_strangers = max(1, 3 * most_connections // 4)
         self._most_of_a_stranger = min(PLACES_WITHOUT_CERTIFICATE, max(1, most_connections // 4))
@@ -196,9 +199,12 @@ class TlsFront:
                     self._strangers.setdefault(network, {})[accepted] = False
                 reader, writer = await self._handshake(accepted)
                 try:
-                    serial = client_serial(writer.get_extra_info("ssl_object"))
+                    connection = writer.get_extra_info("ssl_object")
+                    serial = client_serial(connection)
                     if serial:
                         self._forget(network, accepted)
+                        if not self._admits(client_name(connection)):
+                            return
                     elif sum(self._strangers[network].values()) < self._most_of_a_stranger:
                         self._strangers[network][accepted] = True
                     else:

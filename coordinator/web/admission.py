@@ -9,6 +9,7 @@ can prompt for the token (HTTP Basic: any name, the token as the password). Comm
 from __future__ import annotations
 
 import http
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from werkzeug.datastructures import Authorization
 
 from nightjar.coordinator.access import ANYBODY, Caller, Role, caller, fingerprint
 from nightjar.coordinator.enrolment.standing import said_to_device
+from nightjar.coordinator.rate_limits import REQUEST_COST
 from nightjar.coordinator.tls.files import names_of
 from nightjar.coordinator.tls.front import SERIAL
 from nightjar.coordinator.web import ROOT
@@ -122,7 +124,15 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @app.before_request
     def admit() -> Response | None:
-        return refused() or only_leader() or _no_json()
+        return flooding() or refused() or only_leader() or _no_json()
+
+    def flooding() -> Response | None:
+        if g.device is None or ports.limits is None or ports.limits.admits(g.device, REQUEST_COST):
+            return None
+        wait_s = math.ceil(ports.limits.remaining_s(g.device))
+        answer = problem(429, f"{g.device} sent more than its rate limit; ask again in {wait_s} s", code="flood")
+        answer.headers["Retry-After"] = str(wait_s)
+        return answer
 
     def only_leader() -> Response | None:
         """Refuse changes on a host that does not lead; a proxy then asks the next host (docs/deploying.md)."""

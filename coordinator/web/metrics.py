@@ -49,6 +49,7 @@ _COUNTED = (
     _Counted("reports_stale", "nightjar_reports_stale", "", "Late reports of a version that was too old to count."),
     _Counted("reports_unused", "nightjar_reports_unused", "", "Accepted reports that a task ended without using."),
     _Counted("devices_barred", "nightjar_devices_barred", "", "Devices barred for reports that could not be used."),
+    _Counted("devices_cut_off", "nightjar_devices_cut_off", "", "Times that a device was cut off for flooding."),
     _Counted("versions_refused", "nightjar_versions_refused", "", "Versions that keyboards did not get."),
     _Counted(
         "versions_rolled_back",

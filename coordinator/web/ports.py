@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.rate_limits import DeviceRateLimits
 from nightjar.coordinator.records.inbox import Inbox
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.census import CensusTaker
@@ -36,6 +37,7 @@ class WebPorts:
     distrust: Callable[[], str] = str  # returns why the machine's clock is not trusted; empty if it is
     disk: Callable[[], DiskForecast | None] = lambda: None  # returns how full the leader's disk is; None if unknown
     issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
+    limits: DeviceRateLimits | None = None  # of requests by devices; None without limits
 
     def warnings(self) -> list[str]:
         """What a person should see to before it becomes a trouble, in words."""

@@ -44,7 +44,7 @@ class House:
         self.register, self.clock = Register(self.database), Clock()
         self.signer = InThisProcess(folder / "authority", NOW_S)
         self.issuer = CertificateIssuer(self.config, self.register, self.signer, self.clock, "ab" * 32)
-        self.changes, self.evicted, self.fault = [], [], None
+        self.changes, self.evicted, self.fault, self.flooding = [], [], None, set()
         self.gate = self.new_gate()
         refresh(self.config, self.signer, (), NOW_S)
 
@@ -56,6 +56,7 @@ class House:
             self.clock,
             self.changes.append,
             self.evict,
+            flooding=lambda: self.flooding,
         )
 
     def evict(self, devices, serials) -> None:
@@ -237,3 +238,34 @@ def test_devices_of_a_former_authority_are_known_until_they_renewed(house):
     assert house.issuer.standing(serial).renew_s == 0.0
     house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     assert house.register.signed_by(fingerprint(former), NOW_S) == []
+
+
+def test_who_floods_is_refused_by_name_and_certificate_without_the_authority_and_let_in_again(house):
+    serial = house.enrolled("pi")
+    house.enrolled("another")
+    house.gate.look()
+    house.flooding.add("pi")
+    for _ in range(3):
+        house.gate.look()
+    assert refused_serials(house.config.data_dir / FOLDER) == {serial}
+    assert "user pi\ntopic deny #\n" in access(house)
+    house.gate.sign()
+    assert revoked_serials(house.config.data_dir / FOLDER) == frozenset(), "its certificate stays good"
+    assert house.evicted == [({"pi"}, {serial})] * 3
+    house.flooding.clear()
+    for _ in range(3):
+        house.gate.look()
+    assert refused_serials(house.config.data_dir / FOLDER) == frozenset()
+    assert "user pi" not in access(house)
+    assert house.evicted == [({"pi"}, {serial})] * 4, "once more, so that it subscribes anew"
+
+
+def test_a_broker_that_is_too_busy_with_a_flood_is_no_trouble_and_asked_again(house):
+    serial = house.enrolled("pi")
+    house.flooding.add("pi")
+    house.fault = UnavailableError("busy")
+    house.gate.look()
+    assert house.gate.troubles == []
+    house.fault = None
+    house.gate.look()
+    assert house.evicted == [({"pi"}, {serial})]

@@ -1,0 +1,82 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightjar.coordinator.rate_limits import (
+    BURST,
+    FIRST_CUT_OFF_S,
+    FORGOTTEN_AFTER_S,
+    LONGEST_CUT_OFF_S,
+    MOST_IDLE,
+    PER_SECOND,
+    CutOff,
+    DeviceRateLimits,
+)
+from nightjar.wire.frame import MAX_REPORT_BYTES, chunks_of
+
+
+class Limited:
+    def __init__(self, **named) -> None:
+        self.time_s, self.flooded = 1000.0, []
+        self.limits = DeviceRateLimits(lambda: self.time_s, self.flooded.append, **named)
+
+    def floods(self, device: str = "pi") -> CutOff:
+        while self.limits.admits(device):
+            pass
+        return self.flooded[-1]
+
+
+def test_the_largest_report_passes_at_once():
+    limited = Limited()
+    assert all(limited.limits.admits("pi") for _ in range(chunks_of(MAX_REPORT_BYTES) + 100))
+    assert limited.flooded == []
+
+
+@given(st.floats(0.1, 5.0), st.integers(1, 400))
+def test_what_passes_in_any_time_is_at_most_the_burst_and_the_rate(seconds, steps):
+    limited = Limited()
+    passed = 0
+    for _ in range(steps):
+        limited.time_s += seconds / steps
+        passed += sum(limited.limits.admits("pi") for _ in range(20))
+    assert passed <= BURST + PER_SECOND * seconds + 1
+    assert (passed < 20 * steps) == bool(limited.flooded)
+
+
+def test_who_keeps_to_the_rate_is_never_cut_off():
+    limited = Limited()
+    for _ in range(20 * BURST):
+        limited.time_s += 1 / PER_SECOND
+        assert limited.limits.admits("pi")
+
+
+def test_one_that_floods_is_told_of_once_and_others_are_let_through():
+    limited = Limited()
+    assert limited.floods() == CutOff("pi", 1000.0 + FIRST_CUT_OFF_S, FIRST_CUT_OFF_S)
+    assert not limited.limits.admits("pi")
+    assert limited.limits.admits("another")
+    assert (len(limited.flooded), limited.limits.cut_off()) == (1, {"pi"})
+    assert limited.limits.remaining_s("pi") == FIRST_CUT_OFF_S
+    limited.time_s += FIRST_CUT_OFF_S
+    assert limited.limits.cut_off() == frozenset()
+    assert limited.limits.remaining_s("pi") == limited.limits.remaining_s("another") == 0
+    assert limited.limits.admits("pi")
+
+
+def test_who_floods_again_is_cut_off_for_twice_as_long_until_it_behaves_for_a_day():
+    limited, lasted = Limited(), []
+    for _ in range(9):
+        lasted.append(limited.floods().lasts_s)
+        limited.time_s += lasted[-1]
+    assert lasted[:3] == [FIRST_CUT_OFF_S, 2 * FIRST_CUT_OFF_S, 4 * FIRST_CUT_OFF_S]
+    assert lasted[-1] == LONGEST_CUT_OFF_S
+    limited.time_s += FORGOTTEN_AFTER_S + 1
+    assert limited.limits.cut_off() == frozenset()
+    assert limited.floods().lasts_s == FIRST_CUT_OFF_S
+
+
+def test_names_that_nobody_uses_any_more_take_no_memory():
+    limited = Limited()
+    for number in range(10 * MOST_IDLE):
+        limited.time_s += 1
+        limited.limits.admits(f"pi-{number}")
+    assert len(limited.limits._full_at_s) <= MOST_IDLE + 1

@@ -1,0 +1,100 @@
+"""An enrolled device that sends as fast as it can: it is cut off, others are answered, and it is let in again."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import urllib3
+
+from nightjar.coordinator.rate_limits import FIRST_CUT_OFF_S
+from nightjar.wire.messages import Rejection
+from tests.brokers import KINDS
+from tests.coordinator.fake_device import FakeDevice
+from tests.enrolment.flooder import MESSAGES, OVER_HTTPS
+from tests.enrolment.test_revocation import is_kept_out
+from tests.enrolment.test_rounds import TRIES, connected, is_in, until
+from tests.enrolment.world import ROOT, Device, World
+
+pytestmark = pytest.mark.broker
+
+CUT_OFF_WITHIN_S = 5.0
+ANSWERED_WITHIN_S = 1.0
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def world(request, tmp_path_factory):
+    with World(tmp_path_factory.mktemp("world"), request.param) as found:
+        name = found.config.task.name
+        found.ask("POST", f"/tasks/{name}/pause", {"reason": "a test"})  # so that every check-in is answered at once
+        yield found
+
+
+@contextlib.contextmanager
+def flooding(world: World, device: Device, kind: str):
+    """A process that floods; it has begun when the block does."""
+    command = [sys.executable, "-m", "tests.enrolment.flooder", str(world.broker_port), world.config.url]
+    child = subprocess.Popen(
+        [*command, str(device.data_dir), kind],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout.readline() == b"begun\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def seconds_to_answer(neighbour: FakeDevice) -> float:
+    begun = time.monotonic()
+    neighbour.check_in()
+    neighbour.wait_for(Rejection)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("kind", [*MESSAGES, *OVER_HTTPS])
+def test_who_floods_is_cut_off_in_five_seconds_and_five_later_others_are_answered_in_one(world, kind):
+    tried = []
+    with connected(world.enrolled(f"neighbour-{kind}")) as neighbour:
+        assert neighbour.subscribed.wait(60)
+        for number in range(TRIES):
+            name = f"flooder-{kind}-{number}"
+            device = world.enrolled(name)
+            with flooding(world, device, kind):
+                cut_off_s = until(lambda name=name: f"event=device_cut_off device={name} " in world.log())
+                time.sleep(CUT_OFF_WITHIN_S)
+                answered_s = seconds_to_answer(neighbour)
+            tried.append((cut_off_s, answered_s))
+            if cut_off_s < CUT_OFF_WITHIN_S and answered_s < ANSWERED_WITHIN_S:
+                break
+        else:
+            pytest.fail(f"cut off, answered: {tried}")
+        assert not neighbour.lost.is_set()
+        assert not is_served(device)
+        is_kept_out(device)
+
+
+def is_served(device: Device) -> bool:
+    """Whether HTTPS answers the device; its connections are ended before they ask anything."""
+    try:
+        return device.request("GET", "/api/v1/enrolment/self").status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+@pytest.mark.slow
+def test_who_was_cut_off_is_let_in_again_after_a_minute_and_takes_part(world):
+    device = world.enrolled("penitent")
+    with flooding(world, device, "check-in"):
+        until(lambda: "event=device_cut_off device=penitent " in world.log())
+    begun = time.monotonic()
+    while not (is_in(device) and is_served(device)):
+        assert time.monotonic() - begun < 2 * FIRST_CUT_OFF_S
+        time.sleep(1)
+    with connected(device) as fake:
+        assert seconds_to_answer(fake) < ANSWERED_WITHIN_S * 10
