@@ -22,6 +22,7 @@ from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.versions.releases import Release, ReleaseHealth, Releases
+from nightjar.models.signed_programs import SignedProgram
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import Succession
 
@@ -117,6 +118,9 @@ class DeviceStore(Protocol):
 
     def devices_with(self, labels: Sequence[str]) -> list[DeviceId]:
         """The devices that have all of these labels, sorted by name."""
+
+    def keep_signed_program(self, signed: SignedProgram) -> None:
+        """Keep the owner's signatures of a program; they replace earlier ones."""
 
     def labelling(self) -> Labelling:
         """The rules for labels."""

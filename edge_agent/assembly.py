@@ -20,6 +20,7 @@ import numpy as np
 import structlog
 
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
+from nightjar.edge_agent.core.owners import ProgramOwner, owner_in
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, load_credential, mend_identity
@@ -47,6 +48,7 @@ from nightjar.edge_agent.shell.message_store import StoreAnswer
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
+from nightjar.edge_agent.shell.owned_programs import OwnedPrograms, ReadDocument
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
 from nightjar.edge_agent.shell.put_away import in_short, notes
@@ -129,9 +131,9 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         # Else systemd's programs, asked for conditions, tell it of their failures, which it logs every few seconds.
         os.environ.pop("NOTIFY_SOCKET", None)
         has_keyboard = config.keyboard.enabled or config.emulator is not None
-        artifacts = ModelFiles(
-            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=has_keyboard
-        )
+        downloader = Downloader(config.coordinator_url, tls=tls)
+        programs = programs_of(config, os.environ, downloader.read)
+        artifacts = ModelFiles(config.data_dir / ARTIFACTS, downloader, programs, keyboard=has_keyboard)
         hold_given_model(config, artifacts)
 
         def turned() -> None:
@@ -227,6 +229,22 @@ def releases_of(config: AgentConfig, environment: Mapping[str, str]) -> ReleaseP
         record=record,
     )
     return ReleaseProcess(looking, random.random, None if config.emulator is None else config.emulator.speed)
+
+
+def programs_of(
+    config: AgentConfig,
+    environment: Mapping[str, str],
+    read: ReadDocument,
+    is_valid: SignatureCheck = checked_in_a_process,
+) -> OwnedPrograms:
+    """What decides which programs this device computes; its owner is known by his key and by the present release."""
+    owners = [ProgramOwner(frozenset({config.owner_key}))] if config.owner_key else []
+    release = environment.get(PRESENT, "")
+    if release:
+        with contextlib.suppress(OSError):
+            named = owner_in((Path(release) / "root.json").read_bytes())
+            owners += [] if named is None else [named]
+    return OwnedPrograms(config.data_dir / ARTIFACTS, read, owners, is_valid)
 
 
 def pace_of(config: AgentConfig) -> Pace:

@@ -188,6 +188,7 @@ class AgentConfig:
         coordinator_url: where artifacts are fetched.
         coordinator_key: public key that signs orders, in hex.
         needs_claim: connect to nobody before the device is enrolled.
+        owner_key: public key of the device's owner, who signs programs, in hex.
         data_dir: for database and models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
@@ -203,6 +204,7 @@ class AgentConfig:
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
     coordinator_key: str = ""  # enrolment provides it; on one machine, the first announced is trusted
     needs_claim: bool = False  # a coordinator on the same machine asks for no claim
+    owner_key: str = ""  # a claim may bring it; without one only the programs of the agent's release are computed
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -297,6 +299,7 @@ def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, A
         table[name] = enrolled
     table.setdefault("coordinator_url", identity.coordinator_url)
     table.setdefault("coordinator_key", identity.coordinator_key)
+    table.setdefault("owner_key", identity.owner_key)
     broker = table.setdefault("broker", {})
     if isinstance(broker, dict):
         told = {
@@ -372,5 +375,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "population": population,
     "coordinator_url": _url,
     "coordinator_key": _key,
+    "owner_key": _key,
     "conditions.quiet_hours": _spans,
 }

@@ -20,6 +20,8 @@ class Model:
         bases: path of the bases of updates for secure sums, if the manifest has some.
         lexicons: the lexicons on this device, language -> path.
         ngram: the n-gram model; None if this device has none.
+        program_signed: whether whoever made this value found that the device's owner signed the program, or the owner
+            brought it. Otherwise only a packaged program is run.
     """
 
     sha256: Sha256
@@ -30,6 +32,7 @@ class Model:
     bases: Path | None = None
     lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
     ngram: Path | None = None
+    program_signed: bool = field(default=False, compare=False)
 
     @property
     def personal_weights(self) -> Path:

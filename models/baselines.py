@@ -20,6 +20,7 @@ from nightjar.models.corpora.tsv import tsv
 from nightjar.models.folder import MANIFEST, VOCABULARY, WEIGHTS
 from nightjar.models.manifest import Manifest
 from nightjar.models.ngram import train_trigram
+from nightjar.models.padding import cropped
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.wire.errors import CorpusError, UnavailableError
 from nightjar.wire.parameters import weights_from_bytes
@@ -96,7 +97,8 @@ def measure_baselines(
     said = [message for messages in read.users.values() for message in messages]
     seen = [vocabulary.encode(words(message)) for message in said]
     held_out = [vocabulary.encode(words(m)) for messages in tsv(text).users.values() for m in messages]
-    shape, size, length = manifest.shape, manifest.vocabulary_size, manifest.sequence_length
+    shape, size, length = manifest.shape, vocabulary.size, manifest.sequence_length
+    weights = cropped(weights, manifest.layout, size)
 
     begun_s = time.perf_counter()
     foreseen = train_trigram(seen, size).recall(held_out)

@@ -101,10 +101,12 @@ def export(
         start = trained_start(shape, corpus, seed, passes, click.echo, partial(_say_progress, "warm start"))
     if passes == 0:
         click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
-    write_start(out, shape, start, languages)
+    packaged = write_start(out, shape, start, languages)
     held_out = (HELD_OUT,) if start.held_out else ()
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(set(languages))), NGRAM, MANIFEST, *held_out):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+    if not packaged:
+        click.echo(f"devices compute this program only once you have signed it: nightjar-firmware keys sign KEYS {out}")
 
 
 @main.command()

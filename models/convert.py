@@ -1,8 +1,8 @@
 """Converts a program to a ``.tflite`` file; ``models.export`` runs this module in a child process.
 
-``python -m nightjar.models.convert CONFIGURATION_JSON VOCABULARY_SIZE OUTPUT_FILE`` for the keyboard, ``python -m
-nightjar.models.convert SAVED_MODEL OUTPUT_FILE`` for a saved program. The converter crashes the process on some graphs
-without a message, so never call this in a process that must survive.
+``python -m nightjar.models.convert CONFIGURATION_JSON VOCABULARY_SIZE [padded] OUTPUT_FILE`` for the keyboard, ``python
+-m nightjar.models.convert SAVED_MODEL OUTPUT_FILE`` for a saved program. The converter crashes the process on some
+graphs without a message, so never call this in a process that must survive.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
 from nightjar.models.configurations import ModelConfiguration
+from nightjar.models.export import PADDED
 from nightjar.models.program import KeyboardProgram, TrainableProgram
 
 
-def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
+def convert(configuration: ModelConfiguration, vocabulary_size: int, *, padded: bool = False) -> bytes:
     """The keyboard's program as a flatbuffer of built-in TFLite operations only.
+
+    The arguments are those of :class:`nightjar.models.program.KeyboardProgram`.
 
     Raises:
         Exception: any exception of the converter, for example because an operation is not built in.
     """
     with tempfile.TemporaryDirectory() as folder:
-        save(KeyboardProgram(configuration, vocabulary_size), Path(folder))
+        save(KeyboardProgram(configuration, vocabulary_size, padded=padded), Path(folder))
         return lowered(Path(folder))
 
 
@@ -83,5 +86,7 @@ if __name__ == "__main__":
     if len(_source) == 1:
         _made = lowered(Path(_source[0]))
     else:
-        _made = convert(msgspec.json.decode(_source[0], type=ModelConfiguration), int(_source[1]))
+        _made = convert(
+            msgspec.json.decode(_source[0], type=ModelConfiguration), int(_source[1]), padded=PADDED in _source[2:]
+        )
     Path(_out).write_bytes(_made)

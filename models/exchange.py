@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nightjar.models.folder import MANIFEST, WEIGHTS
-from nightjar.models.manifest import Manifest
+from msgspec.structs import replace
+
+from nightjar.models.folder import MANIFEST, VOCABULARY, WEIGHTS
+from nightjar.models.manifest import KEYBOARD, Manifest
+from nightjar.models.padding import cropped, cropped_layout, word_ids
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.parameters import Vector, weights_from_bytes
 
@@ -25,6 +28,10 @@ def exchange(folder: Path, form: str, out: Path) -> int:
     try:
         manifest = Manifest.decode((folder / MANIFEST).read_bytes())
         weights = weights_from_bytes((folder / WEIGHTS).read_bytes(), manifest.layout)
+        if manifest.task_type == KEYBOARD:
+            size = word_ids((folder / VOCABULARY).read_bytes())
+            weights, layout = cropped(weights, manifest.layout, size), cropped_layout(manifest.layout, size)
+            manifest = replace(manifest, layout=layout)  # no other program will read padded rows
         out.parent.mkdir(parents=True, exist_ok=True)
         _WRITERS[form](manifest, weights, out)
     except OSError as error:

@@ -25,6 +25,9 @@ from nightjar.wire.errors import ConfigError, UnavailableError
 SOURCES = ("configurations.py", "cells.py", "lstm.py", "program.py", "convert.py", "vocabulary.py")
 """Files of this package that the bytes of a program depend on."""
 
+PADDED = "padded"
+"""Argument of the converter: zero rows of the embedding are no words."""
+
 CONVERSION_TIMEOUT_S = 600.0
 """Long enough for a slow board; a converter that hangs must still be stopped."""
 
@@ -45,17 +48,21 @@ _LOCATED = re.compile(r'fused\["(?P<op>\w+):", "(?P<name>[^"@]+)')
 _REFUSED = re.compile(r"error: '?tf\.(?P<op>\w+)'? op is neither")
 
 
-def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
+def export_program(
+    configuration: ModelConfiguration, vocabulary_size: int, cache: Path, *, padded: bool = False
+) -> bytes:
     """The ``.tflite`` file with the signatures of :class:`nightjar.models.program.KeyboardProgram`, without weights.
 
-    Exported programs are kept in the folder ``cache``, which is created if missing.
+    Exported programs are kept in the folder ``cache``, which is created if missing. Devices run a program only if it
+    comes with the package (:mod:`nightjar.models.packaged`) or its owner signed it.
 
     Raises:
         ConfigError: TensorFlow is not installed.
         UnavailableError: the conversion failed, or the cache cannot be written.
     """
     configuration.layout(vocabulary_size)  # refuses an impossible size before a process starts
-    kept = cache / f"{configuration.name}-{vocabulary_size}-{_fingerprint(configuration, vocabulary_size)}.tflite"
+    size = (str(vocabulary_size), *([PADDED] if padded else []))
+    kept = cache / f"{'-'.join((configuration.name, *size))}-{_fingerprint(configuration, size)}.tflite"
     try:
         if kept.exists():
             return kept.read_bytes()
@@ -63,7 +70,7 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "program.tflite"
             shape = msgspec.json.encode(configuration).decode()
-            run_converter([shape, str(vocabulary_size)], made, f"model {configuration.name!r}")
+            run_converter([shape, *size], made, f"model {configuration.name!r}")
             put_in_place(made, kept)  # atomic: a reader never sees half a file
         return kept.read_bytes()
     except OSError as error:
@@ -133,9 +140,9 @@ def _layer(name: str) -> str:
     return f"layer {scopes[1].removesuffix('_1')}" if len(scopes) > 2 else f"operation {name}"
 
 
-def _fingerprint(configuration: ModelConfiguration, vocabulary_size: int) -> str:
+def _fingerprint(configuration: ModelConfiguration, size: Sequence[str]) -> str:
     """Hash of everything that the program's bytes depend on; the cache key."""
-    digest = hashlib.sha256(msgspec.json.encode((configuration, vocabulary_size, _tensorflow_version())))
+    digest = hashlib.sha256(msgspec.json.encode((configuration, size, _tensorflow_version())))
     for name in SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()[:16]

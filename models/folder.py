@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.manifest import Artifact, LexiconFile, Manifest
+from nightjar.models.padding import padded
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.parameters import Vector, weights_to_bytes
@@ -51,8 +52,13 @@ def write_model_folder(
     lexicons: Mapping[str, bytes] | None = None,
     ngram: bytes | None = None,
     held_out: Sequence[tuple[str, str]] = (),
+    *,
+    rows: int | None = None,
 ) -> Manifest:
     """Write version 0 of a model.
+
+    The weights are those of the vocabulary's words; ``rows`` of the embedding are written, the others padded with
+    zeros, or as many as there are words.
 
     Lexicons are files of :mod:`nightjar.models.lexicon` by language, the n-gram model is one of
     :mod:`nightjar.models.compact_ngram`. The held-out text is (user, message), without tabs and line breaks.
@@ -60,6 +66,8 @@ def write_model_folder(
     Raises:
         UnavailableError: the folder cannot be written.
     """
+    layout = shape.layout(rows or vocabulary.size)
+    weights = padded(weights, layout, vocabulary.size)
     parts = {PROGRAM: program, WEIGHTS: weights_to_bytes(weights), VOCABULARY: vocabulary.to_bytes()}
     lexicons = lexicons or {}
     parts |= {lexicon_name(language): data for language, data in lexicons.items()}
@@ -73,7 +81,7 @@ def write_model_folder(
         program=Artifact.of(parts[PROGRAM]),
         weights=Artifact.of(parts[WEIGHTS]),
         vocabulary=Artifact.of(parts[VOCABULARY]),
-        layout=shape.layout(vocabulary.size),
+        layout=layout,
         batch_rows=shape.batch_rows,
         sequence_length=shape.sequence_length,
         hidden=shape.hidden,

@@ -99,11 +99,12 @@ class Ranks(NamedTuple):
     rank: Tensor  # (N,) float32, number of words ranked before the target
 
 
-def gradient(weights: LstmTensors, x: Tensor, y: Tensor) -> Gradient:
+def gradient(weights: LstmTensors, x: Tensor, y: Tensor, *, padded: bool = False) -> Gradient:
     """Forward and backward pass of one batch.
 
     Inputs x are (B, T) int32, where ``BOS`` resets the state of its row; targets y (B, T) int32, where ``PAD`` is none.
-    Without any target the gradient is zero.
+    Without any target the gradient is zero. ``padded`` is whether rows of the embedding that are zero are no words:
+    their probability is 0, and so is their gradient.
     """
     steps = x.shape[1]
     inputs, targets = _time_major(x), _time_major(y)
@@ -115,7 +116,8 @@ def gradient(weights: LstmTensors, x: Tensor, y: Tensor) -> Gradient:
     embedded = tf.gather(weights.embedding, inputs)  # (N, D)
     run = _forward(weights, embedded, inputs, steps)
 
-    probabilities = tf.nn.softmax(tf.matmul(run.states, tf.transpose(weights.embedding) * one))  # (N, V)
+    logits = tf.matmul(run.states, tf.transpose(weights.embedding) * one)
+    probabilities = tf.nn.softmax(logits + _barred(weights.embedding) if padded else logits)  # (N, V)
     of_target = tf.gather_nd(probabilities, _coordinates(targets))
     loss = -tf.reduce_sum(tf.math.log(tf.maximum(of_target, 1e-30)) * mask)
     best = tf.cast(tf.equal(tf.argmax(probabilities, 1, tf.int32), targets), tf.float32)
@@ -134,9 +136,9 @@ def gradient(weights: LstmTensors, x: Tensor, y: Tensor) -> Gradient:
     return Gradient(kernels._replace(embedding=d_softmax + d_rows), loss / tf.maximum(count, 1.0), count, hits)
 
 
-def score(weights: LstmTensors, x: Tensor, y: Tensor) -> Scores:
+def score(weights: LstmTensors, x: Tensor, y: Tensor, *, padded: bool = False) -> Scores:
     """Loss and recall of one batch; the arguments are those of :func:`ranks`."""
-    found = ranks(weights, x, y)
+    found = ranks(weights, x, y, padded=padded)
     return Scores(
         loss_sum=found.loss_sum,
         targets=found.targets,
@@ -146,8 +148,8 @@ def score(weights: LstmTensors, x: Tensor, y: Tensor) -> Scores:
     )
 
 
-def ranks(weights: LstmTensors, x: Tensor, y: Tensor) -> Ranks:
-    """Loss of one batch, x and y (B, T) int32, and the rank of each of its targets.
+def ranks(weights: LstmTensors, x: Tensor, y: Tensor, *, padded: bool = False) -> Ranks:
+    """Loss of one batch, x and y (B, T) int32, and the rank of each of its targets; ``padded`` as in :func:`gradient`.
 
     The rank of a target is the number of words with a greater logit, or with the same one and a lower id, as in
     :mod:`nightjar.models.ranking`; NaN counts against the model.
@@ -159,6 +161,8 @@ def ranks(weights: LstmTensors, x: Tensor, y: Tensor) -> Ranks:
     run = _forward(weights, tf.gather(weights.embedding, inputs), inputs, x.shape[1])
 
     logits = tf.matmul(run.states, tf.transpose(weights.embedding) * one)  # (N, V)
+    if padded:
+        logits += _barred(weights.embedding)
     probabilities = tf.nn.softmax(logits)
     at_target = _coordinates(targets)
     loss = -tf.reduce_sum(tf.math.log(tf.maximum(tf.gather_nd(probabilities, at_target), 1e-30)) * mask)
@@ -170,10 +174,12 @@ def ranks(weights: LstmTensors, x: Tensor, y: Tensor) -> Ranks:
     return Ranks(loss, tf.reduce_sum(mask), counted, rank)
 
 
-def advance(weights: LstmTensors, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def advance(
+    weights: LstmTensors, token: Tensor, h: Tensor, c: Tensor, *, padded: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Read one word, (1,) int32, and score the next one; ``BOS`` resets the state h (1, D) and c (1, H).
 
-    Returns logits (1, V), those of the specials ``NEVER``; the next h; the next c.
+    Returns logits (1, V), those of the specials ``NEVER``; the next h; the next c. ``padded`` as in :func:`gradient`.
     """
     keep = tf.expand_dims(tf.cast(tf.not_equal(token, BOS), tf.float32), 1)
     bias, recurrent_bias = weights.biases
@@ -181,7 +187,15 @@ def advance(weights: LstmTensors, token: Tensor, h: Tensor, c: Tensor) -> tuple[
     c, gated, _ = weights.cell.step(projected, tf.matmul(keep * h, weights.recurrent_kernel), keep * c, recurrent_bias)
     h = tf.matmul(gated, weights.projection)
     logits = tf.matmul(h, weights.embedding, transpose_b=True)
+    if padded:
+        logits += _barred(weights.embedding)
     return tf.concat([tf.fill([1, FIRST_WORD], NEVER), logits[:, FIRST_WORD:]], 1), h, c
+
+
+def _barred(embedding: Tensor) -> Tensor:
+    """What is added to the logits, (V,): ``NEVER`` where a row of the embedding (V, D) is zero, else 0."""
+    word = tf.cast(tf.reduce_max(tf.abs(embedding), 1) > 0.0, tf.float32)
+    return NEVER * (1.0 - word)
 
 
 def _forward(weights: LstmTensors, embedded: Tensor, inputs: Tensor, steps: int) -> Pass:

@@ -19,6 +19,7 @@ from nightjar.models.batches import Batches
 from nightjar.models.corpora.tsv import tsv
 from nightjar.models.evaluation import Metrics, best_words, evaluate, metrics_of
 from nightjar.models.manifest import KEYBOARD, Manifest
+from nightjar.models.padding import cropped
 from nightjar.models.places import Place, places
 from nightjar.models.task_types import task_type
 from nightjar.models.vocabulary import Vocabulary, words
@@ -49,7 +50,8 @@ def measure(
     batches = _packed(path, model, vocabulary)
     if manifest.task_type != KEYBOARD:
         return measure_program(read(manifest.program.sha256), manifest.layout, weights, batches), []
-    shape, size, known = manifest.shape, manifest.vocabulary_size, Vocabulary.from_bytes(vocabulary)
+    shape, known = manifest.shape, Vocabulary.from_bytes(vocabulary)
+    size, weights = known.size, cropped(weights, manifest.layout, known.size)
     shown = _places(path, known)
     best = best_words(weights, shape, size, [known.encode(place.beginning) for place in shown])
     suggestions = [

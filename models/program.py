@@ -159,9 +159,14 @@ class TrainableProgram(tf.Module, abc.ABC):  # type: ignore[misc]  # TensorFlow 
 
 
 class KeyboardProgram(TrainableProgram):
-    """The keyboard model, with the gradient in :mod:`nightjar.models.lstm`, faster than automatic differentiation."""
+    """The keyboard model, with the gradient in :mod:`nightjar.models.lstm`, faster than automatic differentiation.
 
-    def __init__(self, configuration: ModelConfiguration, vocabulary_size: int) -> None:
+    ``padded`` is whether the vocabulary may have fewer word ids than ``vocabulary_size``: the rows of the embedding for
+    the others are zero, and stay so.
+    """
+
+    def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, *, padded: bool = False) -> None:
+        self._padded = padded
         shape = (configuration.batch_rows, configuration.sequence_length)
         batch = [tf.TensorSpec(shape, tf.int32, name=name) for name in ("x", "y")]
         token = tf.TensorSpec((1,), tf.int32, name="token")
@@ -170,15 +175,15 @@ class KeyboardProgram(TrainableProgram):
 
     def slopes(self, weights: Sequence[Tensor], x: Tensor, y: Tensor) -> Gradient:
         """The gradient of a batch: x, y (B, T) int32."""
-        return lstm.gradient(LstmTensors(*weights), x, y)
+        return lstm.gradient(LstmTensors(*weights), x, y, padded=self._padded)
 
     def evaluate(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Loss and recall on a batch: the fields of :class:`nightjar.models.lstm.Scores`."""
-        return lstm.score(LstmTensors(*self._read()), x, y)._asdict()
+        return lstm.score(LstmTensors(*self._read()), x, y, padded=self._padded)._asdict()
 
     def step(self, token: Tensor, h: Tensor, c: Tensor) -> dict[str, Tensor]:
         """Read one word; see :func:`nightjar.models.lstm.advance`."""
-        scores, h, c = lstm.advance(LstmTensors(*self._read()), token, h, c)
+        scores, h, c = lstm.advance(LstmTensors(*self._read()), token, h, c, padded=self._padded)
         return {"scores": scores, "h": h, "c": c}
 
 

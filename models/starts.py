@@ -12,6 +12,7 @@ from nightjar.models.configurations import ModelConfiguration
 from nightjar.models.export import export_program
 from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
+from nightjar.models.packaged import packaged_file, program_for
 from nightjar.models.shipped import opened, shipped
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import PASSES, warm_start
@@ -50,16 +51,32 @@ def pretrained_start(shape: ModelConfiguration, seed: int, passes: float | None,
     return Start(vocabulary, weights, found.ngram(shape.name), held_out, found.before)
 
 
-def write_start(out: Path, shape: ModelConfiguration, start: Start, languages: Sequence[str]) -> None:
+def write_start(
+    out: Path, shape: ModelConfiguration, start: Start, languages: Sequence[str], cache: Path | None = None
+) -> bool:
     """Write the model folder of a start, with its program and the lexicons of some languages.
+
+    The program is a packaged one where there is one of this shape, which needs no TensorFlow. Devices compute another
+    only if their owner signs it; those that were exported are kept in ``cache``, or in the folder.
+
+    Returns:
+        Whether the program is a packaged one.
 
     Raises:
         ConfigError: TensorFlow or a word list is not installed.
         UnavailableError: the conversion failed, or the folder cannot be written.
     """
-    program = export_program(shape, start.vocabulary.size, out / "cache")
+    packaged = program_for(shape, start.vocabulary.size)
+    if packaged is None:
+        program = export_program(shape, start.vocabulary.size, cache or out / "cache")
+    else:
+        program = packaged_file(packaged)
     lexicons = {language: compiled(language) for language in languages}
-    write_model_folder(out, shape, start.vocabulary, program, start.weights, lexicons, start.ngram, start.held_out)
+    rows = None if packaged is None else packaged.rows
+    write_model_folder(
+        out, shape, start.vocabulary, program, start.weights, lexicons, start.ngram, start.held_out, rows=rows
+    )
+    return packaged is not None
 
 
 def trained_start(

@@ -66,6 +66,11 @@ def create_task(
     wanted |= {"name": name, "kind": kind}
     if model is not None:
         wanted["manifest"] = _imported(config, model)
+        from nightjar.coordinator.storage.signed_programs import signed_program_in
+
+        signed = signed_program_in(model)
+        if signed is not None:
+            wanted["signed"] = msgspec.to_builtins(signed)
     answer = ask_service(config, "POST", "/tasks", wanted)
     for line in privacy_of(answer["task"]):
         click.echo(line, err=True)

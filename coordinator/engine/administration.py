@@ -62,10 +62,12 @@ def operate(
         the operation is impossible.
     """
     match operation:
-        case CreateTask(settings, manifest):
+        case CreateTask(settings, manifest, signed):
             made = maker.make(settings, manifest, unit)
             if isinstance(made, OperationRefused):
                 return made
+            if signed is not None:
+                unit.tx.keep_signed_program(signed)
             tasks.open_next(made.name, unit)
             unit.audit(who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             unit.effects.append(AnnounceModel())  # calls back devices that no task wanted

@@ -60,6 +60,8 @@ from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.primitives import LibraryPrimitives
 from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.packaged import packaged_program
+from nightjar.models.padding import cleared, word_ids
 from nightjar.wire import frame
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
@@ -230,7 +232,8 @@ def _aggregate(
     layout, averaged = manifest.layout, made.averaged
     base = Base(manifest.weights.sha256, weights)
     held, reference = _held_by_devices(job, made.federated, manifest, base, artifacts)
-    published = publish(reference, averaged.weights + start.residual, job.downlink, layout, start.rng)
+    wanted = cleared(averaged.weights + start.residual, layout, _word_ids(manifest, artifacts))
+    published = publish(reference, wanted, job.downlink, layout, start.rng)
     following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.strategy.server_learning_rate"
@@ -254,6 +257,14 @@ def _aggregate(
         bases=None if made.bases is None else _stored(made.bases, artifacts),
         federated=made.federated,
     )
+
+
+def _word_ids(manifest: Manifest, artifacts: BlobStore) -> int:
+    """How many rows of the embedding belong to words: noise must not change the others, which devices clear."""
+    packaged = packaged_program(manifest)
+    if packaged is None or not packaged.padded:
+        return manifest.layout.tensors[0].shape[0]
+    return word_ids(artifacts.get(manifest.vocabulary.sha256))
 
 
 def _held_by_devices(

@@ -45,7 +45,7 @@ from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.wire import frame, messages, topics
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.identifiers import DeviceId, Population
-from nightjar.wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict
+from nightjar.wire.messages import CheckIn, Dropout, DropoutCause, Query, RejectionReason, Verdict
 from nightjar.wire.secure_sum.messages import MaskedUpdate
 
 LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
@@ -124,6 +124,10 @@ class MessageHandler:
                 _hear(device, unit)
                 meant = unit.snapshot.round_of_seat(message.round, device)
                 if meant is not None:
+                    if message.cause is DropoutCause.UNTRUSTED:
+                        _log.warning(
+                            "device_refused_order", device=device, round=message.round, why=message.detail[:300]
+                        )
                     dropped = DeviceDroppedOut(device, message.attempt, message.cause, unit.now_s, message.round)
                     self._rounds.step(meant.task, dropped, unit)
             case Query():

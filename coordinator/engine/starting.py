@@ -14,6 +14,7 @@ from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.model_folder import import_model
+from nightjar.coordinator.storage.signed_programs import signed_program_in
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.task import without_best
 from nightjar.coordinator.versions.rollout import Rollout, Stage
@@ -39,6 +40,9 @@ def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBl
     """Import the model if the task has none, and queue the measurement of current versions on a changed text."""
     with database.transaction() as tx:
         task = config.task
+        signed = signed_program_in(task.model)
+        if signed is not None:
+            tx.keep_signed_program(signed)
         held = _held(task.name, tx)
         for version in held:
             manifest = Manifest.decode(artifacts.get(version.manifest))

@@ -19,7 +19,7 @@ from nightjar.wire.identifiers import DeviceId
 
 NAME_DIGITS = 8
 """Digits of a key's hash in a device name: twenty thousand devices hardly collide, and a collision is refused."""
-CLAIM_FIELDS = ("claim", "url", "authority")
+CLAIM_FIELDS = ("claim", "url", "authority", "owner_key")
 """Fields of :class:`ClaimMade` that the claim file holds."""
 
 
@@ -61,6 +61,7 @@ class ClaimMade(msgspec.Struct, frozen=True):
     authority: str
     name: str
     expires_s: float
+    owner_key: str = ""
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,4 +143,4 @@ def _again(claim: Claim, held: Credential) -> Verdict:
 
 def carried(made: ClaimMade) -> bytes:
     """Content of the claim file, which goes on the device's SD card."""
-    return msgspec.json.encode({field: getattr(made, field) for field in CLAIM_FIELDS}) + b"\n"
+    return msgspec.json.encode({field: value for field in CLAIM_FIELDS if (value := getattr(made, field))}) + b"\n"

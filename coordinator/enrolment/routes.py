@@ -162,7 +162,14 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
     url, authorities = url_for_devices(ports.config), "".join(issuer.authorities())
     if not issuer.register.add_claim(claim, who):
         abort(409, f"there is or was a claim {wanted.name}; take another name")
-    return ClaimMade(characters, url, authorities, claim.name, claim.expires_s)
+    return ClaimMade(characters, url, authorities, claim.name, claim.expires_s, _owner_key(ports))
+
+
+def _owner_key(ports: WebPorts) -> str:
+    """The key of the devices' owner: the one that signed the first program; empty if none is signed."""
+    with ports.repository.transaction() as view:
+        signed = next(iter(view.signed_programs().values()), None)
+    return "" if signed is None else signed.signatures[0].key
 
 
 def end_claim(ports: WebPorts, name: str, who: str) -> None:

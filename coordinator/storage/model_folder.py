@@ -14,6 +14,7 @@ from nightjar.models.compact_ngram import read_ngram
 from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
 from nightjar.models.lexicon import read_lexicon
 from nightjar.models.manifest import Artifact, Manifest
+from nightjar.models.padding import word_ids
 from nightjar.models.task_types import task_type
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
@@ -102,7 +103,7 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
             read_lexicon(each)
         ngrams = [] if manifest.ngram is None else [_verified(folder / NGRAM, manifest.ngram)]
         for each in ngrams:
-            read_ngram(each, manifest.vocabulary_size)
+            read_ngram(each, word_ids(vocabulary))
         weights_from_bytes(weights, manifest.layout)
         task_type(manifest.task_type).check(manifest, vocabulary)
     except RemoteProtocolError as error:

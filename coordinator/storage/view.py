@@ -49,6 +49,7 @@ from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.versions.releases import Releases
+from nightjar.models.signed_programs import SignedProgram
 from nightjar.wire.identifiers import DeviceId
 
 STATES_TOLD_APART = 50
@@ -57,6 +58,7 @@ RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "m
 ORDER_NUMBER, LABELLING = "order-number", "labelling"
 RELEASES, RELEASE_FILES = "releases", "release-files"
 DISK_POINTS, TRUSTED_TIME = "disk-points", "trusted-time"
+SIGNED_PROGRAMS = "signed-programs"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
@@ -393,6 +395,16 @@ class DatabaseView(VersionQueries, Reading):
     def save_trusted_time(self, seconds: float) -> None:
         """Replace the newest trusted time."""
         self._save_fact(TRUSTED_TIME, seconds)
+
+    def signed_programs(self) -> dict[str, SignedProgram]:
+        """The owner's signatures of programs, by the hash of the program; the oldest first."""
+        return self._fact(SIGNED_PROGRAMS, dict[str, SignedProgram]) or {}
+
+    def keep_signed_program(self, signed: SignedProgram) -> None:
+        """Keep the owner's signatures of a program; they replace earlier ones."""
+        held = self.signed_programs()
+        if held.get(signed.program) != signed:
+            self._save_fact(SIGNED_PROGRAMS, held | {signed.program: signed})
 
     def labelling(self) -> Labelling:
         """The rules for labels."""

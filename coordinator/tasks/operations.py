@@ -17,6 +17,7 @@ from nightjar.coordinator.rounds.lease import Label
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
+from nightjar.models.signed_programs import SignedProgram
 from nightjar.wire.identifiers import DeviceId, Sha256
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
@@ -70,10 +71,12 @@ class CreateTask(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         manifest: hash of the manifest of an imported model to start training from; None uses ``settings.source``.
+        signed: the owner's signatures of its program, if it came with some.
     """
 
     settings: TaskSettings
     manifest: Sha256 | None = None
+    signed: SignedProgram | None = None
 
 
 class PauseTask(msgspec.Struct, frozen=True, tag=True):

@@ -27,7 +27,7 @@ _CODES = {
     "ready": "connected, waiting for a round",
     "settling": "eligible for a moment",
     "silent": "never heard of again",
-    "untrusted": "the model's signature is not trusted",
+    "untrusted": "the order's or the program's signature is not trusted",
     "version": "of another base version",
 }
 """Codes whose words are not the code without hyphens."""

@@ -28,17 +28,18 @@ from nightjar.coordinator.tls.front import SERIAL
 from nightjar.coordinator.web import ROOT
 from nightjar.coordinator.web.documents import Problem
 from nightjar.coordinator.web.ports import WebPorts
+from nightjar.models.signed_programs import PROGRAMS_PATH
 from nightjar.wire.addresses import is_address, is_loopback, network_of
 from nightjar.wire.releases import METADATA_PATH
 
-NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", METADATA_PATH, "/healthz")
+NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", PROGRAMS_PATH, METADATA_PATH, "/healthz")
 """Path prefixes below which no HTML page is served, not even for an error."""
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
 """Key in the cookie of a logged-in browser: the hash of its token."""
 OPEN_TO_ALL = frozenset({"health", "static"})
 CHANGES_NOTHING = frozenset({"pages.log_in", "pages.log_out"})
 """Forms that change only the browser's cookie."""
-FETCHED = frozenset({"artifact", "release_metadata"})
+FETCHED = frozenset({"artifact", "signed_program", "release_metadata"})
 """What devices fetch."""
 MOST_BODY_BYTES = 1 << 16
 REFUSALS_PER_MINUTE = 30

@@ -28,6 +28,7 @@ from nightjar.coordinator.web.live import Pulse
 from nightjar.coordinator.web.pages import add_pages
 from nightjar.coordinator.web.ports import Site, WebPorts
 from nightjar.models.manifest import Manifest
+from nightjar.models.signed_programs import PROGRAMS_PATH
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.releases import METADATA_PATH
 
@@ -99,6 +100,14 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         if request.method == "GET" and response.status_code in {200, 206}:
             ports.post(ArtifactServed(response.content_length or 0))
         return response
+
+    @app.get(f"{PROGRAMS_PATH}<sha256>")
+    def signed_program(sha256: str) -> Response:
+        with ports.repository.transaction() as view:
+            found = view.signed_programs().get(sha256)
+        if found is None:
+            abort(404, f"nobody signed the program {sha256[:64]}; devices know those of their release")
+        return Response(found.encode(), content_type="application/json")
 
     @app.get(f"{METADATA_PATH}<name>")
     def release_metadata(name: str) -> Response:

@@ -15,6 +15,7 @@ from nightjar.coordinator.tasks.operations import AuditEntry, Reason
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.views.rows import DeviceView, RoundRow, VersionRow
 from nightjar.coordinator.views.tasks import TaskDetail, TaskRow
+from nightjar.models.signed_programs import SignedProgram
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -93,9 +94,14 @@ class Tasks(msgspec.Struct, frozen=True):
 
 
 class TaskWanted(TaskSettings, frozen=True, kw_only=True):
-    """A task to create; ``manifest`` is the hash of an imported model that a training task starts from."""
+    """A task to create.
+
+    ``manifest`` is the hash of an imported model that a training task starts from, and ``signed`` has the signatures of
+    its program by the owner of the devices, if they need some.
+    """
 
     manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")] | None = None
+    signed: SignedProgram | None = None
 
 
 class ReasonBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -46,7 +46,8 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
         if unknown:
             abort(422, f"there are no such settings: {', '.join(unknown)[:500]}")
         settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
-        changed = operate(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest)))
+        manifest = None if json.manifest is None else Sha256(json.manifest)
+        changed = operate(ports, CreateTask(settings, manifest, json.signed))
         with ports.repository.transaction() as view:
             record = request_parsing.found(view.task(json.name), f"task {json.name}")
             detail = task_detail(view, record, ports.config.task.name, ports.clock.now_s())

@@ -26,7 +26,7 @@ import urllib3
 
 from nightjar.edge_agent.assembly import broker_of
 from nightjar.edge_agent.commands.conditions import look_once
-from nightjar.edge_agent.commands.opened import held_model
+from nightjar.edge_agent.commands.opened import held_model, runnable
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.core.eligibility import Answer, Condition, Demand
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity
@@ -42,7 +42,7 @@ from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.host.children import python_command
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
-from nightjar.wire.errors import NightjarError, UnavailableError
+from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 
 REFUSAL_S = 2.0
 """How long to wait for a refusal: a broker refuses at once; if it accepts us, it waits for our message."""
@@ -190,6 +190,10 @@ def _model(config: AgentConfig) -> Findings:
         yield "held", WARNING, "none yet", remedy
         return
     load_keyboard_model(model)
+    try:
+        runnable(config, model)
+    except RemoteProtocolError as error:
+        yield "program", FAILED, str(error), "sign it once with the owner's key: nightjar-firmware keys sign"
     yield "held", OK, f"version {model.manifest.version}, can be loaded", ""
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightjar.edge_agent.commands.opened import held_model
+from nightjar.edge_agent.commands.opened import held_model, runnable
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.tflite import load_program, runtime_name
+from nightjar.models.padding import word_ids
+from nightjar.wire.errors import NightjarError
 
 STEPS = 3
 _LEARNING_RATE, _CLIP_NORM = 0.5, 5.0
@@ -49,6 +51,11 @@ def self_test(config: AgentConfig) -> Tested:
     model = held_model(config)
     if model is None:
         return Tested(True, "no model here yet: only the runtime was loaded", runtime)
+    try:
+        model = runnable(config, model)
+    except NightjarError as error:
+        # A fleet whose owner has not signed its program yet must still get releases.
+        return Tested(True, f"only the runtime was loaded: {error}", runtime)
     losses = train_steps(model)
     if not all(map(math.isfinite, losses)):
         return Tested(False, "a loss is not finite", runtime, losses)
@@ -61,7 +68,7 @@ def train_steps(model: Model) -> tuple[float, ...]:
     """The loss of each of a few steps on synthetic data, nats; (nearly) the same on every machine."""
     program, manifest = load_program(model), model.manifest
     shape = (manifest.batch_rows, manifest.sequence_length)
-    different = min(_DIFFERENT, manifest.vocabulary_size - _FIRST_WORD)
+    different = min(_DIFFERENT, word_ids(model.vocabulary.read_bytes()) - _FIRST_WORD)
     numbers = np.arange(shape[0] * (shape[1] + 1), dtype=np.int32).reshape(shape[0], -1)
     ids = numbers % np.int32(different) + np.int32(_FIRST_WORD)
     inputs, targets = ids[:, :-1].copy(), ids[:, 1:].copy()

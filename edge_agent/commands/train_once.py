@@ -15,7 +15,7 @@ import numpy as np
 
 from nightjar.edge_agent.assembly import trainer_for
 from nightjar.edge_agent.commands.conditions import looks
-from nightjar.edge_agent.commands.opened import held_model, opened_database
+from nightjar.edge_agent.commands.opened import held_model, opened_database, runnable
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.core.results import TrainingStopped
 from nightjar.edge_agent.ports import SESSION_LIMIT_S, SessionDependencies
@@ -52,7 +52,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
 
     Raises:
         ConfigError: there is no model or no message here yet.
-        RemoteProtocolError: the model cannot be run.
+        RemoteProtocolError: the model cannot be run, or its program may not be.
         UnavailableError: the training process could not be started, or died.
     """
     with opened_database(config) as database:
@@ -60,6 +60,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
         if database is None or model is None:
             msg = f"there is no model in {config.data_dir} yet: run the agent until it has fetched one"
             raise ConfigError(msg)
+        model = runnable(config, model)
         version = model.manifest.version
         assignment = Assignment(
             task="train-once",

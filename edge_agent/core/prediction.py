@@ -35,13 +35,16 @@ class Weights(NamedTuple):
     projection: Floats  # (H, D)
 
 
-def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
+def weights_of(vector: Vector, layout: ParameterLayout, word_ids: int | None = None) -> Weights:
     """The tensors of a model from :func:`nightjar.models.configurations.lstm_layout`, whose weights are (n,) float32.
+
+    ``word_ids`` is the size of the vocabulary, whose padded rows (:mod:`nightjar.models.padding`) are left out.
 
     Raises:
         LocalProtocolError: the vector does not have the length of the layout.
     """
-    return Weights(**layout.unflatten(vector))
+    found = Weights(**layout.unflatten(vector))
+    return found._replace(embedding=found.embedding[:word_ids])
 
 
 def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:

@@ -17,11 +17,12 @@ import signal
 import ssl
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec import structs
 
 from nightjar.edge_agent import assembly
 from nightjar.edge_agent.config import AgentConfig
@@ -48,6 +49,7 @@ from nightjar.edge_agent.shell.sum_process import SumInProcess
 from nightjar.edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from nightjar.edge_agent.shell.weights import mapped_weights
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
+from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError
 
 LEAVE_AT_ONCE = 16
@@ -72,13 +74,15 @@ class SharedProgram:
     """Implements :data:`nightjar.edge_agent.ports.LoadProgram` with one program in memory. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._path: Path | None = None
+        self._loaded: tuple[Path, Manifest] | None = None
         self._program: TfliteProgram | None = None
 
     def __call__(self, model: Model) -> TfliteProgram:
         """The program of a model, with its weights restored; the previous user must have finished with it."""
-        if self._program is None or self._path != model.program:
-            self._program, self._path = load_program(model), model.program
+        # Versions of one model differ in what does not matter to the program.
+        manifest = structs.replace(model.manifest, version=0, weights=model.manifest.program, transfers=(), bases=None)
+        if self._program is None or self._loaded != (model.program, manifest):
+            self._program, self._loaded = load_program(model), (model.program, manifest)
         else:
             self._program.restore(mapped_weights(model))
         return self._program
@@ -104,7 +108,10 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
         stack.callback(thread.close, assembly.LAST_BATCH_S)
         tls = [enrolled_tls(config.data_dir) for config in configs]
         downloader = Downloader(configs[0].coordinator_url, tls=tls[0])
-        models = ModelFiles(artifacts / ARTIFACTS, downloader)
+        programs = assembly.programs_of(
+            replace(configs[0], data_dir=artifacts), os.environ, downloader.read, signature_valid
+        )
+        models = ModelFiles(artifacts / ARTIFACTS, downloader, programs)
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
         phones = [
             _phone(stack, config, tls[number], runtime, partial(_post, inbox, number), thread, models, train)

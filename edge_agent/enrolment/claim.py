@@ -21,12 +21,14 @@ MOST_BYTES = 16 * 1024
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True):
     """The claim file that ``nightjar-coordinator enrol-token create`` writes.
 
-    It holds a single-use token, the base URL of the coordinator, and its CA certificates in PEM.
+    It holds a single-use token, the base URL of the coordinator, its CA certificates in PEM, and the public key of the
+    owner, who signs programs; that is empty if he signs none.
     """
 
     claim: Annotated[str, Meta(min_length=20, max_length=128)]
     url: Annotated[str, Meta(pattern=r"^https://[^/\s]+$(?!\n)")]
     authority: Annotated[str, Meta(max_length=8192)]
+    owner_key: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z", max_length=64)] = ""
 
 
 def read_claim(path: Path) -> ClaimFile:

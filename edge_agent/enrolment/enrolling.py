@@ -136,7 +136,7 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     """Connect with our certificate, and store the coordinator's answer: authorities to trust, and when to renew.
 
     The keys that sign orders stay those from the enrolment: only their owner can name a new one
-    (:mod:`nightjar.edge_agent.link.trust`).
+    (:mod:`nightjar.edge_agent.link.trust`). That of the device's owner comes with a claim and is never asked for.
 
     Raises:
         EnrolmentRefused: the certificate was revoked.
@@ -250,7 +250,7 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> EnrolledIdentity:
     except EnrolmentRefused:
         forget_next_key(data_dir)
         raise
-    identity = _identity(answer, claim.url)
+    identity = replace(_identity(answer, claim.url), owner_key=claim.owner_key)
     keep(data_dir, identity, key + answer.certificate.encode())
     return identity
 
@@ -264,7 +264,7 @@ def _enrolled(data_dir: Path) -> EnrolledIdentity:
 
 
 def _with_keys_of(held: EnrolledIdentity, said: EnrolledIdentity) -> EnrolledIdentity:
-    return replace(said, coordinator_key=held.coordinator_key, recovery_key=held.recovery_key)
+    return replace(said, coordinator_key=held.coordinator_key, recovery_key=held.recovery_key, owner_key=held.owner_key)
 
 
 def _identity(answer: Enrolled, url: str) -> EnrolledIdentity:

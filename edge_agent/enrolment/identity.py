@@ -32,6 +32,7 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
         authorities: CA certificates that the device trusts, in PEM.
         coordinator_key: public key that signs orders, in hex.
         recovery_key: public key that may sign a new coordinator key; empty if the coordinator has none.
+        owner_key: public key that signs programs, from the claim; empty if it brought none.
     """
 
     device: str
@@ -45,6 +46,7 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     renew_s: float
     coordinator_key: str
     recovery_key: str = ""
+    owner_key: str = ""
 
 
 class _Kept(msgspec.Struct, frozen=True):

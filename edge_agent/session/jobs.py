@@ -12,12 +12,14 @@ from nightjar.edge_agent.ports import Ports
 from nightjar.edge_agent.session.session import prepare, run_session
 from nightjar.edge_agent.session.summing import join_sum
 from nightjar.edge_agent.session.task import Produced
+from nightjar.models.signed_programs import UNSIGNED
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.identifiers import Population
 from nightjar.wire.messages import Assignment, DropoutCause, Work
 
 DISOBEYED = {
     **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
+    UNSIGNED: DropoutCause.UNTRUSTED,
     "limits": DropoutCause.OUTSIDE_LIMITS,
 }
 """The dropout cause reported to the coordinator for each kind of refused order."""

@@ -27,6 +27,7 @@ from nightjar.edge_agent.session.task import EvaluateKeyboard, Produced, Session
 from nightjar.host.files import replace_file
 from nightjar.host.system_integers import SystemIntegers
 from nightjar.models.batches import Batches
+from nightjar.models.signed_programs import UNSIGNED
 from nightjar.models.task_types import task_type
 from nightjar.wire.codec import codec_for
 from nightjar.wire.codec.sparsify import count_for
@@ -40,6 +41,7 @@ from nightjar.wire.frame import (
     encode_report,
     publishes,
 )
+from nightjar.wire.identifiers import Sha256
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, DropoutCause, Work
 from nightjar.wire.parameters import Vector
@@ -76,7 +78,7 @@ def prepare(
     threshold = None if order is None else order.threshold
     beyond = outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps, epsilon, threshold)
     _refuse_any(beyond or binding_faults(order) or faults(ledger(), assignment, limits), trust)
-    model = artifacts.fetch(assignment.manifest, should_stop)
+    model = fetched(artifacts, trust, assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
@@ -94,6 +96,16 @@ def prepare(
             _refuse_any([fault], trust)
         _bases(order, model)
     return model
+
+
+def fetched(artifacts: Artifacts, trust: Trust, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
+    """Download a model; a program that this device must not compute counts as a refused order. Raises as ``fetch``."""
+    try:
+        return artifacts.fetch(manifest, should_stop)
+    except RemoteProtocolError as error:
+        if error.code == UNSIGNED:
+            trust.refused(str(error))
+        raise
 
 
 def _refuse_any(faults: Sequence[str], trust: Trust) -> None:

@@ -23,6 +23,7 @@ from nightjar.edge_agent.shell.weights import mapped_weights, own_weights
 from nightjar.models.compact_ngram import CompactNgram, read_ngram
 from nightjar.models.keyboard import held_out
 from nightjar.models.lexicon import WordList, read_lexicon
+from nightjar.models.padding import word_ids
 from nightjar.models.vocabulary import OOV, Vocabulary
 from nightjar.wire.errors import NightjarError, UnavailableError
 
@@ -122,7 +123,7 @@ def read_ngram_of(model: Model) -> CompactNgram | None:
     if model.ngram is None:
         return None
     try:
-        return read_ngram(model.ngram.read_bytes(), model.manifest.vocabulary_size)
+        return read_ngram(model.ngram.read_bytes(), word_ids(model.vocabulary.read_bytes()))
     except (OSError, NightjarError) as error:
         log.warning("ngram_model_unusable", error=str(error))
         return None
@@ -141,6 +142,6 @@ def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardM
         msg = f"the vocabulary of model version {model.manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error
     vector = mapped_weights(model) if personal is None else own_weights(model, personal)
-    return KeyboardModel(
-        weights_of(vector, model.manifest.layout), Vocabulary.from_bytes(words), model.manifest.version
-    )
+    vocabulary = Vocabulary.from_bytes(words)
+    weights = weights_of(vector, model.manifest.layout, vocabulary.size)
+    return KeyboardModel(weights, vocabulary, model.manifest.version)

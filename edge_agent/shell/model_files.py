@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -27,6 +28,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST, announced, named_by, opened
 from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.memory_file import MemoryFile, held_in_memory
+from nightjar.edge_agent.shell.owned_programs import SIGNED, CheckProgram
 from nightjar.edge_agent.shell.put_away import put_away
 from nightjar.host.files import put_in_place, replace_file
 from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
@@ -47,14 +49,23 @@ PERSONAL = ".personal"
 class ModelFiles:
     """Implements :class:`nightjar.edge_agent.ports.Artifacts`. Call :meth:`fetch` from one thread only.
 
+    ``check_program`` decides which programs are fetched at all.
+
     Only a keyboard needs lexicons, the n-gram model, and the first version that this device had, for comparison.
     """
 
     def __init__(
-        self, folder: Path, downloader: Downloader, agent_version: str = __version__, *, keyboard: bool = False
+        self,
+        folder: Path,
+        downloader: Downloader,
+        check_program: CheckProgram,
+        agent_version: str = __version__,
+        *,
+        keyboard: bool = False,
     ) -> None:
         self._folder = folder
         self._downloader = downloader
+        self._check_program = check_program
         self._agent_version = agent_version
         self._keyboard = keyboard
         self._held: MemoryFile | None = None  # the weights that transfers led to last, if they are not on the disk
@@ -83,12 +94,13 @@ class ModelFiles:
             if numbers(self._agent_version) < numbers(wanted.minimum_agent_version):
                 msg = f"the model needs agent {wanted.minimum_agent_version} or newer, this is {self._agent_version}"
                 raise RemoteProtocolError(msg, code="outdated-agent")
+            self._check_program(wanted)
             self._put_damaged_away(wanted)
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.bases] if wanted.bases else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             weights = self._bring_weights(wanted, should_stop)
             self._bring_for_keyboard(wanted, should_stop)
-            model = opened(self._folder, manifest, weights)
+            model = replace(opened(self._folder, manifest, weights), program_signed=True)
             task_type(wanted.task_type).check(wanted, model.vocabulary.read_bytes())
             if self._on_disk(model):
                 replace_file(self._folder / CURRENT, manifest.encode())
@@ -107,7 +119,7 @@ class ModelFiles:
         try:
             if not self._on_disk(model):
                 replace_file(self._folder / model.manifest.weights.sha256, model.weights.read_bytes())
-                model = opened(self._folder, model.sha256)
+                model = replace(opened(self._folder, model.sha256), program_signed=model.program_signed)
                 self._held = None
             first = self.first()
             if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
@@ -145,6 +157,16 @@ class ModelFiles:
             replace_file(self._folder / artifact.sha256, data)
         replace_file(self._folder / given.sha256, wanted.encode())
         return self.adopt(opened(self._folder, given.sha256))
+
+    def runnable(self, model: Model) -> Model:
+        """A model of this device whose program may be run.
+
+        Raises:
+            RemoteProtocolError: it may not.
+            UnavailableError: that cannot be found out now.
+        """
+        self._check_program(model.manifest)
+        return replace(model, program_signed=True)
 
     def forget_personal(self) -> None:
         """Remove the weights that were trained on this device's own messages. Must not run during training."""
@@ -232,7 +254,11 @@ class ModelFiles:
         for model in (fetched, *(named_by(self._folder, pointer) for pointer in pointers)):
             if model is not None:
                 kept |= {model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
-                kept |= {f"{model.sha256}{PERSONAL}", *(file.sha256 for file in model.manifest.for_keyboards)}
+                kept |= {
+                    f"{model.program.name}{SIGNED}",
+                    f"{model.sha256}{PERSONAL}",
+                    *(file.sha256 for file in model.manifest.for_keyboards),
+                }
                 if model.bases is not None:
                     kept.add(model.bases.name)
         for path in self._folder.iterdir():
@@ -259,7 +285,9 @@ def shortest_transfers(wanted: Manifest, has: Callable[[str], bool]) -> tuple[Tr
 
 
 def exported_model(folder: Path) -> Model:
-    """The model in a folder that the machine's owner exported (:mod:`nightjar.models.folder`), without hashes.
+    """The model in a folder that the machine's owner exported (:mod:`nightjar.models.folder`), with its own program.
+
+    Not for what came from a coordinator.
 
     Raises:
         RemoteProtocolError: its manifest is not valid.
@@ -273,4 +301,5 @@ def exported_model(folder: Path) -> Model:
         folder / VOCABULARY,
         lexicons={each.language: folder / lexicon_name(each.language) for each in manifest.lexicons},
         ngram=None if manifest.ngram is None else folder / NGRAM,
+        program_signed=True,
     )

@@ -16,7 +16,6 @@ import importlib
 import importlib.util
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,11 @@ from nightjar.edge_agent.core.results import Evaluation, TrainStep
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Ids
 from nightjar.edge_agent.shell.weights import mapped_weights
-from nightjar.models.manifest import KEYBOARD
-from nightjar.wire.errors import ConfigError, RemoteProtocolError
+from nightjar.models.manifest import KEYBOARD, Artifact
+from nightjar.models.packaged import packaged_program
+from nightjar.models.padding import cleared, word_ids
+from nightjar.models.signed_programs import UNSIGNED
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 from nightjar.wire.parameters import ParameterLayout, Vector
 
 RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
@@ -51,31 +53,57 @@ def runtime_name() -> str:
 def load_program(model: Model) -> TfliteProgram:
     """Load a model from this device's files, with its weights restored.
 
+    On a device nothing else gives a file to an interpreter. The bytes that were hashed here are those that run, so
+    nobody can exchange the file in between.
+
     Raises:
-        RemoteProtocolError: the program cannot be run, or does not accept these weights.
+        RemoteProtocolError: the program may not be run (``unsigned-program``), cannot be run, or does not accept these
+            weights.
         UnavailableError: the files are gone.
     """
     manifest = model.manifest
+    if not model.program_signed and packaged_program(manifest) is None:
+        msg = f"expected a program of this agent or of the device's owner, got {manifest.program.sha256[:12]}"
+        raise RemoteProtocolError(msg, code=UNSIGNED)
     keyboard = manifest.task_type == KEYBOARD
-    return TfliteProgram(model.program, mapped_weights(model), manifest.layout, in_numpy=keyboard)
+    try:
+        program = model.program.read_bytes()
+        words = word_ids(model.vocabulary.read_bytes()) if keyboard else None
+    except OSError as error:
+        msg = f"the program of model version {manifest.version} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    if Artifact.of(program) != manifest.program:
+        msg = f"the program could not load: expected the file {manifest.program.sha256[:12]}, got another"
+        raise RemoteProtocolError(msg, code="program")
+    return TfliteProgram(program, mapped_weights(model), manifest.layout, in_numpy=keyboard, word_ids=words)
 
 
 class TfliteProgram:
     """A program in an interpreter of its own. Implements :class:`nightjar.edge_agent.ports.FurtherProgram`.
 
-    The weights, (n,) float32, are restored at once. ``in_numpy`` evaluates a keyboard's weights in numpy, which needs
-    less memory than ``evaluate`` of the program.
+    ``program`` is the content of a ``.tflite`` file. The weights, (n,) float32, are restored at once. ``in_numpy``
+    evaluates a keyboard's weights in numpy, which needs less memory than ``evaluate`` of the program. ``word_ids`` is
+    the size of a keyboard's vocabulary, which may be padded; None if the layout has just its words.
 
     Raises:
         RemoteProtocolError: the program does not have our signatures, or does not accept these weights.
     """
 
-    def __init__(self, path: Path, weights: Vector, layout: ParameterLayout, *, in_numpy: bool = True) -> None:
-        self._layout = layout
+    def __init__(
+        self,
+        program: bytes,
+        weights: Vector,
+        layout: ParameterLayout,
+        *,
+        in_numpy: bool = True,
+        word_ids: int | None = None,
+    ) -> None:
+        self._layout, self._word_ids = layout, word_ids
+        self._content = program  # the interpreter reads it where it is
         self._in_numpy = in_numpy
         with _faults("load"):
             # A second thread helps only on an idle machine; on a busy one it spins.
-            self._interpreter = _interpreter_class()(model_path=str(path), num_threads=1)
+            self._interpreter = _interpreter_class()(model_content=program, num_threads=1)
             offered = set(self._interpreter.get_signature_list())
         if not offered.issuperset(SIGNATURES):
             msg = f"expected a program with the signatures {', '.join(SIGNATURES)}, got {', '.join(sorted(offered))}"
@@ -102,7 +130,7 @@ class TfliteProgram:
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
         """Loss and recall on a batch: x, y (B, ...)."""
         if self._in_numpy:
-            return score(weights_of(self.save(), self._layout), x, y)
+            return score(weights_of(self.save(), self._layout, self._word_ids), x, y)
         found = self._call("evaluate", x=x, y=y)
         wanted, rank = found["wanted"] > 0, found["rank"]
         counted = float(wanted.sum())
@@ -118,12 +146,16 @@ class TfliteProgram:
     def restore(self, weights: Vector) -> None:
         """Load weights (n,) float32, from which ``delta`` is measured. The caller must not change them afterwards.
 
+        Padded rows are cleared first, whoever sent them.
+
         Raises:
             RemoteProtocolError: the weights are not finite, or belong to another model.
         """
         if not np.isfinite(weights).all():
             msg = "expected finite weights, got some that are not"
             raise RemoteProtocolError(msg, code="not-finite")
+        if self._word_ids is not None:
+            weights = cleared(weights, self._layout, self._word_ids)
         self._call("write", **self._layout.unflatten(weights))
         self._restored = self._saved = weights
 

@@ -16,6 +16,7 @@ from nightjar.edge_agent.core.eligibility import Condition, Readings, is_met
 from nightjar.edge_agent.inbox import StartJob, failure
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Artifacts, Ports, Trust
+from nightjar.edge_agent.session.session import fetched
 from nightjar.wire.backoff import BackOff
 from nightjar.wire.errors import NightjarError
 from nightjar.wire.identifiers import DeviceId, Sha256
@@ -49,11 +50,11 @@ def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callabl
 
     Raises:
         RemoteProtocolError: the announcement is not trusted, the data does not match its hash or manifest, or the model
-            needs a newer agent.
+            needs a newer agent; or its program must not be run here.
         UnavailableError: the signature cannot be checked or the model cannot be fetched now.
     """
     trust.check("announce", offer.payload)
-    return artifacts.adopt(artifacts.fetch(offer.manifest, should_stop))
+    return artifacts.adopt(fetched(artifacts, trust, offer.manifest, should_stop))
 
 
 class KeyboardUpkeep:

@@ -1,4 +1,4 @@
-"""``nightjar-firmware keys``: the keys and the offline metadata of releases over the air (docs/releases.md)."""
+"""``nightjar-firmware keys``: the owner's offline keys, for releases over the air (docs/releases.md) and programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from nightjar.firmware_scripts import release_keys
+from nightjar.firmware_scripts.program_signing import sign_model
+from nightjar.models.signed_programs import SIGNATURE_FILE
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
@@ -16,7 +18,7 @@ _MOST_KEYS = 20
 
 @click.group()
 def keys() -> None:
-    """Keys and offline metadata of releases over the air."""
+    """The owner's offline keys: releases over the air, and what devices may compute."""
 
 
 @keys.command()
@@ -68,6 +70,25 @@ def add(folder: Path, bundles: tuple[Path, ...], *, security: bool) -> None:
         raise UnavailableError(msg) from error
     click.echo(f"listed: {', '.join(names)}")
     _say(folder)
+
+
+@keys.command()
+@_folder
+@click.argument("model", type=click.Path(path_type=Path))
+def sign(folder: Path, model: Path) -> None:
+    """Let devices compute the program of a model folder: sign it with the owner's keys in FOLDER.
+
+    Makes a key if FOLDER has none. Devices know the programs of the exported keyboards 'tiny' and 'gboard'; sign one of
+    these if claims are to bring your key for a later model of your own.
+    """
+    try:
+        signed = sign_model(folder, model)
+    except OSError as error:
+        msg = f"the signature cannot be written to {model}: {error}"
+        raise UnavailableError(msg) from error
+    click.echo(f"{model / SIGNATURE_FILE}: program {signed.program[:12]}, signed by")
+    for each in signed.signatures:
+        click.echo(each.key)
 
 
 def _say(folder: Path) -> None:

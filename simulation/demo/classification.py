@@ -24,6 +24,7 @@ from nightjar.simulation.demo.configuration import (
 )
 from nightjar.simulation.demo.preparation import PreparedRun, configured, run_folder
 from nightjar.simulation.demo.processes import outcome, quiet_child
+from nightjar.simulation.demo.trust import signed_by_owner
 from nightjar.wire.errors import ConfigError
 
 TASK = "classification"
@@ -65,9 +66,9 @@ def prepare_classification(settings: DemoSettings, console: Console) -> Prepared
     coordinator = coordinator_table(settings, defaults, ports, baseline)
     coordinator["task"] |= {"name": TASK, "evaluation_text": HELD_OUT, "plan": PLAN}
     coordinator["task"]["baseline"]["label"] = "commonest class"
-    configs = []
+    configs, owner_key = [], signed_by_owner(folder)
     for number in range(settings.phones):
-        table = phone_table(settings, number, ports, 86_400 / (settings.day_s or defaults.day_s))
+        table = phone_table(settings, number, ports, 86_400 / (settings.day_s or defaults.day_s), owner_key)
         del table["emulator"]["messages"]
         table |= {"keyboard": {"enabled": False}, "store": {"examples": EXAMPLES}}
         home = folder / table["device"]

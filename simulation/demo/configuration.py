@@ -151,7 +151,9 @@ def coordinator_table(
     }
 
 
-def phone_table(settings: DemoSettings, number: int, ports: DemoPorts, speed: float) -> dict[str, Any]:
+def phone_table(
+    settings: DemoSettings, number: int, ports: DemoPorts, speed: float, owner_key: str = ""
+) -> dict[str, Any]:
     """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds per real second."""
     where: dict[str, Any] = {
         "population": "demo",
@@ -161,6 +163,7 @@ def phone_table(settings: DemoSettings, number: int, ports: DemoPorts, speed: fl
     return {
         "device": phone_name(number),
         "data_dir": "data",
+        **({"owner_key": owner_key} if owner_key else {}),
         **(where if settings.plain else {}),  # an enrolled phone knows them already
         # The day is accelerated, and so are the waits; reading the conditions is cheap.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},

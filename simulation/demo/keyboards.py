@@ -117,7 +117,7 @@ def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> K
     for number, sha256 in enumerate(manifests.values(), 1):
         manifest = Manifest.decode(artifact(url, sha256))
         vector = weights_from_bytes(artifact(url, manifest.weights.sha256), manifest.layout)
-        read = Reader(KeyboardModel(weights_of(vector, manifest.layout), vocabulary, manifest.version))
+        read = Reader(KeyboardModel(weights_of(vector, manifest.layout, vocabulary.size), vocabulary, manifest.version))
         model.append(_mean([_counts(read, user.held_out) for user in users]))
         blended = (Blended(Mixture(read, ngram, texts=user.typed), user.typed) for user in users)
         keyboard.append(_mean([_counts(each, user.held_out) for each, user in zip(blended, users, strict=True)]))

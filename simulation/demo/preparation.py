@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,11 @@ from nightjar.models import corpora
 from nightjar.models.compact_ngram import compile_ngram
 from nightjar.models.configurations import ModelConfiguration, configuration
 from nightjar.models.corpora import Participant, Split
-from nightjar.models.export import export_program
-from nightjar.models.folder import write_model_folder
 from nightjar.models.ngram import NgramRecall, train_trigram
 from nightjar.models.shipped import NAMES as PRETRAINED_NAMES
-from nightjar.models.starts import Start, pretrained_start
+from nightjar.models.starts import Start, pretrained_start, write_start
 from nightjar.models.vocabulary import Vocabulary, words
 from nightjar.models.warm_start import PASSES, warm_start
-from nightjar.models.word_lists import compiled
 from nightjar.simulation.demo.configuration import (
     DEFAULTS,
     HELD_OUT,
@@ -43,7 +40,7 @@ from nightjar.simulation.demo.configuration import (
     write_toml,
 )
 from nightjar.simulation.demo.processes import outcome, quiet_child
-from nightjar.simulation.demo.trust import enrol_phones
+from nightjar.simulation.demo.trust import enrol_phones, signed_by_owner
 from nightjar.wire.errors import ConfigError
 
 BUILD = Path("build")
@@ -108,20 +105,19 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     pretrained = settings.corpus == INVENTED and shape.name in PRETRAINED_NAMES
     start = _start(shape, text, settings.seed, defaults, folder, console, pretrained=pretrained)
     vocabulary = start.vocabulary
-    with console.status(f"exporting model {shape.name} to TFLite (cached in {BUILD / 'programs'})"):
-        program = export_program(shape, vocabulary.size, BUILD / "programs")
     trigram = _trigram(vocabulary, text, () if pretrained else text.public)
     console.print(
         f"trigram of all text in one place: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
         highlight=False,
         soft_wrap=True,
     )
-    lexicons = {LANGUAGE: compiled(LANGUAGE)}
-    write_model_folder(folder / "model", shape, vocabulary, program, start.weights, lexicons, start.ngram)
+    model = folder / "model"
+    packaged = write_start(model, shape, replace(start, held_out=()), (LANGUAGE,), BUILD / "programs")
+    owner_key = "" if packaged else signed_by_owner(folder)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
     coordinator = coordinator_table(settings, defaults, ports, trigram)
-    phones = [phone_table(settings, number, ports, speed) for number in range(settings.phones)]
+    phones = [phone_table(settings, number, ports, speed, owner_key) for number in range(settings.phones)]
     for number, phone in enumerate(text.phones):
         home = folder / phones[number]["device"]
         home.mkdir()

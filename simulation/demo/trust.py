@@ -22,6 +22,7 @@ from nightjar.coordinator.storage.signing_key import load_signer
 from nightjar.coordinator.tls.files import refresh, signer_of
 from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, keep
 from nightjar.edge_agent.enrolment.keys import next_key
+from nightjar.firmware_scripts.program_signing import sign_model
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
 
@@ -49,6 +50,11 @@ def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
     finally:
         database.close()
         signer.close()
+
+
+def signed_by_owner(folder: Path) -> str:
+    """Sign the program of the run's model as the phones' owner, with a key of the run; returns its public half."""
+    return sign_model(folder / "owner", folder / "model").signatures[0].key
 
 
 def _enrol(

@@ -47,7 +47,7 @@ def load(
     personal: PersonalSettings,
 ) -> Device:
     """A device with the program loaded, in one thread."""
-    loaded = TfliteProgram(program, np.zeros(layout.size, np.float32), layout)
+    loaded = TfliteProgram(program.read_bytes(), np.zeros(layout.size, np.float32), layout)
     return Device(loaded, layout, batches, plan, codec, seed, personal)
 
 

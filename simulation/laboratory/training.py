@@ -106,7 +106,7 @@ class PreparedTraining:
 
     def load_program(self) -> TfliteProgram:
         """The device program, with weights that are zero."""
-        return TfliteProgram(self.program, np.zeros(self.layout.size, np.float32), self.layout)
+        return TfliteProgram(self.program.read_bytes(), np.zeros(self.layout.size, np.float32), self.layout)
 
 
 def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> PreparedTraining:

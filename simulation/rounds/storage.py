@@ -27,6 +27,7 @@ from nightjar.coordinator.tasks.operations import AuditEntry
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.versions.releases import Release, ReleaseHealth, Releases
 from nightjar.coordinator.versions.rollout import Stage
+from nightjar.models.signed_programs import SignedProgram
 from nightjar.wire.errors import IntegrityError, LocalProtocolError
 from nightjar.wire.identifiers import DeviceId
 
@@ -255,6 +256,9 @@ class MemoryView:
 
     def leases_after(self, limit: int, device: str) -> list[Lease]:
         return [self._leases[name] for name in sorted(self._leases) if name > device][:limit]
+
+    def keep_signed_program(self, signed: SignedProgram) -> None:
+        """Nothing to keep: simulated devices compute what they are given."""
 
     def labelling(self) -> Labelling:
         return self._labelling.get("labelling", Labelling())

@@ -41,6 +41,10 @@ LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), 3, 5)
 CAPS = Caps(messages=1000, total_bytes=100_000, age_s=1e6)
 
 
+def any_program(_manifest):
+    """Lets a device fetch every program."""
+
+
 @dataclass
 class FakeClock:
     now_s: float = 1000.0

@@ -23,7 +23,7 @@ from nightjar.edge_agent.shell.folder import own_folder
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.wire.messages import Receipt, Verdict
-from tests.edge_agent.fakes import Phone, write_model
+from tests.edge_agent.fakes import Phone, any_program, write_model
 from tests.edge_agent.test_killed import DENSE, carry_on
 
 TEXTS = ["the cat sat on the mat", "a cat"]
@@ -52,7 +52,7 @@ class StoredPhone(Phone):
 
     def start(self) -> None:
         self.model = self.models[0]
-        self.artifacts = ModelFiles(self.folder / "artifacts", self.shelf)
+        self.artifacts = ModelFiles(self.folder / "artifacts", self.shelf, any_program)
         super().start()
 
 

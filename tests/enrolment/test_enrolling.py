@@ -4,12 +4,13 @@ import json
 
 import pytest
 import urllib3
+from msgspec import structs
 
 from nightjar.coordinator.storage.signing_key import load_signer
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.edge_agent.enrolment import enrolling, keys
-from nightjar.edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, renewed
-from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity
+from nightjar.edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, refreshed, renewed
+from nightjar.edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity, keep
 from nightjar.wire.errors import UnavailableError
 from tests.enrolment.world import Device, World
 
@@ -218,3 +219,14 @@ def test_a_renewal_that_is_cut_off_is_made_good(world, monkeypatch, step):
     assert set(world.standings()[name]) == {"active"}
     assert len(world.standings()[name]) <= 3  # the second call may find the new one due as well
     assert device.request("GET", "/api/v1/enrolment/self").status == 200
+
+
+def test_the_owners_key_comes_with_the_claim_and_with_nothing_that_the_coordinator_says_later(world, tmp_path):
+    claim = world.claim("owned", device="pi-owned")
+    said = json.loads(claim.read_text())
+    claim.write_text(json.dumps(said | {"owner_key": "ab" * 32}))
+    assert enrol(tmp_path, claim).identity.owner_key == "ab" * 32
+    held = held_identity(tmp_path)
+    assert refreshed(tmp_path, held).owner_key == "ab" * 32
+    keep(tmp_path, structs.replace(held, owner_key=""), None)
+    assert refreshed(tmp_path, held_identity(tmp_path)).owner_key == ""

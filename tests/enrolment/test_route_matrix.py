@@ -16,7 +16,7 @@ from tests.coordinator.web.test_api import NOW_S, Service
 
 CREDENTIALS = ["none", "claim", "claim as password", "unknown", "revoked", "blocked", "waiting", "valid"]
 FOR_EVERYBODY = {"health", "static", "static_file", "api.enrol"}
-FOR_DEVICES = {"artifact", "release_metadata", "api.myself", "api.renew"}
+FOR_DEVICES = {"artifact", "signed_program", "release_metadata", "api.myself", "api.renew"}
 DENIED = {401, 403}
 CLAIM = "njc_" + 43 * "x"
 

@@ -109,7 +109,7 @@ class World:
         """The claim file of a card."""
         made = self.ask("POST", "/claims", {"name": name, **wanted})
         path = self.folder / f"{name}.json"
-        path.write_text(json.dumps({key: made[key] for key in ("claim", "url", "authority")}))
+        path.write_text(json.dumps({key: made[key] for key in ("claim", "url", "authority", "owner_key")}))
         return path
 
     def enrolled(self, device: str) -> "Device":

@@ -17,6 +17,7 @@ from nightjar.models.corpora.tsv import tsv
 from nightjar.models.folder import hold_out, write_model_folder
 from nightjar.models.initial import initial_weights
 from nightjar.models.manifest import Manifest
+from nightjar.models.padding import cropped
 from nightjar.models.shipped import opened, shipped
 from nightjar.models.vocabulary import Vocabulary
 from nightjar.wire.errors import ConfigError, CorpusError, UnavailableError
@@ -161,6 +162,8 @@ def test_unless_told_otherwise_the_weights_are_trained_on_the_corpus(
     manifest = Manifest.decode((files / "manifest.json").read_bytes())
     weights = weights_from_bytes((files / "weights.bin").read_bytes(), manifest.layout)
     vocabulary = Vocabulary.from_bytes((files / "vocabulary.txt").read_bytes())
+    assert (vocabulary.size, manifest.vocabulary_size) == (9, 500)  # padded
+    weights = cropped(weights, manifest.layout, vocabulary.size)
     batches = pack([vocabulary.encode(["the", "cat", "sat", "on", "the", "mat"])], 16, 20)
     found = evaluate(weights, configuration("tiny"), vocabulary.size, batches)
     random = initial_weights(configuration("tiny"), vocabulary.size, 7)

@@ -45,7 +45,7 @@ def test_one_federated_round_equals_one_pooled_step(tmp_path):
     base = initial_weights(SHAPE, VOCABULARY_SIZE, seed=3)
     path = tmp_path / "program.tflite"
     path.write_bytes(export_program(SHAPE, VOCABULARY_SIZE, tmp_path / "programs"))
-    device = TfliteProgram(path, base, layout)
+    device = TfliteProgram(path.read_bytes(), base, layout)
     codec = codec_for(CodecChoice(name="dense-f32"))
     plan = TrainingPlan(learning_rate=RATE, clip_norm=1e6)
 

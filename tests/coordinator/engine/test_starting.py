@@ -11,6 +11,9 @@ from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.versions.rollout import Stage
+from nightjar.firmware_scripts.program_signing import sign_model
+from nightjar.models.signed_programs import SIGNATURE_FILE
+from nightjar.wire.errors import ConfigError
 from tests.coordinator.fakes import task_config
 from tests.coordinator.model_folder import write_model
 
@@ -73,3 +76,27 @@ def test_a_task_is_not_held_to_its_best_share_on_another_text(start, tmp_path):
     text.write_text("user\ttext\nann\ta dog ran\n")
     start(evaluation_text=text)
     assert best() is None
+
+
+def test_a_signature_that_is_laid_beside_the_model_later_is_kept_at_the_next_start(start, tmp_path):
+    def kept():
+        with start.database.transaction() as tx:
+            return list(tx.signed_programs().values())
+
+    start()
+    assert kept() == []
+    made = sign_model(tmp_path / "owner", tmp_path / "model")
+    start()
+    start()
+    assert kept() == [made]
+
+
+@pytest.mark.parametrize("damage", ["other", "text"])
+def test_a_signature_of_another_model_ends_the_start(start, tmp_path, damage):
+    sign_model(tmp_path / "owner", tmp_path / "model")
+    if damage == "other":
+        write_model(tmp_path / "model", hidden=7)
+    else:
+        (tmp_path / "model" / SIGNATURE_FILE).write_text("{}")
+    with pytest.raises(ConfigError, match="sign it again: nightjar-firmware keys sign"):
+        start()

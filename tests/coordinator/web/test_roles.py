@@ -49,6 +49,7 @@ ROUTES = {
     ("GET", "/static/<path:filename>"): EVERYBODY,
     ("GET", "/healthz"): EVERYBODY,
     ("GET", "/artifacts/<sha256>"): EVERYBODY,
+    ("GET", "/programs/<sha256>"): EVERYBODY,
     ("GET", "/api/v1/counters"): Role.VIEWER,
     ("GET", "/metrics"): Role.VIEWER,
     ("GET", "/docs/openapi.json"): Role.VIEWER,
@@ -196,5 +197,13 @@ def test_a_role_that_nobody_wrote_down_is_not_handed_out(services):
     for rule in service.app.url_map.iter_rules():
         view = service.app.view_functions[rule.endpoint]
         marked = hasattr(view, "needs") or hasattr(view, "open_to_all") or hasattr(view, "for_devices")
-        known = rule.endpoint in {"health", "static", "artifact", "release_metadata", "prometheus", "openapi_docs"}
+        known = rule.endpoint in {
+            "health",
+            "static",
+            "artifact",
+            "signed_program",
+            "release_metadata",
+            "prometheus",
+            "openapi_docs",
+        }
         assert marked or known, rule

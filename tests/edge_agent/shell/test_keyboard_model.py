@@ -11,7 +11,7 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.weights import mapped_weights, own_weights
 from nightjar.models.vocabulary import BOS
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
-from tests.edge_agent.fakes import write_model
+from tests.edge_agent.fakes import any_program, write_model
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_delete_everything_deletes_personal_models(model, tmp_path):
     path = model.personal_weights
     path.write_bytes(b"own")
     path.with_name(path.name + ".new").write_bytes(b"half of own")
-    ModelFiles(tmp_path, downloader=None).forget_personal()
+    ModelFiles(tmp_path, downloader=None, check_program=any_program).forget_personal()
     assert not list(tmp_path.glob("*personal*"))
     assert model.weights.exists()
 

@@ -18,7 +18,7 @@ from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 from nightjar.wire.codec.transfers import exact_transfer
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.parameters import weights_from_bytes, weights_to_bytes
-from tests.edge_agent.fakes import VOCABULARY, WORDS, write_model
+from tests.edge_agent.fakes import VOCABULARY, WORDS, any_program, write_model
 
 
 class FolderDownloader:
@@ -51,7 +51,7 @@ def remote(tmp_path):
 
 @pytest.fixture
 def files(tmp_path, remote):
-    return ModelFiles(tmp_path / "artifacts", FolderDownloader(remote))
+    return ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program)
 
 
 def never():
@@ -67,7 +67,7 @@ def test_a_model_is_brought_and_found_again(files, remote, tmp_path):
     model = files.fetch(published.sha256, never)
     assert model.manifest == published.manifest
     assert model.weights.read_bytes() == published.weights.read_bytes()
-    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote))
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program)
     assert again.current() == model
 
 
@@ -96,7 +96,7 @@ def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, re
     german, english = (write_lexicon(language, {"haus": 0.1}) for language in ("de", "en"))
     first, second = (write_model(remote, version, {"de": german, "en": english}) for version in (0, 1))
     assert files.fetch(first.sha256, never).lexicons == {}
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     model = keyboard.fetch(first.sha256, never)
     assert len(keyboard._downloader.asked) == 2
     assert read_lexicon_of(model, "de").text == b"haus\n"
@@ -110,7 +110,7 @@ def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, re
 def test_a_model_comes_without_the_lexicon_that_is_not_there(remote, tmp_path):
     published = write_model(remote, 0, {"en": write_lexicon("en", {"house": 0.1})})
     (remote / published.manifest.lexicons[0].file.sha256).unlink()
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     assert keyboard.fetch(published.sha256, never).lexicons == {}
     assert keyboard.current() is not None
 
@@ -119,7 +119,7 @@ def test_only_a_keyboard_fetches_the_ngram_model_and_does_without_a_damaged_one(
     ngram = compile_ngram([VOCABULARY.encode(WORDS[:2])] * 5, VOCABULARY.size)
     published = write_model(remote, 0, ngram=ngram)
     assert files.fetch(published.sha256, never).ngram is None
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     model = keyboard.fetch(published.sha256, never)
     scores = load_predictor(model).scores(WORDS[:1])
     assert int(scores.argmax()) == VOCABULARY.id_of(WORDS[1])
@@ -131,7 +131,7 @@ def test_only_a_keyboard_fetches_the_ngram_model_and_does_without_a_damaged_one(
 
 def test_a_keyboard_keeps_the_first_version_of_a_vocabulary_for_comparison(files, remote, tmp_path):
     versions = [write_model(remote, number) for number in range(3)]
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     assert keyboard.first() is None
     for version in versions:
         keyboard.adopt(keyboard.fetch(version.sha256, never))
@@ -149,7 +149,7 @@ def test_a_keyboard_keeps_the_first_version_of_a_vocabulary_for_comparison(files
 
 
 def test_the_first_version_of_another_vocabulary_begins_anew(remote, tmp_path):
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     keyboard.adopt(keyboard.fetch(write_model(remote, 0).sha256, never))
     other = write_model(remote, 5, vocabulary=Vocabulary(tuple(reversed(WORDS))))
     keyboard.adopt(keyboard.fetch(other.sha256, never))
@@ -158,7 +158,7 @@ def test_the_first_version_of_another_vocabulary_begins_anew(remote, tmp_path):
 
 def test_a_keyboard_keeps_the_announced_version_while_rounds_train_others(remote, tmp_path):
     versions = [write_model(remote, number) for number in range(4)]
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     assert keyboard.announced() is None
     fetched = keyboard.fetch(versions[0].sha256, never)
     assert keyboard.announced() == fetched  # better than none
@@ -168,7 +168,7 @@ def test_a_keyboard_keeps_the_announced_version_while_rounds_train_others(remote
         assert (keyboard.announced().manifest.version, keyboard.current().manifest.version) == (0, number)
     assert not (tmp_path / "artifacts" / versions[1].sha256).exists()
     assert all(path.exists() for path in (fetched.weights, fetched.program, fetched.vocabulary))
-    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     assert (again.announced(), again.current()) == (keyboard.announced(), keyboard.current())
     personal = keyboard.current().weights.with_name(f"{versions[2].sha256}.personal")
     personal.write_bytes(b"of the version that is announced next")
@@ -182,7 +182,7 @@ def test_a_keyboard_keeps_the_announced_version_while_rounds_train_others(remote
 def test_the_keyboard_of_an_agent_of_before_keeps_its_version(files, remote, tmp_path):
     before, trained = write_model(remote, 0), write_model(remote, 1)
     files.fetch(before.sha256, never)  # as such an agent did
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     keyboard.fetch(trained.sha256, never)
     assert keyboard.announced().manifest.version == 0
 
@@ -195,7 +195,7 @@ def test_without_a_keyboard_the_newest_version_is_the_only_one(files, remote, tm
 
 
 def test_a_version_that_cannot_be_noted_leaves_the_keyboard_its_own(remote, tmp_path):
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     keyboard.adopt(keyboard.fetch(write_model(remote, 0).sha256, never))
     newer = keyboard.fetch(write_model(remote, 1).sha256, never)
     (tmp_path / "artifacts" / "announced").unlink()
@@ -221,7 +221,7 @@ def test_a_stopped_fetch_is_unavailable(files, remote):
 
 
 def test_a_model_that_needs_a_newer_agent_is_refused(tmp_path, remote):
-    old = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), agent_version="0.0.9")
+    old = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, agent_version="0.0.9")
     with pytest.raises(RemoteProtocolError, match=r"needs agent 0\.1\.0 or newer, this is 0\.0\.9") as fault:
         old.fetch(write_model(remote).sha256, never)
     assert fault.value.code == "outdated-agent"
@@ -249,12 +249,12 @@ def test_files_that_somebody_touched_count_as_no_model(files, remote, tmp_path, 
 
 @pytest.mark.parametrize("part", ["weights", "program", "vocabulary"])
 def test_a_damaged_file_of_the_announced_version_is_fetched_again(remote, tmp_path, part):
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     published = write_model(remote)
     model = keyboard.adopt(keyboard.fetch(published.sha256, never))
     whole = getattr(model, part).read_bytes()
     getattr(model, part).write_bytes(whole[:-1])
-    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     assert again.announced() is None
     assert again.adopt(again.fetch(published.sha256, never)) == again.announced() == model
     assert getattr(model, part).read_bytes() == whole
@@ -311,7 +311,7 @@ def test_a_transfer_of_no_use_falls_back_to_the_whole(files, remote, tmp_path, d
 
 
 def a_keyboard_with(remote, tmp_path, version):
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), any_program, keyboard=True)
     keyboard.adopt(keyboard.fetch(version.sha256, never))
     keyboard._downloader.asked.clear()
     return keyboard
