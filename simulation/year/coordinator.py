@@ -52,8 +52,8 @@ from nightjar.wire.errors import UnavailableError
 
 GIVE_UP_AFTER_S = 600.0
 """As the product: then the process ends, and its supervisor starts another."""
-YEAR_TICK_S = 30.0
-"""Rounds wait for minutes, and a year has thirty million seconds."""
+YEAR_TICK_S = 60.0
+"""Rounds wait for minutes, and a year has half a million of those."""
 GATHER_S = 3.0
 """Messages of three seconds form one transaction, as those of a burst do; devices repeat a report after five."""
 LOOK_EVERY_S = 300.0

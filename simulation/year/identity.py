@@ -22,10 +22,12 @@ from nightjar.coordinator.tls import authority_process
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.authority_process import Answer, AuthorityClient, Question
 from nightjar.coordinator.tls.contexts import FOLDER
-from nightjar.coordinator.tls.files import AUTHORITY_FOLDER, coordinator_pair, refresh
+from nightjar.coordinator.tls.files import AUTHORITY_FOLDER, authority_names, coordinator_pair, refresh
+from nightjar.edge_agent.enrolment.enrolling import has_ended
 from nightjar.edge_agent.enrolment.identity import CREDENTIAL, EnrolledIdentity, held_identity, keep
 from nightjar.edge_agent.enrolment.identity import FOLDER as IDENTITY_FOLDER
-from nightjar.edge_agent.enrolment.keys import next_key
+from nightjar.edge_agent.enrolment.keys import next_key, signed_with
+from nightjar.wire.enrolment import renewal_bytes
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
 
@@ -59,6 +61,11 @@ class CertificateOffice:
         self._claims = 0
         self._server: tuple[int, float, float] = (0, 0.0, 0.0)
         self.refresh()
+
+    @property
+    def now_s(self) -> float:
+        """The coordinator's time."""
+        return self._clock.now_s()
 
     @property
     def register(self) -> Register:
@@ -96,6 +103,10 @@ class CertificateOffice:
         """Certificates of the authorities, PEM; during a renewal the former one first."""
         return self.issuer.authorities()
 
+    def knows(self, issuer: str) -> bool:
+        """Whether the broker trusts an authority of this common name."""
+        return issuer in authority_names(self._config.data_dir / FOLDER)
+
     def revoke(self, device: DeviceId) -> None:
         """Revoke a device, and have the servers told."""
         self.register.revoke(device, "operator", self._clock.now_s())
@@ -127,8 +138,9 @@ class DeviceCertificate:
 
     def __init__(self, folder: Path, office: CertificateOffice) -> None:
         self._folder, self._office = folder, office
-        self._serial = ""
+        self._serial = self._issuer = ""
         self._held: EnrolledIdentity | None = None
+        self.renewed_late = 0  # certificates that had ended
         folder.mkdir(parents=True, exist_ok=True)
 
     def enrol(self, device: DeviceId) -> None:
@@ -144,10 +156,17 @@ class DeviceCertificate:
         Raises:
             UnavailableError: the coordinator's database does not work now.
         """
-        held, told = self.held(), self._office.issuer.standing(self.serial)
-        if held is None or told is None:
-            return  # revoked
+        held = self.held()
+        if held is None or self._office.authorities()[0] not in held.authorities:
+            return  # it trusts no authority of the coordinator's certificate
         device = DeviceId(held.device)
+        if self._office.now_s > held.expires_s:  # a handshake with it fails
+            if has_ended(held, now_s):
+                self._renew_expired(device)
+            return
+        told = self._office.issuer.standing(self.serial)
+        if told is None:
+            return  # revoked
         self._keep(device, told, None)
         if now_s is None or now_s < told.renew_s:
             return
@@ -156,6 +175,18 @@ class DeviceCertificate:
         if isinstance(made, Certified):
             self._keep(device, made, key)
             self._office.seen(self.serial)
+
+    def _renew_expired(self, device: DeviceId) -> None:
+        """Ask for the next certificate with a proof that the device has the key of the one that ended."""
+        credential = (self._folder / IDENTITY_FOLDER / CREDENTIAL).read_bytes()
+        certificate = credential[credential.index(b"-----BEGIN CERTIFICATE") :].decode()
+        key, csr = next_key(self._folder)
+        proof = signed_with(credential, renewal_bytes(csr))
+        made = self._office.issuer.renew_expired(csr, certificate, proof, ADDRESS)
+        if isinstance(made, Certified):
+            self._keep(device, made, key)
+            self._office.seen(self.serial)
+            self.renewed_late += 1
 
     def held(self) -> EnrolledIdentity | None:
         """The identity that the device has."""
@@ -175,14 +206,20 @@ class DeviceCertificate:
         """Serial number of the certificate that the device holds, decimal."""
         if not self._serial:
             pem = (self._folder / IDENTITY_FOLDER / CREDENTIAL).read_bytes()
-            self._serial = str(x509.load_pem_x509_certificate(pem).serial_number)
+            found = x509.load_pem_x509_certificate(pem)
+            self._serial, self._issuer = str(found.serial_number), str(_common_name(found.issuer))
         return self._serial
+
+    def _issued_by(self) -> str:
+        return self._issuer if self.serial else ""
 
     def admitted(self, wall_s: float, now_s: float) -> bool:
         """Whether a handshake succeeds: ``wall_s`` is the device's clock, ``now_s`` the broker's."""
         held = self.held()
         begins_s, ends_s = self._office.server_validity()
         if held is None or not begins_s <= wall_s <= ends_s or now_s > held.expires_s:
+            return False
+        if self._office.authorities()[0] not in held.authorities or not self._office.knows(self._issued_by()):
             return False
         return self._office.seen(self.serial) == held.device
 
@@ -202,3 +239,7 @@ class DeviceCertificate:
             return
         keep(self._folder, identity, None if key is None else key + made.certificate.encode())
         self._serial, self._held = "", None
+
+
+def _common_name(name: x509.Name) -> str | bytes:
+    return name.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value

@@ -25,6 +25,7 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
         "faults_thrown": {name: outcome.thrown[name] for name in sorted(outcome.thrown)},
         "visits_needed": len(outcome.visits),
         "databases_mended": outcome.mended,
+        "certificates_renewed_late": outcome.renewed_late,
         "faults_without_alert": len(outcome.alerts.without_alert),
         "alerts_without_fault": len(outcome.alerts.without_fault),
         "reports_accepted": sum(book.accepted_by_device.values()),

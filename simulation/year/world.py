@@ -6,31 +6,22 @@ import contextlib
 import math
 import tempfile
 import time
-import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
-from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
-from nightjar.coordinator.ports import BlobStore
+from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.tasks.operations import ChangeRelease, ReleaseAction
-from nightjar.coordinator.tasks.schedule import Schedule
-from nightjar.coordinator.tasks.settings import PlanConfig
 from nightjar.coordinator.tls.authority import fingerprint
 from nightjar.coordinator.versions.releases import OUT, Release, is_offered_to, with_bundles
 from nightjar.coordinator.versions.trial_policy import TrialPolicy
-from nightjar.edge_agent.model import Model
-from nightjar.models.configurations import configuration
-from nightjar.models.manifest import Artifact, Manifest
 from nightjar.simulation.rounds.faults import Dice
 from nightjar.simulation.rounds.logs import Errors, errors_counted
-from nightjar.simulation.rounds.model import PROGRAM, VOCABULARY, Shelf
 from nightjar.simulation.rounds.phone import Surroundings
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.simulation.warm_start import seeded
@@ -47,27 +38,20 @@ from nightjar.simulation.year.alerts import (
     AlertBook,
 )
 from nightjar.simulation.year.broker import GatedBroker
-from nightjar.simulation.year.coordinator import DatedBlobs, YearCoordinator
+from nightjar.simulation.year.coordinator import YearCoordinator
 from nightjar.simulation.year.device import YearDevice, YearSurroundings
 from nightjar.simulation.year.former import FleetDevice, FormerAgent
 from nightjar.simulation.year.identity import CertificateOffice, DeviceCertificate
 from nightjar.simulation.year.plan import DAY_S, PlannedEvent, YearEvent, plan_year
 from nightjar.simulation.year.reports import ReportBook
+from nightjar.simulation.year.task import DailyWindows, RecentShelf, first_year_manifest, year_task
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import UnavailableError
-from nightjar.wire.identifiers import DeviceId, Population, Sha256
+from nightjar.wire.identifiers import DeviceId, Population
 
 DEVICES = 500
 POPULATION = Population("year")
-GOAL, MINIMUM = 12, 10
-"""A fortieth of the devices a round; the minimum is the smallest cohort that devices and coordinator allow."""
-SELECTION_DEADLINE_S = 600.0
-REPORT_DEADLINE_S = 600.0
-PAUSE_S = 720.0
-"""With three minutes from the opening of a round to its end, a round each quarter of an hour."""
 HOUR_S = 3600.0
-FREE = 22
-"""Devices that are free at any time, for rounds of 15: of 500, each is free for an hour a day."""
 RENEWED_AGAIN_S = 86_400.0 / 2
 """The agent asks once or twice a day whether its certificate is to be renewed."""
 REENROLLED_S = DAY_S
@@ -76,9 +60,10 @@ VISITED_S = 7 * DAY_S
 """Until somebody visits a device that needs it, so that the rest of the year goes on."""
 SILENT_S = 2 * DAY_S
 """A device that has power and was not connected for so long needs a visit."""
+TRIAL_SHARE = 0.1
+"""Of the devices, which try a release of the agent first: five of fifty."""
 FORMER_DRAWER_S = 25 * DAY_S
 """Longest drawer of a device with an earlier agent, which does not renew a certificate that has ended."""
-CACHED_MODELS = 200
 RETRIED_S = 600.0
 """An operator repeats what could not be done because the coordinator or its database was away."""
 
@@ -109,6 +94,7 @@ class YearOutcome:
     written_bytes: float = 0.0  # of a device and day
     restarts: int = 0
     mended: int = 0
+    renewed_late: int = 0  # certificates that had ended
     former_accepted: int = 0  # reports of devices with an earlier agent
     alerts: AlertBook = field(default_factory=AlertBook)
     versions: int = 0
@@ -116,80 +102,6 @@ class YearOutcome:
     wall_s: float = 0.0
     authority_renewed: bool = False
     releases_current: int = 0
-
-
-class RecentShelf(Shelf):
-    """The models on devices; forgets the older ones, of which a year has thirty-five thousand."""
-
-    def __init__(self, artifacts: BlobStore, folder: Path) -> None:
-        super().__init__(artifacts, folder)
-        self._models: OrderedDict[Sha256, Model] = OrderedDict()
-
-    def model(self, sha256: Sha256) -> Model:
-        """See :class:`nightjar.simulation.rounds.model.Shelf`."""
-        found = super().model(sha256)
-        while len(self._models) > CACHED_MODELS:
-            self._models.popitem(last=False)
-        return found
-
-
-def year_task() -> TaskConfig:
-    """The task of a year: every round makes a version that devices get, which fills the disk fastest."""
-    return TaskConfig(
-        model=Path("not-a-folder"),
-        goal=GOAL,
-        minimum=MINIMUM,
-        selection_deadline_s=SELECTION_DEADLINE_S,
-        report_deadline_s=REPORT_DEADLINE_S,
-        schedule=Schedule(pause_s=PAUSE_S),
-        plan=PlanConfig(evaluation_share=0.0),
-        patience=0,
-    )
-
-
-class DailyWindows:
-    """Implements :class:`nightjar.simulation.rounds.availability.Availability`: a device is free once a day.
-
-    The devices' windows are spread evenly over day and night, because a round is expected at any hour; each moves by
-    up to an hour from day to day. Their length makes :data:`FREE` devices free at any time.
-    """
-
-    def __init__(self, seed: int, devices: int) -> None:
-        self._seed = seed
-        self._length_s = math.floor(min(FREE / devices, 0.9) * DAY_S)
-
-    def next_window(self, phone: int, after_s: float) -> tuple[float, float]:
-        """The first window of a device that ends after ``after_s``."""
-        day = math.floor(after_s / DAY_S) - 1
-        while True:
-            moved_s = HOUR_S * (zlib.crc32(b"%d %d %d" % (self._seed, phone, day)) % 1000) / 1000
-            begin_s = math.floor(day * DAY_S + phone * 0.618 % 1.0 * DAY_S + moved_s)
-            if begin_s + self._length_s > after_s:
-                return float(begin_s), float(begin_s + self._length_s)
-            day += 1
-
-
-def first_year_manifest(model: str, artifacts: DatedBlobs) -> Manifest:
-    """The manifest of version 0, of the model's size; its weights are a sparse file."""
-    shape = configuration(model)
-    layout = shape.layout(shape.max_vocabulary)
-    weights = Artifact.of(b"weights of version 0")
-    weights = replace(weights, size_bytes=4 * layout.size)
-    artifacts.put_sparse(weights.sha256, weights.size_bytes)
-    for data in (PROGRAM, VOCABULARY.to_bytes()):
-        artifacts.put(data)
-    return Manifest(
-        version=0,
-        configuration=model,
-        program=Artifact.of(PROGRAM),
-        weights=weights,
-        vocabulary=Artifact.of(VOCABULARY.to_bytes()),
-        layout=layout,
-        batch_rows=shape.batch_rows,
-        sequence_length=shape.sequence_length,
-        hidden=shape.hidden,
-        minimum_agent_version="0.1.0",
-    )
 
 
 class YearWorld:
@@ -210,7 +122,7 @@ class YearWorld:
         self._clock_wrong: set[DeviceId] = set()
         self.alerts = AlertBook()
         self._unhealthy = False
-        self._mended_devices = 0
+        self._mended_devices, self._drawers_until_s = 0, 0.0
         dice = Dice((), 1.0, seeded(seed, "dice"))
         task = year_task()
         config = CoordinatorConfig(
@@ -299,6 +211,7 @@ class YearWorld:
             case YearEvent.DRAWER if device is not None:
                 lasts_s = min(planned.lasts_s, FORMER_DRAWER_S) if device.former else planned.lasts_s
                 device.put_away(lasts_s)
+                self._drawers_until_s = max(self._drawers_until_s, self.timeline.now_s + lasts_s)
                 self._explain(planned, EXPIRING, lasts_s + SILENT_S, ENDS_S if lasts_s > ENDS_S else None)
             case YearEvent.WRONG_CLOCK if device is not None:
                 self._set_clock(device, planned)
@@ -358,9 +271,8 @@ class YearWorld:
         self.timeline.after(DAY_S, partial(self._insist, self._retire_when_all_came_along))
 
     def _retire_when_all_came_along(self) -> None:
-        if self.office.register.signed_by(self._rotating, self.coordinator.now_s()) or any(
-            device.in_drawer for device in self.devices
-        ):
+        lacking = self.office.register.signed_by(self._rotating, self.coordinator.now_s())
+        if lacking or self.timeline.now_s < self._drawers_until_s + SILENT_S:
             self.timeline.after(DAY_S, partial(self._insist, self._retire_when_all_came_along))
             return
         self.office.retire()
@@ -371,7 +283,9 @@ class YearWorld:
         version = f"0.{self._release + 1}.0"
         with self.coordinator.database.transaction() as tx:
             tx.save_releases(with_bundles(tx.releases(), Release(version=version, added_s=self.coordinator.now_s())))
-        self.coordinator.handle(Operated(ChangeRelease(version, ReleaseAction.START, "monthly"), "operator"))
+        self.coordinator.handle(
+            Operated(ChangeRelease(version, ReleaseAction.START, "monthly", share=TRIAL_SHARE), "operator")
+        )
 
     # What devices do from time to time
 
@@ -471,6 +385,7 @@ class YearWorld:
             written_bytes=sum(measured) / len(measured) / self.settings.days,
             restarts=self.coordinator.restarts,
             mended=self._mended_devices,
+            renewed_late=sum(device.certificate.renewed_late for device in self.devices),
             former_accepted=sum(self.book.accepted_by_device[name] for name in former),
             alerts=self.alerts,
             versions=versions,

@@ -13,7 +13,8 @@ from nightjar.simulation.year.command import year
 from nightjar.simulation.year.plan import DAY_S, YearEvent
 from nightjar.simulation.year.reports import ReportBook
 from nightjar.simulation.year.result import growth_percent, year_result
-from nightjar.simulation.year.world import DailyWindows, YearOutcome, YearSettings
+from nightjar.simulation.year.task import DailyWindows
+from nightjar.simulation.year.world import YearOutcome, YearSettings
 from tests.skips import NO_HISTORY
 
 ROOT = Path(__file__).parents[3]
