@@ -13,6 +13,7 @@ from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.engine.clock import SteadyClock
 from nightjar.coordinator.engine.driver import Driver
 from nightjar.coordinator.engine.loop import Loop, RunningDriver
+from nightjar.coordinator.engine.settings_diff import note_settings
 from nightjar.coordinator.engine.starting import prepare
 from nightjar.coordinator.engine.worker import Stores, WorkerProcess
 from nightjar.coordinator.mqtt.broker import choose
@@ -100,6 +101,7 @@ class _State:
     def take_the_lead(self) -> int | None:
         """Begin a term, and make the database ready for it; None where no other host can lead."""
         term = self.leadership.begin()
+        note_settings(self.config, self.database, self.clock.now_s())
         prepare(self.config, self.database, self.artifacts, self.clock.now_s())
         return term
 

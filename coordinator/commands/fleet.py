@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Collection
 
 import click
 import msgspec
@@ -13,8 +14,10 @@ from nightjar.coordinator.commands.options import answer_options, config_option
 from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.labelling import conditions
-from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.rounds.lease import Lease, counted_rounds
+from nightjar.wire.identifiers import DeviceId
 
 _PAGE = 1_000
 
@@ -29,13 +32,21 @@ def fleet() -> None:
 def export_devices(config: CoordinatorConfig) -> None:
     """Print everything that is known about every device, as CSV."""
     with opened(config) as database, database.transaction() as view:
-        columns = [name for name in Lease.__struct_fields__ if name != "week"]
+        columns = ["standing", *(name for name in Lease.__struct_fields__ if name != "week")]
+        revoked = Register(database).revoked()
         rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         after = ""
         while leases := view.leases_after(_PAGE, after):
-            rows.writerows(msgspec.to_builtins(lease) for lease in leases)
+            rows.writerows(_row(lease, revoked) for lease in leases)
             after = leases[-1].device
+
+
+def _row(lease: Lease, revoked: Collection[DeviceId]) -> dict[str, object]:
+    gone = "revoked" if lease.device in revoked else "blocked" if lease.blocked else ""
+    standing = gone or ("" if lease.last_seen_s else "never heard of")
+    known: dict[str, object] = msgspec.to_builtins(lease)
+    return known | {"standing": standing, "rounds_counted": len(counted_rounds(lease))}
 
 
 @fleet.command("rules")

@@ -6,6 +6,11 @@ kill leaves both or neither.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
 from nightjar.coordinator.engine.label_service import LabelService
@@ -88,6 +93,28 @@ def operate(
             return _roll_back(unit, who, operation, rounds, tasks.first, rollouts)
         case ChangeRelease():
             return releases.change(operation, who, unit)
+
+
+def told(operation: Operation) -> dict[str, object]:
+    """An operation as fields of a log line.
+
+    >>> told(LabelDevice(DeviceId("a"), ("porch", "kitchen"), ()))
+    {'operation': 'label-device', 'device': 'a', 'add': 'porch kitchen'}
+    """
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(operation).__name__).lower()
+    fields: dict[str, object] = {"operation": name}
+    for field, value in flattened(msgspec.to_builtins(operation)):
+        fields.setdefault(field, value)
+    return fields
+
+
+def flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Values of nested tables, named by their path, without empty ones."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{name}.")
+        elif name != "type" and value not in (None, "", [], ()):
+            yield f"{prefix}{name}", " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _promote(
@@ -181,7 +208,11 @@ def _set_blocked(unit: UnitOfWork, who: str, rounds: RoundService, device: Devic
 
 
 def _label(unit: UnitOfWork, who: str, asked: LabelDevice) -> bool | OperationRefused:
-    lease = unit.tx.lease(asked.device) or Lease(device=asked.device)
+    lease = unit.tx.lease(asked.device)
+    if lease is None:
+        return OperationRefused(
+            f"no device {asked.device} was ever heard of: look at its name, or give labels with its claim"
+        )
     labelling = unit.tx.labelling()
     ruled = labelling.governed & {*asked.add, *asked.remove}
     if ruled:

@@ -37,12 +37,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
 import numpy as np
 import structlog
 
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.administration import operate
+from nightjar.coordinator.engine.administration import operate, told
 from nightjar.coordinator.engine.effect_runner import EffectRunner
 from nightjar.coordinator.engine.job_results import JobResults
 from nightjar.coordinator.engine.label_service import LabelService
@@ -358,8 +357,8 @@ class Driver:
                 )
                 unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
-                    asked = msgspec.to_builtins(operation)
-                    unit.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
+                    asked = told(operation)
+                    unit.after_commit.append(lambda: _log.info("operated", by=who, **asked))
             case BrokerRefused(reason):
                 unit.tx.count("broker_refused")
                 _log.error("broker_refused_us", reason=reason)

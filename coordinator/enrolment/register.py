@@ -307,12 +307,23 @@ class Register:
             return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
 
     def expiring(self, now_s: float, within_s: float) -> int:
-        """Number of devices whose last live certificate ends within some seconds: they have not renewed it."""
+        """Number of devices whose last live certificate has ended or ends within some seconds: they did not renew it.
+
+        A device counts until it is back, or until somebody forgets it.
+        """
         last = sa.func.max(credentials.c.expires_s)
         ending = sa.select(credentials.c.device).where(credentials.c.standing.in_(_LIVE)).group_by(credentials.c.device)
-        query = sa.select(sa.func.count()).select_from(ending.having(last.between(now_s, now_s + within_s)).subquery())
+        query = sa.select(sa.func.count()).select_from(ending.having(last < now_s + within_s).subquery())
         with self._database.connection() as tx:
             return int(tx.scalar(query) or 0)
+
+    def revoked(self, names: Collection[DeviceId] | None = None) -> frozenset[DeviceId]:
+        """The devices that had certificates and lost them for good; with ``names``, only of these."""
+        held = sa.select(credentials.c.device).where(credentials.c.standing != KeyState.REVOKED.value)
+        query = sa.select(credentials.c.device).where(credentials.c.device.not_in(held)).distinct()
+        with self._database.connection() as tx:
+            found = tx.scalars(query if names is None else query.where(credentials.c.device.in_(names)))
+            return frozenset(DeviceId(each) for each in found)
 
     def signed_by(self, authority: str, now_s: float) -> list[DeviceId]:
         """Devices whose live certificates are all signed by one authority (given by its fingerprint), sorted."""

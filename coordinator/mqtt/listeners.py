@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,4 +39,10 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    msg = f"{host} ({setting}): this machine has no such address; give one of its own, or 0.0.0.0"
+                    raise ConfigError(msg) from error
+                raise

@@ -16,6 +16,8 @@ BUSY_TIMEOUT_S = 10
 """How long a connection waits for another's write lock; our writes take milliseconds."""
 NOTICED_S = 6
 """A dead connection to PostgreSQL is noticed after this time; TCP alone takes a quarter of an hour."""
+READ_ONLY = "25006"
+"""PostgreSQL's code for a write on a server that allows none, such as a former primary."""
 IN_MEMORY = "sqlite://"
 """URL of a database that exists only in memory: for tests and simulations."""
 
@@ -59,7 +61,15 @@ def open_engine(url: str) -> sa.Engine:
         engine = sa.create_engine(url)
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _configure_sqlite)
+    else:
+        sa.event.listen(engine, "handle_error", _leave_a_demoted_server)
     return engine
+
+
+def _leave_a_demoted_server(context: sa.engine.ExceptionContext) -> None:
+    """Discard all connections if the server became read-only: another one has its place behind the same address."""
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
 
 
 def close_to_others(url: sa.URL) -> None:

@@ -80,8 +80,8 @@ class LeaderElection:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                self._turn()
                 self.trouble = ""
+                self._turn()
             except DBAPIError as error:
                 if self._holds.is_set():
                     self._lost(str(error.orig).strip())
@@ -100,8 +100,14 @@ class LeaderElection:
         if self._session is None:
             self._session = self._engine.connect()
             self._session.exec_driver_sql(f"SET idle_session_timeout = {1000 * RELEASE_S:.0f}")
-        if self._holds.is_set():
-            self._session.exec_driver_sql("SELECT 1")
+        # A former primary answers, and even gives its lock, but the lock that counts is at the server in its place.
+        if self._session.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
+            if self._holds.is_set():
+                self._lost("the database server became read-only; another one has its place")
+                return
+            self.trouble = "the database server is read-only"
+            self._hang_up()
+        elif self._holds.is_set():
             self._shown_s = asked_s
         elif self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(LOCK))):
             self._shown_s = asked_s

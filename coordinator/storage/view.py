@@ -17,6 +17,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
+from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.records.effects import EFFECTS, PendingEffect
 from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.rounds.labelling import Labelling
@@ -29,6 +30,7 @@ from nightjar.coordinator.storage.reading import Reading, lease_from, summed_up
 from nightjar.coordinator.storage.tables import (
     chunks,
     counters,
+    credentials,
     devices,
     effects,
     facts,
@@ -57,7 +59,7 @@ STATES_TOLD_APART = 50
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER, LABELLING = "order-number", "labelling"
 RELEASES, RELEASE_FILES = "releases", "release-files"
-DISK_POINTS, TRUSTED_TIME = "disk-points", "trusted-time"
+DISK_POINTS, TRUSTED_TIME, SETTINGS = "disk-points", "trusted-time", "settings"
 SIGNED_PROGRAMS = "signed-programs"
 """Names in the table ``facts``."""
 
@@ -292,9 +294,21 @@ class DatabaseView(VersionQueries, Reading):
         self.flush()
         reason = sa.case((devices.c.state == "ineligible", devices.c.reason), else_="").label("reason")
         many = sa.func.count().label("many")
-        query = sa.select(devices.c.state, reason, many).group_by(devices.c.state, reason)
+        query = sa.select(devices.c.state, reason, many).where(_IN_THE_FLEET).group_by(devices.c.state, reason)
         rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
         return {(state, why): count for state, why, count in rows}
+
+    def fleet_size(self) -> int:
+        """Number of devices of the fleet, without those that :meth:`devices_apart` counts."""
+        self.flush()
+        return self._scalar(sa.select(sa.func.count()).select_from(devices).where(_IN_THE_FLEET))
+
+    def devices_apart(self) -> Mapping[str, int]:
+        """Why devices are not of the fleet -> number of devices."""
+        self.flush()
+        why = sa.case((_REVOKED, "revoked"), (devices.c.blocked != "", "blocked"), else_="never heard of")
+        counted = sa.select(why.label("why"), sa.func.count()).where(sa.not_(_IN_THE_FLEET)).group_by("why")
+        return {str(row[0]): int(row[1]) for row in self._connection.execute(counted)}
 
     def device_offers(self) -> Mapping[tuple[str, str], int]:
         """(Task types, codecs) that a device offers -> number of devices."""
@@ -406,6 +420,14 @@ class DatabaseView(VersionQueries, Reading):
         if held.get(signed.program) != signed:
             self._save_fact(SIGNED_PROGRAMS, held | {signed.program: signed})
 
+    def settings(self) -> dict[str, str] | None:
+        """The settings at the last start; None before the first."""
+        return self._fact(SETTINGS, dict[str, str])
+
+    def save_settings(self, settings: Mapping[str, str]) -> None:
+        """Replace the settings."""
+        self._save_fact(SETTINGS, settings)
+
     def labelling(self) -> Labelling:
         """The rules for labels."""
         return self._fact(LABELLING, Labelling) or Labelling()
@@ -439,6 +461,14 @@ def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnEl
     return (chunks.c.round == round_number) & (chunks.c.device == device) & (chunks.c.attempt == attempt)
 
 
+_REVOKED = sa.and_(
+    devices.c.device.in_(sa.select(credentials.c.device)),
+    devices.c.device.not_in(sa.select(credentials.c.device).where(credentials.c.standing != KeyState.REVOKED.value)),
+)
+"""A device that had certificates, and lost them for good."""
+_IN_THE_FLEET = sa.and_(
+    devices.c.blocked == "", sa.or_(devices.c.state != "", devices.c.last_seen_s > 0), sa.not_(_REVOKED)
+)
 _ROUNDS = sa.select(rounds.c.state)
 # Every message reads or writes these; SQLAlchemy takes longer to build a statement than to run it.
 _DEVICE = sa.select(devices).where(devices.c.device == sa.bindparam("of"))

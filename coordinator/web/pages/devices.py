@@ -25,6 +25,7 @@ from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
 from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
+from nightjar.wire.identifiers import DeviceId
 
 MOST_DRAWN = 6
 """Occupations in the plot of a week: as many as the style sheet has colours for."""
@@ -87,9 +88,13 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, request_parsing.PAGE, after)
             rules = [(rule.label, conditions(rule)) for rule in view.labelling().rules]
+        revoked: frozenset[DeviceId] = frozenset()
+        if ports.issuer is not None:
+            revoked = ports.issuer.register.revoked([lease.device for lease in leases])
         return render_template(
             "devices.html",
             devices=leases,
+            revoked=revoked,
             asked=asked,
             last=last,
             census=site.census.now(),

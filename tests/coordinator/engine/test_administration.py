@@ -108,6 +108,7 @@ def test_the_report_of_a_device_that_was_blocked_meanwhile_is_refused(make_world
 
 def test_a_device_has_only_so_many_labels(make_world):
     world = make_world()
+    world.check_in("a")
     assert operate(world, LabelDevice(A, add=("porch", "kitchen"), remove=("attic",)))
     assert world.tables.leases[A].labels == "kitchen porch"
     assert not operate(world, LabelDevice(A, add=("porch",)))
@@ -115,6 +116,14 @@ def test_a_device_has_only_so_many_labels(make_world):
     assert isinstance(refused, OperationRefused)
     assert world.tables.leases[A].labels == "kitchen porch"
     assert audited(world)[0] == ("label-device", "a", "none", "kitchen porch")
+
+
+def test_a_mistyped_name_makes_no_device(make_world):
+    world = make_world()
+    refused = operate(world, LabelDevice(A, add=("porch",)))
+    assert isinstance(refused, OperationRefused)
+    assert "no device a was ever heard of" in refused.reason
+    assert A not in world.tables.leases
 
 
 def test_a_rule_gives_its_label_to_devices_that_are_known_come_or_change(make_world):
@@ -138,6 +147,7 @@ def test_a_rule_gives_its_label_to_devices_that_are_known_come_or_change(make_wo
 
 def test_nobody_gives_or_takes_the_label_of_a_rule_by_hand(make_world):
     world = make_world()
+    world.check_in("a")
     operate(world, SetLabelRule(LabelRule(label="small", maximum_memory_mb=1024)))
     for asked in (LabelDevice(A, add=("small",)), LabelDevice(A, remove=("small",))):
         refused = operate(world, asked)

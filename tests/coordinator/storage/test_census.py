@@ -2,6 +2,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy as sa
 
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
@@ -9,6 +10,7 @@ from nightjar.coordinator.storage import census as module
 from nightjar.coordinator.storage.census import KEEP_S, CensusTaker, Recorder
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.fleet import Census
+from nightjar.coordinator.storage.tables import credentials
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.fakes import FakeClock
 
@@ -51,8 +53,39 @@ def test_a_fresh_count_is_not_made_again(database):
     assert one.now() is one.now()
 
 
+def test_a_few_devices_are_counted_anew_however_long_the_first_count_took(database, monkeypatch):
+    now_s, took_s = [1000.0], [20.0]
+
+    def monotonic() -> float:
+        now_s[0] += took_s[0]
+        return now_s[0]
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
+    one = taker(database)
+    first = one.now()
+    took_s[0] = 0.0
+    now_s[0] += 2.0
+    assert one.now() is not first, "the page shows the round as it is now, beside it"
+
+
+def test_devices_that_are_shut_out_or_were_never_heard_of_are_counted_apart(database):
+    with database.transaction() as tx:
+        tx.save_lease(Lease(device=DeviceId("lost"), state="resting", last_seen_s=1_000_000.0, blocked="lost"))
+        tx.save_lease(Lease(device=DeviceId("typo"), labels="porch"))
+        tx.save_lease(Lease(device=DeviceId("gone"), state="resting", last_seen_s=1_000_000.0))
+    with database.connection() as tx:
+        texts = dict.fromkeys(["claim", "csr", "certificate", "serial", "authority", "address"], "")
+        key = {**texts, "key": "k", "device": "gone", "standing": "revoked", "requested_s": 0.0, "expires_s": 1.0}
+        tx.execute(sa.insert(credentials).values(key))
+    found = taker(database).now()
+    assert found.known == 3
+    assert sum(found.groups.values()) == 3
+    assert found.apart == {"revoked": 1, "blocked": 1, "never heard of": 1}
+
+
 def test_where_counting_takes_long_nobody_waits_for_it(database, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(module, "SMALL", 0)
     monkeypatch.setattr(module, "REST_SHARE", 0)
     one, counted = taker(database, fresh_s=0.0), threading.Event()
     first = one.now()
@@ -78,6 +111,7 @@ def test_a_count_that_a_busy_machine_held_up_once_does_not_grow_old(database, mo
 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
     monkeypatch.setattr(module, "PATIENCE_S", 1e9)
+    monkeypatch.setattr(module, "SMALL", 0)
     one = taker(database)
     took_s[0] = 3.0
     first = one.now()
