@@ -168,7 +168,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=turned,
-                notice=lambda: in_short(config.data_dir),
+                notice=lambda: "; ".join(filter(None, (transport.twin, in_short(config.data_dir)))),
             ),
             inbox,
         )

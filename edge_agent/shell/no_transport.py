@@ -17,6 +17,7 @@ class NoTransport:
     """
 
     connected = False
+    twin = ""
 
     def __init__(self, post: Callable[[LinkDown], None]) -> None:
         self._post = post

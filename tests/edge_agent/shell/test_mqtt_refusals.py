@@ -1,0 +1,147 @@
+"""What a broker does wrong, told by its real reason and tried again, without a broker."""
+
+import contextlib
+import queue
+import socket
+import ssl
+import threading
+
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
+from nightjar.edge_agent.inbox import LinkUp
+from nightjar.edge_agent.shell import mqtt
+from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
+from nightjar.wire.backoff import BackOff
+from tests.deploy.certificates import write_certificate
+
+CONNACK = bytes.fromhex("20020000")
+GRANTED = ReasonCode(PacketTypes.SUBACK, "Granted QoS 1")
+ENDED = ReasonCode(PacketTypes.DISCONNECT, "Unspecified error")
+
+
+def transport_to(port, post, tls=None, host="127.0.0.1"):
+    return MqttTransport(BrokerAddress(host, port, "pi-kitchen", tls=tls), "one", ["a/#"], ("will", b""), post)
+
+
+class MoodyBroker:
+    """Answers each SUBSCRIBE as it is told: a byte of the SUBACK, or None for no answer."""
+
+    def __init__(self, answers):
+        self.answers, self.subscribed = list(answers), 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        connection, _ = self.listener.accept()
+        with self.listener, connection:
+            while data := connection.recv(4096):
+                kind = data[0] & 0xF0
+                if kind == 0x10:
+                    connection.sendall(CONNACK)
+                elif kind == 0x80:
+                    self.subscribed += 1
+                    answer = self.answers.pop(0)
+                    if answer is not None:
+                        connection.sendall(bytes([0x90, 3]) + data[2:4] + bytes([answer]))
+
+
+@pytest.mark.parametrize("first", [None, 0x80], ids=["no answer", "refused"])
+def test_a_subscription_that_is_refused_or_not_answered_is_tried_again(monkeypatch, first):
+    monkeypatch.setattr(mqtt, "SUBSCRIBE_AGAIN", BackOff(0.2, 0.4))
+    broker, happened = MoodyBroker([first, first, 1]), queue.SimpleQueue()
+    transport = transport_to(broker.port, happened.put)
+    transport.start()
+    said = []
+    while not isinstance(item := happened.get(timeout=30), LinkUp):
+        said.append(item.reason)
+    transport.close("status", b"")
+    assert broker.subscribed == 3
+    assert len(said) == 2
+    assert all("we ask again" in reason for reason in said)
+
+
+def reasons(transport, happened):
+    transport.start()
+    try:
+        return happened.get(timeout=30).reason
+    finally:
+        transport.close("status", b"")
+
+
+def test_a_port_where_nobody_listens_and_a_name_that_nobody_knows():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    happened = queue.SimpleQueue()
+    assert "Connection refused" in reasons(transport_to(port, happened.put), happened)
+    happened = queue.SimpleQueue()
+    found = reasons(transport_to(port, happened.put, host="broker.invalid"), happened)
+    assert "the name of the broker, broker.invalid, cannot be resolved" in found
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho leaves such a socket open
+@pytest.mark.parametrize(
+    ("days", "trusted", "said"),
+    [
+        ((-9, -2), True, "certificate has expired"),
+        ((2, 9), True, "certificate is not yet valid"),
+        ((-1, 1), False, "self-signed certificate"),
+    ],
+    ids=["expired", "not yet valid", "of another authority"],
+)
+def test_a_certificate_that_is_not_accepted_is_told_with_its_reason(tmp_path, days, trusted, said):
+    chain = write_certificate(tmp_path, begins_days=days[0], ends_days=days[1])
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(chain, tmp_path / "privkey.pem")
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with server.wrap_socket(connection, server_side=True):
+                pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    ours = chain if trusted else write_certificate(tmp_path / "other")
+    happened = queue.SimpleQueue()
+    port = listener.getsockname()[1]
+    found = reasons(transport_to(port, happened.put, ssl.create_default_context(cafile=ours)), happened)
+    listener.close()
+    assert said in found.replace("self signed", "self-signed")
+    assert "clock is right" in found
+
+
+@pytest.fixture
+def transport():
+    happened = queue.SimpleQueue()
+    made = transport_to(1, happened.put)
+    made.happened = happened
+    return made
+
+
+def lives(transport, monkeypatch, seconds):
+    now_s = [0.0]
+    monkeypatch.setattr(mqtt.time, "monotonic", lambda: now_s[0])
+    transport._on_subscribe(None, None, 1, [GRANTED], None)
+    now_s[0] = seconds
+    transport._on_disconnect(None, None, None, ENDED, None)
+    return transport._client._reconnect_min_delay
+
+
+def test_two_devices_with_one_identity_pause_longer_and_longer_and_say_who_they_are(transport, monkeypatch):
+    pauses = [lives(transport, monkeypatch, 1.0) for _ in range(12)]
+    assert pauses[0] < 3
+    assert pauses[-1] >= 300
+    assert sorted(pauses[2:7]) == pauses[2:7]
+    assert f"the identity of this one, pi-kitchen on {socket.gethostname()}" in transport.twin
+    assert lives(transport, monkeypatch, 3600.0) < 3
+    assert transport.twin == ""
+
+
+def test_a_connection_that_breaks_now_and_then_is_no_twin(transport, monkeypatch):
+    for _ in range(5):
+        lives(transport, monkeypatch, 1.0)
+        assert lives(transport, monkeypatch, 120.0) < 5
+    assert transport.twin == ""
