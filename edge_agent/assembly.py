@@ -12,7 +12,7 @@ import queue
 import random
 import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 import structlog
 
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
+from nightjar.edge_agent.core.lifecycle import Working
 from nightjar.edge_agent.core.owners import ProgramOwner, owner_in
 from nightjar.edge_agent.core.stored import Caps
 from nightjar.edge_agent.driver import Driver
@@ -35,6 +36,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.task import StoredMessages, Trainer
 from nightjar.edge_agent.shell import message_store
+from nightjar.edge_agent.shell.card_use import CardUse
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.damage import restart_if_damaged
 from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
@@ -49,6 +51,7 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
 from nightjar.edge_agent.shell.owned_programs import OwnedPrograms, ReadDocument
+from nightjar.edge_agent.shell.probes import Probe
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
 from nightjar.edge_agent.shell.put_away import in_short, notes
@@ -110,7 +113,9 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         stack.callback(database.close)
         if config.keyboard.enabled:
             database.leave_checkpoints()
-        device = device_of(config, database, clock, typing)
+        card = CardUse(config.data_dir, config.limits.written_mb_per_day, clock.monotonic_s, clock.trusted_s)
+        stack.callback(card.keep)
+        device = device_of(config, database, clock, typing, [card.probe(lambda: isinstance(driver.state, Working))])
         examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
         identity = identity_of(config, runtime)
         if config.limits.household:
@@ -139,6 +144,7 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         def turned() -> None:
             clock.trusted_s()  # makes it durable when that is due
             restart_if_damaged(config.data_dir)
+            card.count()
             service_manager.turned(_status(connected=transport.connected) if connects else WHY)
 
         driver = Driver(
@@ -168,7 +174,9 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=turned,
-                notice=lambda: "; ".join(filter(None, (transport.twin, in_short(config.data_dir)))),
+                notice=lambda: "; ".join(
+                    filter(None, (transport.twin, card.spent(working=True), in_short(config.data_dir)))
+                ),
             ),
             inbox,
         )
@@ -389,10 +397,16 @@ def prepare_store(config: AgentConfig, prepare: Callable[[StoredMessages, Path |
         log.info("messages_loaded", device=config.device, messages=found.added, stored=found.stored)
 
 
-def device_of(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> DeviceProfile:
-    """The device's profile; an emulated phone resumes its day."""
+def device_of(
+    config: AgentConfig,
+    database: Database,
+    clock: SystemClock,
+    typing: TypingActivity,
+    further: Sequence[Probe] = (),
+) -> DeviceProfile:
+    """The device's profile, with further probes; an emulated phone resumes its day."""
     started = 0.0 if config.emulator is None else emulation_started_s(database, clock)
-    return assembled_device(config, clock, typing, database.learning_paused, started)
+    return assembled_device(config, clock, typing, database.learning_paused, started, further)
 
 
 def emulation_started_s(database: Database, clock: SystemClock) -> float:

@@ -159,6 +159,17 @@ class KeyboardSettings:
     personalise: bool = True  # costs nothing, is never sent
 
 
+class DeviceLimits(Limits, frozen=True, kw_only=True):
+    """``[limits]``: protection that no order of a coordinator may undercut, and of the card.
+
+    Attributes:
+        written_mb_per_day: most that the agent writes to the card within 24 hours, in megabytes; then it skips rounds
+            and versions.
+    """
+
+    written_mb_per_day: Annotated[float, Meta(gt=0)] = 100.0  # a card of 32 GB stands it for decades
+
+
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
     """``[emulator]``: makes the agent an emulated phone, marked as one everywhere.
@@ -209,7 +220,7 @@ class AgentConfig:
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
-    limits: Limits = field(default_factory=Limits)
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
     emulator: EmulatorSettings | None = None
 
     @property

@@ -28,8 +28,11 @@ from nightjar.edge_agent.assembly import broker_of
 from nightjar.edge_agent.commands.conditions import look_once
 from nightjar.edge_agent.commands.opened import held_model, runnable
 from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.core.card_budget import spent, today_mb
 from nightjar.edge_agent.core.eligibility import Answer, Condition, Demand
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity
+from nightjar.edge_agent.shell.card_use import read_budget
+from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.folder import DATABASE, running_agent
 from nightjar.edge_agent.shell.keyboard_model import load_keyboard_model
 from nightjar.edge_agent.shell.mqtt import client_of
@@ -139,6 +142,11 @@ def _storage(config: AgentConfig) -> Findings:
     enough = free >= config.conditions.minimum_free_disk_bytes
     remedy = "free some space, or set conditions.minimum_free_disk_bytes"
     yield "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy
+    clock = SystemClock(folder)
+    budget, limit_mb = read_budget(folder, clock.trusted_s()), config.limits.written_mb_per_day
+    remedy = "wait: rounds and versions are skipped until it is less; or raise limits.written_mb_per_day"
+    detail = f"{today_mb(budget):.0f} MB written within a day, of at most {limit_mb:g}"
+    yield "card", WARNING if spent(budget, limit_mb, working=True) else OK, detail, remedy
     database = folder / DATABASE
     if database.exists():
         yield _sound(database)

@@ -10,11 +10,14 @@ from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands.opened import held_model, opened_database
 from nightjar.edge_agent.config import KEYBOARD_HOST, AgentConfig
 from nightjar.edge_agent.core import lifecycle
+from nightjar.edge_agent.core.card_budget import today_mb
 from nightjar.edge_agent.core.privacy_ledger import LOST, spent
 from nightjar.edge_agent.keyboard.key import address, served_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.connection import decoded
 from nightjar.edge_agent.link.trust import REFUSED, WHY, trusted
+from nightjar.edge_agent.shell.card_use import read_budget
+from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.folder import running_agent
 from nightjar.edge_agent.shell.put_away import notes
@@ -34,6 +37,8 @@ class AgentStatus:
         privacy: by task, what was promised and how many reports were made.
         report_waiting: whether a report has no receipt yet.
         last_trained_at_s: when the last training ended, seconds since 1970 UTC; None if never.
+        written_today_mb: what the agent wrote to the card within a day, as of the last hour.
+        written_mb_per_day: the most that it may write (``[limits]``).
         put_away: damaged files that were put away, and why.
         keyboard_url: opens the keyboard page in a browser, with its key; None if the page was never served.
     """
@@ -63,6 +68,8 @@ class AgentStatus:
     last_report_bytes: int | None = None
     last_trained_at_s: float | None = None
     keyboard_url: str | None
+    written_today_mb: float = 0.0
+    written_mb_per_day: float = 0.0
     put_away: Sequence[str] = ()
 
 
@@ -76,6 +83,7 @@ def status(config: AgentConfig) -> AgentStatus:
     keyboard, model = config.keyboard, held_model(config)
     port = keyboard.port or (served_port(config.data_dir) if pid is not None else 0)
     url = f"http://{KEYBOARD_HOST}:{port}/"
+    now_s = SystemClock(config.data_dir).trusted_s()
     found = AgentStatus(
         device=config.device,
         emulated=config.emulator is not None,
@@ -87,6 +95,8 @@ def status(config: AgentConfig) -> AgentStatus:
         model_version=None if model is None else model.manifest.version,
         coordinator_key=config.coordinator_key,
         keyboard_url=address(url, config.data_dir) if keyboard.enabled and port else None,
+        written_today_mb=round(today_mb(read_budget(config.data_dir, now_s)), 1),
+        written_mb_per_day=config.limits.written_mb_per_day,
         put_away=notes(config.data_dir),
     )
     with opened_database(config) as database:

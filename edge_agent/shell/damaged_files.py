@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nightjar.edge_agent.keyboard.key import FILE as KEY
+from nightjar.edge_agent.shell.card_use import FILE as WRITTEN
 from nightjar.edge_agent.shell.clock import FILE as CLOCK
 from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED
@@ -35,7 +36,7 @@ def put_damaged_away(data_dir: Path, wall_s: float | None) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    for name in (CLOCK, KEY, PAUSED, TYPED, FOUND):
+    for name in (CLOCK, KEY, PAUSED, TYPED, FOUND, WRITTEN):
         _check(data_dir, data_dir / name, _key_fault if name == KEY else _read_fault, wall_s)
     for name in (ARTIFACTS, RELEASE):
         if _there(data_dir / name) and not (data_dir / name).is_dir():

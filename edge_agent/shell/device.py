@@ -60,10 +60,12 @@ def assembled_device(
     typing: TypingActivity,
     learning_paused: Callable[[], bool],
     emulation_started_s: float,
+    further: Sequence[Probe] = (),
 ) -> DeviceProfile:
     """The device that a configuration describes.
 
-    ``emulation_started_s`` is when an emulated phone was first started, on the wall clock.
+    ``emulation_started_s`` is when an emulated phone was first started, on the wall clock; ``further`` are probes of
+    the running agent itself.
     """
     settings, emulator = config.conditions, config.emulator
     keyboard = Keyboard(typing, settings.idle_after_s)
@@ -72,8 +74,8 @@ def assembled_device(
         script = partial(state_at, emulator.day, emulator.seed)
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
         hours = preferences(phone.minute, "emulated day")
-        return DeviceProfile(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
-    own: list[Probe] = [] if config.connects else [not_enrolled]
+        return DeviceProfile(Probes((*further, hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
+    own: list[Probe] = [*further] if config.connects else [*further, not_enrolled]
     own.append(preferences(lambda: minute_of_day(clock.wall_s())))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)

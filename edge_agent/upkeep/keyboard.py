@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from nightjar.edge_agent.core.eligibility import Condition, Readings, is_met
+from nightjar.edge_agent.core.eligibility import Answer, Condition, Readings, is_met
 from nightjar.edge_agent.inbox import StartJob, failure
 from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Artifacts, Ports, Trust
@@ -79,12 +79,13 @@ class KeyboardUpkeep:
         self._wanted = offer
 
     def fetch_if_due(self, readings: Readings, *, working: bool) -> None:
-        """Fetch the announced model if the network is unmetered; not during a fetch or its back-off.
+        """Fetch the announced model if the network is unmetered and there is room; not during a fetch or its back-off.
 
         ``working``: a session needs the worker.
         """
         ports, wanted = self._ports, self._wanted
-        if working or not is_met(readings, Condition.UNMETERED):
+        room = readings.get(Condition.DISK_FREE)
+        if working or not is_met(readings, Condition.UNMETERED) or (room is not None and room.value is Answer.NO):
             return
         if self._show is None or self.job or wanted is None or ports.clock.monotonic_s() < self._not_before_s:
             return

@@ -24,7 +24,7 @@ class OwnUse:
 def own_use(root: Path = Path("/")) -> OwnUse:
     """Resources used by this process and its descendants; what cannot be read counts as zero."""
     ticks, pages = 0, 0
-    for process in _family(root / "proc/self"):
+    for process in family(root / "proc/self"):
         # The program's name may contain spaces; the fields after it do not. See proc(5).
         fields = text(process / "stat").rpartition(")")[2].split()
         if len(fields) > 21:
@@ -33,7 +33,8 @@ def own_use(root: Path = Path("/")) -> OwnUse:
     return OwnUse(ticks / _TICKS, pages * _PAGE_BYTES)
 
 
-def _family(process: Path) -> Iterator[Path]:
+def family(process: Path) -> Iterator[Path]:
+    """The folders in ``/proc`` of a process and its descendants."""
     yield process
     try:
         threads = list(process.glob("task/*/children"))
@@ -41,4 +42,4 @@ def _family(process: Path) -> Iterator[Path]:
         return  # it has just ended
     for thread in threads:
         for child in text(thread).split():
-            yield from _family(process.parent / child)
+            yield from family(process.parent / child)
