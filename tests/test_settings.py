@@ -8,7 +8,7 @@ import msgspec
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.edge_agent.config import AgentConfig
 
-MOST = 146
+MOST = 147
 """106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; three of
 the learning-rate schedule; how updates are combined, with the share of attackers that this withstands; and whether a
 task has differential privacy, with epsilon, delta, clip norm and the quantile that this follows, and the limit of
@@ -17,7 +17,7 @@ name for devices, where the coordinator knows it by another; and four of buffere
 Ray cluster of several hosts; and whether who has more examples weighs more; and whom the clip norm lets through; and
 three of retention, because a year of one fleet is not that of another; and on a device the owner's key,
 the model that a keyboard is given, and whether it waits for a claim; and
-how long a lost certificate renews itself."""
+how long a lost certificate renews itself; and how much a card is written in a day."""
 
 
 def parts(kind):
