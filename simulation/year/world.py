@@ -177,8 +177,8 @@ class YearWorld:
                 self.devices.append(YearDevice(number, around, shared, certificate))
         self._by_name = {device.device: device for device in self.devices}
 
-    def run(self, follow: YearFollow = iter) -> None:
-        """Run all days."""
+    def start(self) -> None:
+        """Enrol the devices, start the coordinator, and plan the events."""
         for device in self.devices:
             device.certificate.enrol(device.device)
             self.timeline.after(self._between(300.0, 600.0), partial(self._renew, device))
@@ -188,6 +188,10 @@ class YearWorld:
         self.timeline.after(CHECKED_EVERY_S, self._check_health)
         for planned in plan_year(self.settings.seed, len(self.devices), self.settings.days):
             self.timeline.at(planned.at_s, partial(self._happen, planned))
+
+    def run(self, follow: YearFollow = iter) -> None:
+        """Run all days."""
+        self.start()
         for day in follow(range(1, self.settings.days + 1)):
             self.timeline.run(lambda: False, day * DAY_S)
             self.disk.append(size_of(self.folder / "coordinator"))

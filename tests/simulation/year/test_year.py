@@ -8,13 +8,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from nightjar.models.manifest import Manifest
 from nightjar.simulation.commands import commands
+from nightjar.simulation.rounds.logs import errors_counted
 from nightjar.simulation.year.command import year
 from nightjar.simulation.year.plan import DAY_S, YearEvent
 from nightjar.simulation.year.reports import ReportBook
 from nightjar.simulation.year.result import growth_percent, year_result
 from nightjar.simulation.year.task import DailyWindows
-from nightjar.simulation.year.world import YearOutcome, YearSettings
+from nightjar.simulation.year.world import YearOutcome, YearSettings, YearWorld, size_of
 from tests.skips import NO_HISTORY
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +30,46 @@ def run(*options):
     return msgspec.json.decode(done.stdout), done
 
 
+@pytest.fixture
+def world(tmp_path):
+    with errors_counted() as errors:
+        made = YearWorld(YearSettings(1, days=2, devices=50), tmp_path)
+        made.start()
+        yield made
+    made.coordinator.database.close()
+    assert errors.unexpected == {}
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_rounds_leave_versions_and_reports_in_the_products_own_files(world, tmp_path):
+    assert world.timeline.run(lambda: len(world.book.commits_s) >= 3, 6 * 3600.0)
+    with world.coordinator.database.transaction() as tx:
+        current = tx.current_version()
+        assert (current.version, len(tx.reports(1))) == (3, 12)
+    manifest = Manifest.decode(world.coordinator.artifacts.get(current.manifest))
+    weights = world.coordinator.artifacts.path(manifest.weights.sha256)
+    assert weights.stat().st_size == 4 * manifest.layout.size
+    assert weights.stat().st_blocks * 512 < manifest.weights.size_bytes / 10
+    assert size_of(tmp_path / "coordinator") > 4 * manifest.weights.size_bytes
+    assert len(list((tmp_path / "devices").glob("*/agent.db"))) == 50
+    assert world.book.lost == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_database_that_is_away_ends_the_process_and_no_report_is_lost(world):
+    world.timeline.run(lambda: len(world.book.commits_s) >= 1, 6 * 3600.0)
+    world.coordinator.take_database_away(1800.0)
+    world.timeline.run(lambda: bool(world.alerts.seen), world.timeline.now_s + 1800.0)
+    assert set(world.alerts.seen) == {"NightjarUnhealthy"}
+    assert world.timeline.run(lambda: len(world.book.commits_s) >= 3, world.timeline.now_s + 6 * 3600.0)
+    assert world.coordinator.restarts > 0
+    assert (world.book.lost, world.book.twice) == ([], [])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_two_days_have_every_event_and_lose_nothing(tmp_path):
     result, done = run("--days", "2", "--devices", "50", "--seed", "3", "--folder", str(tmp_path))
     assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
@@ -81,7 +122,8 @@ def test_a_day_without_rounds_is_missed(outcome):
     assert year_result(outcome)["rounds_missed"] == 10 * DAY_S / 900
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_agents_of_an_earlier_commit_take_part(tmp_path):
     tree = tmp_path / "former"
     made = subprocess.run([ROOT / "scripts/former_version.sh", FORMER, tree], capture_output=True, text=True)
