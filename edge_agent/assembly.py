@@ -64,7 +64,7 @@ from nightjar.edge_agent.shell.trainer import TrainerProcess
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
 from nightjar.edge_agent.suggester.__main__ import serve
 from nightjar.edge_agent.suggester.control import Begin
-from nightjar.host.systemd import ServiceManager
+from nightjar.host.systemd import ServiceManager, stored_listener
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError, rewording
 from nightjar.wire.limits import HOUSEHOLD_WARNING
@@ -425,6 +425,10 @@ def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ran
     return lambda number, attempt: np.random.default_rng([emulator.seed, number, attempt])
 
 
+PAGE_SOCKET = "keyboard"
+"""The name of the page's socket with systemd, which keeps its port from other users while the agent restarts."""
+
+
 def started_suggester(
     stack: contextlib.ExitStack,
     config: AgentConfig,
@@ -447,7 +451,11 @@ def started_suggester(
             msg = "the agent is busy and has not deleted anything yet; it does as soon as it can"
             raise UnavailableError(msg) from error
 
-    page = stack.enter_context(page_listener(config.keyboard.port))
+    page = stored_listener(os.environ, PAGE_SOCKET, KEYBOARD_HOST, config.keyboard.port)
+    if page is None:
+        page = page_listener(config.keyboard.port)
+        ServiceManager(os.environ).store(page, PAGE_SOCKET)
+    stack.callback(page.close)
     local = stack.enter_context(local_listener(config.data_dir))
     settings = Begin(config.device, config.emulator is not None, config.data_dir, caps(config))
     suggester = SuggesterProcess(

@@ -10,6 +10,7 @@ Source: sd_listen_fds(3), sd_notify(3).
 
 from __future__ import annotations
 
+import array
 import contextlib
 import os
 import socket
@@ -53,6 +54,27 @@ def given_listener(environment: Mapping[str, str], host: str, port: int) -> sock
     return listener
 
 
+def stored_listener(environment: Mapping[str, str], name: str, host: str, port: int) -> socket.socket | None:
+    """The listening socket that an earlier process of this service left with systemd; None if there is none.
+
+    See :meth:`ServiceManager.store`. One that listens elsewhere is closed: the configuration has changed.
+    """
+    if environment.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    names = environment.get("LISTEN_FDNAMES", "").split(":")[: int(environment.get("LISTEN_FDS") or 0)]
+    found = None
+    for descriptor, each in enumerate(names, _FIRST_DESCRIPTOR):
+        if each != name:
+            continue
+        os.set_inheritable(descriptor, False)
+        listener = socket.socket(fileno=descriptor)
+        if found is None and listener.getsockname() in _addresses(host, port):
+            found = listener
+        else:
+            listener.close()
+    return found
+
+
 class ServiceManager:
     """Sends the program's state to systemd.
 
@@ -81,6 +103,14 @@ class ServiceManager:
         """Report that the program is stopping."""
         self._notify("STOPPING=1")
 
+    def store(self, listener: socket.socket, name: str) -> None:
+        """Leave a listening socket with systemd, which keeps it while the service restarts: nobody can take its port.
+
+        The unit needs ``FileDescriptorStoreMax=``. A socket that was left under this name before is given up.
+        """
+        self._notify(f"FDSTOREREMOVE=1\nFDNAME={name}")
+        self._notify(f"FDSTORE=1\nFDNAME={name}", listener.fileno())
+
     def _show_life(self) -> None:
         now_s = self._now_s()
         if self._next_s is None:
@@ -91,7 +121,7 @@ class ServiceManager:
             self._notify("WATCHDOG=1")
         self._next_s = now_s + self._every_s
 
-    def _notify(self, message: str) -> None:
+    def _notify(self, message: str, *descriptors: int) -> None:
         if not self._address:
             return
         # An address that begins with "@" is in the abstract namespace.
@@ -101,7 +131,8 @@ class ServiceManager:
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line,
         ):
-            line.sendto(message.encode(), socket.MSG_DONTWAIT, address)
+            handed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+            line.sendmsg([message.encode()], handed, socket.MSG_DONTWAIT, address)
 
 
 def _addresses(host: str, port: int) -> list[tuple[object, ...]]:

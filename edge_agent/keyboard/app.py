@@ -19,7 +19,8 @@
 
 A refusal is ``{"error", "code"}``. Views validate input and call other code; they decide nothing. Every user of this
 machine can reach the port, so each request that reveals or changes something needs the key
-(:mod:`nightjar.edge_agent.keyboard.key`); the page itself and its scripts reveal nothing. Four checks keep other web
+(:mod:`nightjar.edge_agent.keyboard.key`), which the page proves without sending it
+(:mod:`nightjar.edge_agent.keyboard.sealing`); the page and its scripts reveal nothing. Four checks keep other web
 sites from using the user's browser to get in: the ``Host`` must be this device's own (DNS rebinding), the ``Origin``
 must be ours, ``Sec-Fetch-Site`` must agree, and bodies must be JSON (a form or a simple request of another site cannot
 send it). Typed text is never logged or put into a URL.
@@ -50,6 +51,7 @@ from nightjar.edge_agent.keyboard.comparison import Comparison
 from nightjar.edge_agent.keyboard.emoji import emoji_names
 from nightjar.edge_agent.keyboard.key import shows
 from nightjar.edge_agent.keyboard.recall import drawing, latest
+from nightjar.edge_agent.keyboard.sealing import NOT_ALLOWED, TAG_BYTES, SealedRequests
 from nightjar.edge_agent.keyboard.sending import PAUSED, Sending, Store
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.models.vocabulary import MAX_WORD_CHARACTERS, words
@@ -62,7 +64,7 @@ MAX_LINES = 200
 """Lines of a file that the page sends at once; all of them must fit into a body."""
 # JSON takes up to twelve bytes for a character (an escaped surrogate pair), and the page sends a point of a glide in
 # sixteen or less; a longer body cannot hold a legal text.
-MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 20 * MAX_GLIDE_POINTS
+MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 20 * MAX_GLIDE_POINTS + TAG_BYTES
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -283,6 +285,7 @@ def create_app(
 
 def _guard(app: Flask, key: str) -> None:
     """Refuse requests from other sites or without the key, and add the security headers to every response."""
+    app.wsgi_app = SealedRequests(app.wsgi_app, key)  # type: ignore[method-assign]  # Flask's documented way
 
     @app.before_request
     def refuse_others() -> None:
@@ -300,8 +303,7 @@ def _guard(app: Flask, key: str) -> None:
         if request.endpoint not in ("page", "static", "worker") and not shows(
             request.headers.get("Authorization", ""), key
         ):
-            msg = "This browser may not use the keyboard yet: open the address that 'nightjar-agent status' prints."
-            raise Unauthorized(msg)
+            raise Unauthorized(NOT_ALLOWED)
 
     @app.after_request
     def add_security_headers(response: Response) -> Response:

@@ -124,3 +124,63 @@ def test_a_systemd_that_does_not_read_holds_nobody_up(line):
     for _ in range(10_000):  # far more than a queue of the kernel holds
         manager.turned()
     assert line.heard()[1] == "WATCHDOG=1"
+
+
+STORED = """
+import os, sys
+from nightjar.host.systemd import stored_listener
+found = stored_listener(os.environ, "keyboard", "127.0.0.1", int(sys.argv[1]))
+print("none" if found is None else f"{found.fileno()} {os.get_inheritable(3)}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "elsewhere", "found"),
+    [
+        ({"LISTEN_FDNAMES": "keyboard"}, 0, "3 False"),
+        ({"LISTEN_FDNAMES": "keyboard"}, 1, "none"),
+        ({"LISTEN_FDNAMES": "another"}, 0, "none"),
+        ({}, 0, "none"),
+        ({"LISTEN_FDNAMES": "keyboard", "LISTEN_PID": "1"}, 0, "none"),
+    ],
+)
+def test_the_socket_that_was_left_with_systemd_is_taken_up_unless_the_port_has_changed(
+    listener, environment, elsewhere, found
+):
+    given = {"LISTEN_FDS": "1", "LISTEN_PID": "$$", **environment}
+    exports = " ".join(f"{name}={value}" for name, value in given.items())
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f'{exports} exec "$@" 3<&{listener.fileno()}',
+            "bash",
+            sys.executable,
+            "-c",
+            STORED,
+            str(port_of(listener) + elsewhere),
+        ],
+        pass_fds=[listener.fileno()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == found
+
+
+def test_a_socket_that_is_left_with_systemd_listens_after_its_process_has_ended(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(str(tmp_path / "n"))
+        line.settimeout(10)
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = listener.getsockname()
+        ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "n")}).store(listener, "keyboard")
+        listener.close()
+        assert line.recv(100) == b"FDSTOREREMOVE=1\nFDNAME=keyboard"
+        message, (descriptor,), *_ = socket.recv_fds(line, 100, 1)
+        assert message == b"FDSTORE=1\nFDNAME=keyboard"
+        with pytest.raises(OSError, match="in use"):  # so another user cannot listen there either
+            socket.create_server(address)
+        socket.create_connection(address, 10).close()
+        socket.socket(fileno=descriptor).close()

@@ -28,6 +28,70 @@ function keyFromAddress() {
 // The same page is open already, and only what stands behind the # is new.
 addEventListener("hashchange", () => location.hash.startsWith("#key=") && location.reload());
 
+// Another user of this machine may listen on the agent's port while the agent is away. So the key never leaves this page:
+// questions and answers are sealed with keys made from it (edge_agent/keyboard/sealing.py), and an answer that only
+// somebody else can have made counts as none.
+
+class Refused extends Error {
+  constructor() {
+    super("This browser may not use the keyboard yet: open the address that 'nightjar-agent status' prints.");
+  }
+}
+
+const encoded = (text) => new TextEncoder().encode(text);
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const random = (length) => crypto.getRandomValues(new Uint8Array(length));
+const parsed = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
+};
+
+const client = hex(random(16));
+let session; // a promise of the keys that the agent's process and this page share
+
+async function begin(signal) {
+  const response = await fetch("/api/session", { signal });
+  const { number } = await response.json();
+  if (!/^[0-9a-f]{32}$/.test(number)) throw new Error("not the agent");
+  const base = await crypto.subtle.importKey("raw", encoded(key || "none"), "HKDF", false, ["deriveKey"]);
+  const salt = Uint8Array.from((client + number).match(/../g), (pair) => parseInt(pair, 16));
+  const [up, down] = ["up", "down"].map((way) => crypto.subtle.deriveKey(
+    { name: "HKDF", hash: "SHA-256", salt, info: encoded(`nightjar keyboard ${way}`) },
+    base, { name: "AES-GCM", length: 256 }, false, ["encrypt", "decrypt"],
+  ));
+  return { number, up: await up, down: await down };
+}
+
+async function sealed(path, body, signal, mayBeginAgain = true) {
+  session ??= begin(signal);
+  const keys = await session;
+  const method = body === undefined ? "GET" : "POST";
+  const iv = random(12);
+  const question = new Uint8Array(await crypto.subtle.encrypt(
+    { name: "AES-GCM", iv, additionalData: encoded(`${method} ${path}`) },
+    keys.up, encoded(body === undefined ? "" : JSON.stringify(body)),
+  ));
+  const authorization = `Sealed ${client} ${keys.number} ${hex(iv)}`;
+  const request = { method, signal, headers: { Authorization: authorization } };
+  if (body === undefined) request.headers.Authorization += ` ${hex(question)}`;
+  else request.body = question;
+  const response = await fetch(path, request);
+  if (response.status === 409 && response.headers.get("Content-Type") === "application/json" && mayBeginAgain) {
+    session = undefined; // another process of the agent's
+    return sealed(path, body, signal, false);
+  }
+  if (response.status === 401) throw new Refused();
+  const answer = new Uint8Array(await response.arrayBuffer());
+  const about = new Uint8Array([...iv, ...encoded(String(response.status))]);
+  const opened = await crypto.subtle.decrypt(
+    { name: "AES-GCM", iv: answer.slice(0, 12), additionalData: about }, keys.down, answer.slice(12),
+  );
+  return [response, new TextDecoder().decode(opened)];
+}
+
 let away = false;
 let tries = 0;
 let again; // the next look whether the agent is back
@@ -43,22 +107,21 @@ export const isAway = () => away;
 export const onAway = (listener) => listeners.push(listener);
 
 export async function ask(path, body, patience = PATIENCE_MS) {
-  const request = { signal: AbortSignal.timeout(patience), headers: { Authorization: `Bearer ${key}` } };
-  if (body !== undefined) {
-    request.method = "POST";
-    request.headers["Content-Type"] = "application/json";
-    request.body = JSON.stringify(body);
-  }
-  let response;
+  let response, text;
   try {
-    response = await fetch(path, request);
-  } catch {
+    [response, text] = await sealed(path, body, AbortSignal.timeout(patience));
+  } catch (error) {
+    if (error instanceof Refused) {
+      set(false);
+      throw error;
+    }
+    session = undefined; // whoever answers next may be another process
     set(true);
     throw new Away();
   }
   set(false);
-  if (path.endsWith(".svg") && response.ok) return response.text();
-  const answer = await response.json().catch(() => ({}));
+  if (path.endsWith(".svg") && response.ok) return text;
+  const answer = parsed(text);
   if (!response.ok) throw new Error(answer.error || `The agent answered with status ${response.status}.`);
   return answer;
 }
