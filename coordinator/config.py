@@ -144,9 +144,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # usual for unprivileged web services
     page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # port of unencrypted pages: none
-    public_reading: bool | None = None  # reading without a token: only on loopback, without a proxy
+    public_reading: bool | None = None  # reading without a token: on loopback, for this user and root
     trusted_proxy: str = ""  # whose X-Forwarded-For is trusted: nobody's
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable; draws use a secret
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # handles thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # readable; log collectors may want json

@@ -24,6 +24,7 @@ from nightjar.coordinator.rate_limits import CutOff, DeviceRateLimits
 from nightjar.coordinator.records.inbox import DeviceFlooded
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
+from nightjar.coordinator.storage.drawing_key import load_draw_seeds
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lead import LeaderElection, Leadership, open_database, stop_at_once
 from nightjar.coordinator.storage.lock import only_one
@@ -33,7 +34,7 @@ from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tls_service import TlsService
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts
-from nightjar.coordinator.web.server import serving, serving_commands
+from nightjar.coordinator.web.server import asked_by_this_user, serving, serving_commands
 from nightjar.host.systemd import ServiceManager, given_listener
 from nightjar.wire.identifiers import Population
 from nightjar.wire.limits import HOUSEHOLD_WARNING
@@ -152,6 +153,7 @@ class _Site:
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             issuer=secured.issuer if secured else None,
             limits=limits,
+            local_user=asked_by_this_user,
         )
         self.app = create_app(ports)
 
@@ -204,6 +206,7 @@ class _Driving:
             state.signer,
             site.service_manager.turned,
             secured.issuer.register.enrolled_key if secured else lambda _device: None,
+            load_draw_seeds(config.data_dir),
         )
         self._loop = Loop(driver, state.leadership.check)
         leading.callback(self._loop.stop)

@@ -23,6 +23,7 @@ from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.config_reader import ENVIRONMENT_PREFIX
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage import backup as backups
+from nightjar.coordinator.storage.drawing_key import load_draw_seeds
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -95,6 +96,7 @@ def init(path: Path, pairs: tuple[str, ...], *, fleet: str | None, key: bool, mo
     if key:
         data_dir = path.absolute().parent / os.environ.get(f"{ENVIRONMENT_PREFIX}_DATA_DIR", written["data_dir"])
         public = load_signer(data_dir).public
+        load_draw_seeds(data_dir)  # made now, so that no draw is made without it
         answer |= {"signing_key": str(data_dir / KEY_FILE), "coordinator_key": public}
         cells += [("key that signs orders", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]
         recovery = path.with_name(f"{path.stem}-recovery.pem")

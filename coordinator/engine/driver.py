@@ -108,7 +108,8 @@ class Driver:
     """The coordinator without its sockets. Only ``post`` may be called from other threads.
 
     ``turned`` is the heartbeat for a watchdog, called several times a second while the loop runs. Without a ``signer``
-    orders are not signed.
+    orders are not signed. ``seed_of_draw`` gives the seed of a round's draw by its number; without it that is the
+    configuration's, so that a simulation can be repeated.
 
     Raises:
         LocalProtocolError: the database holds no version of the configuration's task.
@@ -126,6 +127,7 @@ class Driver:
         signer: Signer | None = None,
         turned: Callable[[], None] = lambda: None,
         enrolled: EnrolledKeyOf = lambda _device: None,
+        seed_of_draw: Callable[[int], int] | None = None,
     ) -> None:
         self._config = config
         self._turned = turned
@@ -150,7 +152,7 @@ class Driver:
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
         self._sums = SecureSums(config.population, config.task.name, contexts, enrolled, LibraryPrimitives())
-        self._tasks = TaskService(config.task.name, config.seed)
+        self._tasks = TaskService(config.task.name, seed_of_draw or (lambda _number: config.seed))
         self._rounds = RoundService(self._tasks, self._rollouts, self._sums)
         self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)
         self._runner = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)

@@ -37,7 +37,7 @@ from nightjar.coordinator.rounds.events import (
 )
 from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.lease import CheckInCame, Heard, Lease, StatusCame, WentAway
-from nightjar.coordinator.rounds.pace_steering import check_in_counted
+from nightjar.coordinator.rounds.pace_steering import HOUR_S, check_in_counted
 from nightjar.coordinator.rounds.report_checks import Accepted, Asked, Invalid
 from nightjar.coordinator.rounds.round import Round, seat_round, seat_version
 from nightjar.coordinator.rounds.seats import SeatState
@@ -65,6 +65,7 @@ class MessageHandler:
         self._contexts = contexts
         self._rounds = rounds
         self._sums = sums
+        self._hour, self._counted = -1, set[DeviceId]()  # who checked in, in which hour since 1970
 
         self.not_enforced: set[str] = set()
         """Names from :data:`LIMITS` that the broker failed to enforce: a violating message arrived."""
@@ -149,7 +150,7 @@ class MessageHandler:
 
     def _take_check_in(self, device: DeviceId, message: CheckIn, unit: UnitOfWork) -> None:
         lease = _note(device, CheckInCame(message, unit.now_s), unit)
-        unit.tx.save_rhythm(check_in_counted(unit.tx.rhythm(), unit.now_s))
+        self._count_check_in(device, unit)
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
         if not candidates:
             unit.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(unit)))
@@ -161,6 +162,15 @@ class MessageHandler:
                 self._rounds.step(task, DeviceCheckedIn(device, unit.now_s), unit)
         if len(candidates) > 1:
             self._gather(unit)
+
+    def _count_check_in(self, device: DeviceId, unit: UnitOfWork) -> None:
+        """Count a device once an hour, so that one alone cannot make an hour look busy to all others."""
+        hour = int(unit.now_s // HOUR_S)
+        if hour != self._hour:
+            self._hour, self._counted = hour, set()
+        if device not in self._counted:
+            self._counted.add(device)
+            unit.tx.save_rhythm(check_in_counted(unit.tx.rhythm(), unit.now_s))
 
     def _gather(self, unit: UnitOfWork) -> None:
         candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from nightjar.coordinator.engine.hand_over import discard_waiting, save_task, transfer_seats
@@ -24,12 +26,12 @@ class TaskService:
 
     Args:
         first: name of the configuration's task.
-        seed: of the coordinator; rounds draw their devices with it.
+        seed_of_draw: the seed with which a round draws its devices, by the round's number.
     """
 
-    def __init__(self, first: str, seed: int) -> None:
+    def __init__(self, first: str, seed_of_draw: Callable[[int], int]) -> None:
         self.first = first
-        self._seed = seed
+        self._seed_of_draw = seed_of_draw
 
     def step(self, name: str, event: tasks.Event, unit: UnitOfWork) -> TaskRecord:
         """Apply an event to a task.
@@ -66,7 +68,8 @@ class TaskService:
             return  # the version to evaluate does not exist yet
         number, trial = unit.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
-        fresh = open_round(number, base.version, rules, self._seed, unit.now_s, state.empty, name, trial=trial)
+        seed = self._seed_of_draw(number)
+        fresh = open_round(number, base.version, rules, seed, unit.now_s, state.empty, name, trial=trial)
         kind = kind_of(fresh)
         if closing and not kind.is_buffer:
             return

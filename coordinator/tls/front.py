@@ -47,6 +47,9 @@ PLACES_WITHOUT_CERTIFICATE = 64
 SERIAL = "nightjar.serial"
 """Key in the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
 
+PEER_PORT = "nightjar.peer_port"
+"""Key in the WSGI environment: the client's port."""
+
 _log = structlog.get_logger("coordinator")
 
 
@@ -56,6 +59,7 @@ class Peer:
 
     address: str  # its network address
     serial: str  # serial number of its certificate, decimal; empty without one
+    port: int = 0  # its port; 0 behind a proxy
 
 
 class TlsFront:
@@ -158,13 +162,13 @@ class TlsFront:
     async def _accept(self) -> None:
         while True:
             try:
-                accepted, (address, *_) = await self._loop.sock_accept(self._socket)
+                accepted, (address, port, *_) = await self._loop.sock_accept(self._socket)
             except OSError:
                 await asyncio.sleep(NO_DESCRIPTORS_S)
                 continue
             if self._has_room():
                 self._strangers.setdefault(network_of(address), {})[accepted] = False
-                self._tasks[accepted] = self._loop.create_task(self._connected(accepted, address))
+                self._tasks[accepted] = self._loop.create_task(self._connected(accepted, address, port))
             else:
                 accepted.close()
             await asyncio.sleep(0)  # sock_accept does not yield to other tasks while a connection is waiting
@@ -188,12 +192,12 @@ class TlsFront:
         if not of_network:
             self._strangers.pop(network, None)
 
-    async def _connected(self, accepted: socket.socket, address: str) -> None:
+    async def _connected(self, accepted: socket.socket, address: str, port: int) -> None:
         network = network_of(address)
         try:
             with contextlib.suppress(OSError, TimeoutError, RemoteProtocolError):
                 if self._trusted_proxy in {"*", address}:
-                    address = await _named(accepted, address)
+                    address, port = await _named(accepted, address), 0
                     self._forget(network, accepted)
                     network = network_of(address)
                     self._strangers.setdefault(network, {})[accepted] = False
@@ -209,7 +213,7 @@ class TlsFront:
                         self._strangers[network][accepted] = True
                     else:
                         return
-                    await self._served(reader, writer, Peer(address, serial))
+                    await self._served(reader, writer, Peer(address, serial, port))
                 finally:
                     writer.transport.abort()
         finally:
@@ -280,6 +284,7 @@ def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi
         environ["REMOTE_ADDR"] = peer.address
         environ["wsgi.url_scheme"] = "https"
         environ[SERIAL] = peer.serial
+        environ[PEER_PORT] = peer.port
         return application(environ, start_response)
 
     return serve

@@ -1,7 +1,8 @@
 """Admission control: identifies the caller of every request, and checks whether the caller may use the view.
 
 Devices fetch artifacts and the metadata of releases, with their certificate if TLS is on (docs/enrolment.md), and
-supervisors query our health. Everything else needs a token, unless ``public_reading`` opens it for reading. A browser
+supervisors query our health. Everything else needs a token, unless ``public_reading`` opens it for reading. Unless
+set, it does so on the loopback address, for processes of the service's own user and of root. A browser
 can prompt for the token (HTTP Basic: any name, the token as the password). Commands need none
 (:mod:`nightjar.coordinator.control_socket`).
 """
@@ -153,9 +154,13 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         if marked("for_devices"):
             return None if g.device is not None else unknown_device()
         wanted = marked("needs") or Role.VIEWER
-        if wanted is Role.VIEWER and request.authorization is None and ports.public_reading:
+        if wanted is Role.VIEWER and request.authorization is None and may_read():
             return _foreign_name(names)
         return _refusal(g.caller, wanted)
+
+    def may_read() -> bool:
+        """Whether this request may read without a token."""
+        return ports.public_reading and (not ports.reading_by_user or ports.local_user(request.environ))
 
     def unknown_device() -> Response:
         if not g.serial or ports.issuer is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
@@ -37,6 +38,7 @@ class WebPorts:
     distrust: Callable[[], str] = str  # returns why the machine's clock is not trusted; empty if it is
     disk: Callable[[], DiskForecast | None] = lambda: None  # returns how full the leader's disk is; None if unknown
     issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
+    local_user: Callable[[Mapping[str, Any]], bool] = lambda _environ: True  # whether this user's process asks
     limits: DeviceRateLimits | None = None  # of requests by devices; None without limits
 
     def warnings(self) -> list[str]:
@@ -49,7 +51,13 @@ class WebPorts:
     def public_reading(self) -> bool:
         """Whether reading needs no token."""
         chosen = self.config.public_reading
-        return is_loopback(self.config.host) and not self.config.proxied if chosen is None else chosen
+        return self.reading_by_user if chosen is None else chosen
+
+    @property
+    def reading_by_user(self) -> bool:
+        """Whether only processes of this machine's root and of the service's user read without a token."""
+        unset = self.config.public_reading is None
+        return unset and is_loopback(self.config.host) and not self.config.proxied
 
 
 @dataclass(frozen=True, slots=True)

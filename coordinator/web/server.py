@@ -7,11 +7,12 @@ requests that have arrived, and then closes the remaining connections. With a so
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitr
 from waitress.server import create_server  # type: ignore[import-untyped]
 
 from nightjar.coordinator.control_socket import OPERATOR, listening
+from nightjar.coordinator.tls.front import PEER_PORT
 from nightjar.coordinator.web.admission import COMMAND_OF, MOST_BODY_BYTES
 from nightjar.coordinator.web.live import MOST_STREAMS
 from nightjar.host.http_server import HttpServer
+from nightjar.host.local_peers import user_of_connection
 from nightjar.wire.errors import ConfigError, rewording
 
 THREADS = 8
@@ -118,6 +121,12 @@ class _Connection(HTTPChannel):  # type: ignore[misc] # waitress has no types
             self.will_close = True
             return False
         return bool(super().received(data))
+
+
+def asked_by_this_user(environ: Mapping[str, Any]) -> bool:
+    """Whether a request came from a process of this machine's root or of the service's own user."""
+    port = environ.get(PEER_PORT, environ.get("REMOTE_PORT")) or 0
+    return user_of_connection(environ.get("REMOTE_ADDR", ""), int(port)) in {0, os.geteuid()}
 
 
 def _believed(trusted_proxy: str) -> dict[str, Any]:

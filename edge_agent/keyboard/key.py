@@ -3,7 +3,7 @@
 A loopback port is open to every user. So the agent keeps a key in its private folder. The address that
 ``nightjar-agent status`` prints passes the key to the browser in the fragment (after the ``#``), which a browser
 neither sends nor logs. The page stores the key for its own origin, whereas a cookie would be sent to every port of
-this machine, and adds it to each request.
+this machine, and proves in each request that it has the key (:mod:`nightjar.edge_agent.keyboard.sealing`).
 """
 
 from __future__ import annotations

@@ -154,3 +154,15 @@ def test_a_defect_in_one_message_does_not_end_the_process(make_world, monkeypatc
     world.check_in("a")
     assert world.counters == {"events_failed": 1}
     assert world.acknowledged == 1
+
+
+def test_one_device_that_checks_in_all_the_time_counts_once_an_hour(make_world):
+    """The attack: its check-ins made an hour look busy, and everybody's retry came three times as late."""
+    world = make_world()
+    for _ in range(300):
+        world.check_in("pushy")
+    world.check_in("b", "c")
+    assert sum(world.tables.rhythm.hours) == 3
+    world.clock.time_s += 3600
+    world.check_in("pushy")
+    assert sum(world.tables.rhythm.hours) == pytest.approx(4, abs=0.95)  # older ones fade at midnight
