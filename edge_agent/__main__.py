@@ -203,6 +203,21 @@ def wipe(path: Path, as_json: bool, yes: bool) -> None:
         click.echo(f"deleted: {done.messages} messages, learned words, what waited to be sent, and their traces")
 
 
+@main.command()
+@click.option("--config", "path", type=click.Path(path_type=Path), help="The agent's TOML file; else your own agent.")
+@click.option("--count", default=3, show_default=True, type=click.IntRange(1, 9), help="The most that are printed.")
+@click.option("--language", default="", help="A tag such as de-AT.")
+@reports_errors
+def complete(path: Path | None, count: int, language: str) -> None:
+    """Print completions of the text on standard input, one a line: a completer for keyboards that run a program."""
+    from nightjar.edge_agent.commands.complete import complete as find
+    from nightjar.edge_agent.commands.complete import read_end, socket_of
+
+    text = read_end(sys.stdin.buffer.read())
+    for word in find(socket_of(path, os.environ), text, count, language):
+        click.echo(word)
+
+
 @main.command("train-once")
 @config_option
 @json_option

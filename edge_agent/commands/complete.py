@@ -1,0 +1,75 @@
+"""``nightjar-agent complete``: a pipe for keyboards that ask a program for completions, such as phosh's.
+
+Asks the suggester over its socket. Nothing is kept, and typed text is in no error.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from nightjar.edge_agent.config import data_dir_of
+from nightjar.edge_agent.desktop.settings import read_settings, settings_path, socket_path
+from nightjar.edge_agent.shell.suggester import FOLDER, SOCKET
+from nightjar.host.unix_sockets import address_of
+from nightjar.wire.errors import UnavailableError
+
+MOST_CHARACTERS = 2_000
+"""Of the end of a text; more are not looked at."""
+TIMEOUT_S = 2.0
+"""A keyboard that waits longer is no help."""
+_MOST_ANSWER_BYTES = 1 << 16
+
+
+class _Found(msgspec.Struct):
+    words: tuple[str, ...] = ()
+    prefix: str = ""
+    error: str = ""
+
+
+def read_end(data: bytes) -> str:
+    r"""The text of standard input, without the end of its last line; bytes that are no text are left out.
+
+    >>> read_end(b"how ar\n")
+    'how ar'
+    """
+    return data.decode(errors="ignore").removesuffix("\n").removesuffix("\r")[-MOST_CHARACTERS:]
+
+
+def socket_of(config: Path | None, environment: Mapping[str, str]) -> Path:
+    """The socket of the agent with this configuration; without one, the socket that the IBus engine asks.
+
+    Raises:
+        ConfigError: the configuration cannot be read.
+    """
+    if config is not None:
+        return data_dir_of(config, environment) / FOLDER / SOCKET
+    home = Path.home()
+    settings, _ = read_settings(settings_path(environment, home))
+    return socket_path(environment, home, settings)
+
+
+def complete(path: Path, text: str, count: int, language: str) -> list[str]:
+    """What the last word of a text may become, or the next words after a space, the likeliest first.
+
+    Raises:
+        UnavailableError: the suggester does not answer.
+    """
+    request = {"do": "suggest", "text": text, "count": min(count + 1, 10), "language": language}
+    try:
+        with address_of(path) as address, socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(address)
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+            with connection.makefile("rb") as lines:
+                found = msgspec.json.decode(lines.readline(_MOST_ANSWER_BYTES), type=_Found)
+    except (OSError, msgspec.MsgspecError) as error:
+        msg = f"expected the suggester at {path}, got {type(error).__name__}; is the agent running?"
+        raise UnavailableError(msg) from error
+    if found.error:
+        msg = f"the suggester does not answer: {found.error}"
+        raise UnavailableError(msg)
+    return [word for word in found.words if word != found.prefix and word.isprintable()][:count]
