@@ -208,11 +208,7 @@ def _set_blocked(unit: UnitOfWork, who: str, rounds: RoundService, device: Devic
 
 
 def _label(unit: UnitOfWork, who: str, asked: LabelDevice) -> bool | OperationRefused:
-    lease = unit.tx.lease(asked.device)
-    if lease is None:
-        return OperationRefused(
-            f"no device {asked.device} was ever heard of: look at its name, or give labels with its claim"
-        )
+    lease = unit.tx.lease(asked.device) or Lease(device=asked.device)
     labelling = unit.tx.labelling()
     ruled = labelling.governed & {*asked.add, *asked.remove}
     if ruled:

@@ -231,6 +231,12 @@ class Register:
             self._activate(serial, device, row[2], now_s)
         return device
 
+    def expects(self, device: DeviceId) -> bool:
+        """Whether a device has a key, or a claim names it."""
+        with self._database.connection() as tx:
+            named = tx.scalar(sa.select(claims.c.name).where(claims.c.device == device).limit(1))
+            return named is not None or _of_device(tx, device)
+
     def standing_of(self, device: DeviceId) -> Standing:
         """A device's standing."""
         with self._database.connection() as tx:

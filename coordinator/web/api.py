@@ -36,6 +36,7 @@ from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.admission import client_network, problem
 from nightjar.coordinator.web.answers import Api
 from nightjar.coordinator.web.driver_calls import change
+from nightjar.coordinator.web.driver_calls import label as give_labels
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.coordinator.web.release_routes import add_release_routes
 from nightjar.coordinator.web.task_routes import add_task_routes
@@ -177,8 +178,8 @@ def _add_changing(api: Api, ports: WebPorts) -> None:
 
     @api.change("/devices/<name>/labels", 404, 409)
     def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
-        """Give labels to a device, and take others away; it need not be known yet."""
-        return change(ports, LabelDevice(request_parsing.device(name), json.add, json.remove))
+        """Give labels to a device, and take others away; it was heard of, has a key, or is named by a claim."""
+        return docs.Changed(give_labels(ports, LabelDevice(request_parsing.device(name), json.add, json.remove)))
 
     @api.look("/label-rules", docs.LabelRules)
     def label_rules() -> docs.LabelRules:

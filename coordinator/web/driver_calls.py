@@ -7,7 +7,7 @@ import queue
 from flask import abort, g
 
 from nightjar.coordinator.records.inbox import Operated
-from nightjar.coordinator.tasks.operations import Operation, OperationRefused
+from nightjar.coordinator.tasks.operations import LabelDevice, Operation, OperationRefused
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.ports import WebPorts
@@ -28,6 +28,21 @@ def operate(ports: WebPorts, operation: Operation) -> bool:
     if isinstance(changed, OperationRefused):
         abort(409, changed.reason)
     return changed
+
+
+def label(ports: WebPorts, wanted: LabelDevice) -> bool:
+    """Change the labels of a device; False if nothing had to change.
+
+    The device was heard of, has a key, or a claim names it.
+
+    Raises:
+        HTTPException: 404, if there is no such device: a mistyped name must not make one; and as :func:`operate`.
+    """
+    with ports.repository.transaction() as view:
+        known = view.lease(wanted.device) is not None
+    if not known and (ports.issuer is None or not ports.issuer.register.expects(wanted.device)):
+        abort(404, f"no device {wanted.device} was ever heard of, and no claim names it: look at its name")
+    return operate(ports, wanted)
 
 
 def change(ports: WebPorts, operation: Operation) -> docs.Changed:

@@ -22,6 +22,7 @@ from nightjar.coordinator.views.rows import last_week
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
+from nightjar.coordinator.web.driver_calls import label as give_labels
 from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.ports import Site
@@ -138,7 +139,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
         with ports.repository.transaction() as view:
             lease = view.lease(device)
         former = set() if lease is None else set(lease.labels.split())
-        operate(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
+        give_labels(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/block")

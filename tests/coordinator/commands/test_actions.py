@@ -99,3 +99,10 @@ def test_tokens_are_made_shown_once_listed_and_revoked(ask, run, site):
     assert ask("token", "revoke", "anna") == {"revoked": "anna"}
     assert run("token", "revoke", "anna", "--config", site.config)[0] == ConfigError.exit_status
     assert [entry["action"] for entry in ask("audit")] == ["revoke-token", "create-token"]
+
+
+def test_a_mistyped_name_makes_no_device(served, run, site):
+    status, _out, err = run("device", "label", "nobody", "--add", "porch", "--config", site.config)
+    assert status == 2
+    assert "no device nobody was ever heard of" in err
+    assert not [event for event in served if isinstance(event, Operated)]

@@ -118,14 +118,6 @@ def test_a_device_has_only_so_many_labels(make_world):
     assert audited(world)[0] == ("label-device", "a", "none", "kitchen porch")
 
 
-def test_a_mistyped_name_makes_no_device(make_world):
-    world = make_world()
-    refused = operate(world, LabelDevice(A, add=("porch",)))
-    assert isinstance(refused, OperationRefused)
-    assert "no device a was ever heard of" in refused.reason
-    assert A not in world.tables.leases
-
-
 def test_a_rule_gives_its_label_to_devices_that_are_known_come_or_change(make_world):
     world = make_world()
     world.check_in("a", "b")

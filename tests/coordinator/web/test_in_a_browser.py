@@ -217,6 +217,7 @@ def test_a_viewer_sees_no_buttons_and_an_admin_makes_a_token_that_is_shown_once(
     assert fresh.service.ask("GET", "/api/v1/task", characters).status_code != 401
     page.goto(fresh.url + "/tokens")
     assert characters not in page.content()
+    page.get_by_role("row", name="anna").get_by_label("for good").check()
     page.get_by_role("button", name="Revoke anna").click()
     page.get_by_role("button", name="Revoke anna").wait_for(state="detached")
     assert fresh.service.ask("GET", "/api/v1/audit", characters).status_code == 401
