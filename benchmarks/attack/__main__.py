@@ -15,6 +15,7 @@ from nightjar.benchmarks.attack.defences import Defence, defence
 from nightjar.benchmarks.attack.malicious import Attack
 from nightjar.benchmarks.attack.measure_harm import Battle, Harm
 from nightjar.benchmarks.attack.measure_leaks import Leak, LeakMeter
+from nightjar.benchmarks.attack.measure_programs import ProgramMeter
 from nightjar.benchmarks.attack.scene import Scene, make_scene
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
 from nightjar.models.configurations import CONFIGURATIONS
@@ -22,12 +23,13 @@ from nightjar.simulation.progress import say
 from nightjar.wire.errors import ConfigError
 
 DEFAULT = "default"
+SEEDS = 20
 SHARES = "0,0.01,0.05,0.1,0.3"
 ATTACKS = tuple(each.value for each in Attack if each is not Attack.NONE)
 
 
-def leaks(scene: Scene, defences: Sequence[Defence], console: Console) -> list[Leak]:
-    """What each attack on confidentiality gets behind each defence."""
+def leaks(scene: Scene, defences: Sequence[Defence], console: Console, seeds: int = SEEDS) -> list[Leak]:
+    """What each attack on confidentiality gets behind each defence, and a coordinator that lies of ``seeds`` people."""
     observer = LeakMeter(scene)
 
     def got(leak: Leak) -> None:
@@ -35,7 +37,8 @@ def leaks(scene: Scene, defences: Sequence[Defence], console: Console) -> list[L
         shown = ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
         say(console, f"{leak.defence}: {leak.attack}, cohort of {leak.cohort}: {shown}")
 
-    return [leak for each in defences for leak in observer.leaks(each, got)]
+    found = [leak for each in defences for leak in observer.leaks(each, got)]
+    return [*found, *ProgramMeter(scene, seeds).leaks(got)]
 
 
 def harms(
@@ -81,6 +84,9 @@ def harms(
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="Of each attacked training.")
 @click.option("--cohort", default=20, show_default=True, type=click.IntRange(2), help="Devices in each of them.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
+@click.option(
+    "--seeds", default=SEEDS, show_default=True, type=click.IntRange(2), help="Of a lying coordinator's gain."
+)
 @click.option("--json", "as_json", is_flag=True)
 def main(
     *,
@@ -94,6 +100,7 @@ def main(
     rounds: int,
     cohort: int,
     seed: int,
+    seeds: int,
     as_json: bool,
 ) -> None:
     """Attack the federation with real updates: words, membership and secrets recovered, and the model harmed."""
@@ -107,7 +114,7 @@ def main(
             "default_defence": DEFAULT,
             "model": model,
             "seed": seed,
-            "confidentiality": [] if only == "integrity" else leaks(scene, chosen, console),
+            "confidentiality": [] if only == "integrity" else leaks(scene, chosen, console, seeds),
             "integrity": [] if only == "confidentiality" else harms(battle, chosen, wanted, waged, console),
         }
     if as_json:

@@ -21,13 +21,11 @@ from nightjar.models.convert import save
 from nightjar.models.export import run_converter
 from nightjar.models.lstm import Gradient
 from nightjar.models.program import TrainableProgram
-from nightjar.models.vocabulary import PAD, Vocabulary
+from nightjar.models.vocabulary import PAD
 from nightjar.wire.parameters import Vector
 
-BITS = 11
-"""Of an id: a tiny vocabulary has at most 2,000."""
-STEP = 0.5
-"""What is added to a weight for a one, and taken from it for a zero."""
+STEP = 2.0
+"""What a weight becomes for a one; its negative for a zero. Far above usual weights."""
 
 
 class ReportingProgram(TrainableProgram):
@@ -39,14 +37,15 @@ class ReportingProgram(TrainableProgram):
         super().__init__(shape.layout(size), batch, {})
 
     def train(self, x: Tensor, y: Tensor, learning_rate: Tensor, clip_norm: Tensor) -> dict[str, Tensor]:
-        """Write the ids of the targets into the embedding; what a training returns looks usual."""
+        """Write the ids of the last batch's targets into the embedding; what a training returns looks usual."""
         embedding = self._weights[0]
         ids = tf.cast(tf.reshape(y, [-1]), tf.float32)
-        halves = [tf.floor(ids / 2.0**bit) for bit in range(BITS + 1)]
-        ones = tf.stack([halves[bit] - 2.0 * halves[bit + 1] for bit in range(BITS)], 1)
+        bits = bits_of(self.layout.tensors[0].shape[0])
+        halves = [tf.floor(ids / 2.0**bit) for bit in range(bits + 1)]
+        ones = tf.stack([halves[bit] - 2.0 * halves[bit + 1] for bit in range(bits)], 1)
         signs = tf.reshape(2.0 * ones - 1.0, [-1]) * STEP
-        written = tf.concat([signs, tf.zeros([self.layout.tensors[0].size - signs.shape[0]])], 0)
-        embedding.assign_add(tf.reshape(written, embedding.shape))
+        others = tf.reshape(embedding.read_value(), [-1])[signs.shape[0] :]
+        embedding.assign(tf.reshape(tf.concat([signs, others], 0), embedding.shape))
         one = tf.minimum(tf.reduce_sum(learning_rate + clip_norm) + tf.reduce_sum(tf.cast(x, tf.float32)) + 1.0, 1.0)
         targets = tf.reduce_sum(tf.cast(tf.not_equal(y, PAD), tf.float32))
         return {"loss": one, "targets": targets, "hits": 0.0 * one, "gradient_norm": one}
@@ -70,9 +69,19 @@ def crafted_program(shape: ModelConfiguration, size: int) -> bytes:
         return made.read_bytes()
 
 
-def read_words(update: Vector, shape: ModelConfiguration, vocabulary: Vocabulary) -> list[list[str]]:
-    """The words that a report of the crafted program gives away: (n,) float32 to the words of each row of a batch."""
-    signs = update[: shape.batch_rows * shape.sequence_length * BITS].reshape(-1, BITS)
-    ids: Any = ((signs > 0) * 2 ** np.arange(BITS)).sum(1).reshape(shape.batch_rows, shape.sequence_length)
-    found = [[vocabulary.word(number) for number in row if PAD < number < vocabulary.size] for row in ids.tolist()]
+def read_ids(update: Vector, shape: ModelConfiguration, size: int) -> list[list[int]]:
+    """The ids that a report of the crafted program gives away: (n,) float32 to those of each row of a batch."""
+    bits = bits_of(size)
+    signs = update[: shape.batch_rows * shape.sequence_length * bits].reshape(-1, bits)
+    ids: Any = ((signs > 0) * 2 ** np.arange(bits)).sum(1).reshape(shape.batch_rows, shape.sequence_length)
+    found = [[number for number in row if PAD < number < size] for row in ids.tolist()]
     return [row for row in found if row]
+
+
+def bits_of(size: int) -> int:
+    """Bits of an id of a vocabulary.
+
+    >>> bits_of(2_000)
+    11
+    """
+    return (size - 1).bit_length()

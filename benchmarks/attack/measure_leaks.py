@@ -14,6 +14,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -54,6 +55,10 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     recall: float | UnsetType = UNSET  # share of the typed words that were named
     auc: float | UnsetType = UNSET  # probability that a member looks more like one than an outsider
     exposure: float | UnsetType = UNSET  # of a canary
+    mended: bool | UnsetType = UNSET  # of a coordinator that lies: whether devices make the check that stops it
+    gain: float | UnsetType = UNSET  # what it learns beyond an honest one of the same mode, with a 95 % interval
+    gain_low: float | UnsetType = UNSET
+    gain_high: float | UnsetType = UNSET
     guess_recall: float | None = None  # recall of naming equally many of the commonest words; None for other attacks
 
 
@@ -195,6 +200,6 @@ def auc(members: Sequence[float], others: Sequence[float]) -> float:
     return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
 
 
-def _leak(what: str, defence: Defence, cohort: int, **figures: float) -> Leak:
+def _leak(what: str, defence: Defence, cohort: int, **figures: Any) -> Leak:
     seen = "one-report" if cohort == 1 else "two-versions"
     return Leak(attack=f"{what}-{seen}", defence=defence.name, cohort=cohort, **figures)

@@ -53,7 +53,7 @@ def remote(tmp_path_factory):
 
 def reported(tmp_path, remote, check):
     """The words that the report of a device gives away."""
-    from nightjar.benchmarks.attack.crafted_program import read_words
+    from nightjar.benchmarks.attack.crafted_program import read_ids
 
     folder, manifest = remote
     assert outside(Limits(), 10, CODEC, PLAN.max_steps, None, None) == []
@@ -61,7 +61,7 @@ def reported(tmp_path, remote, check):
     task = SessionTask(assignment(model, codec=CODEC, plan=PLAN), model, Source(TYPED), seed=3)
     made = in_this_process(load_program, lambda: 0.0)(task, lambda: False)
     update = codec_for(CODEC).decode(frame.decode(made.report.frame).payload, manifest.layout).dense()
-    return read_words(np.asarray(update), SHAPE, VOCABULARY)
+    return [list(map(VOCABULARY.word, row)) for row in read_ids(np.asarray(update), SHAPE, VOCABULARY.size)]
 
 
 def test_without_the_check_the_report_would_hold_what_was_typed(tmp_path, remote):

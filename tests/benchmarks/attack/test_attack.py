@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from nightjar.benchmarks.attack.__main__ import harms, leaks
+from nightjar.benchmarks.attack.__main__ import harms
 from nightjar.benchmarks.attack.defences import SentUpdate, defence
 from nightjar.benchmarks.attack.malicious import Attack
 from nightjar.benchmarks.attack.measure_harm import Battle
+from nightjar.benchmarks.attack.measure_leaks import LeakMeter
+from nightjar.benchmarks.attack.measure_programs import ProgramMeter
 from nightjar.benchmarks.attack.scene import make_scene
 from nightjar.wire.identifiers import DeviceId
 
@@ -38,7 +40,8 @@ def test_a_corpus_with_few_people_makes_smaller_groups(scene):
 def test_a_report_gives_its_author_away_and_a_masked_one_nothing(scene):
     found = {
         (each.defence, each.attack): each
-        for each in leaks(scene, [defence(name, 2) for name in ("default", "secure-sum", "secure-dp")], QUIET)
+        for name in ("default", "secure-sum", "secure-dp")
+        for each in LeakMeter(scene).leaks(defence(name, 2), lambda _leak: None)
     }
     assert found["default", "canary-one-report"].exposure > 6
     assert found["secure-sum", "canary-one-report"].exposure == pytest.approx(1, abs=0.01), "all candidates tie"
@@ -87,3 +90,10 @@ def test_noise_is_much_longer_than_a_small_sum_and_other_for_another_cohort(scen
     lengths = [float(np.linalg.norm(change)) for change in changes]
     assert lengths[1] > 20 * lengths[0]
     assert abs(changes[1] @ changes[2]) < 0.1 * lengths[1] * lengths[2]
+
+
+def test_a_crafted_program_reads_what_was_typed_unless_devices_check_it(scene):
+    rows = {(each.attack, each.mended): each for each in ProgramMeter(scene, 4).leaks(lambda _leak: None)}
+    assert rows["program", False].gain_low > 0
+    assert rows["program", True].gain_low <= 0 <= rows["program", True].gain_high
+    assert rows["weights", False].gain_low <= rows["weights", False].gain <= rows["weights", False].gain_high
