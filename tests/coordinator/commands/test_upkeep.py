@@ -67,7 +67,6 @@ def test_every_size_of_a_fleet_has_the_same_settings():
 
 
 def test_init_makes_the_pretrained_model_unless_there_is_one(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(starts, "export_program", lambda *_: b"program")  # the conversion takes ten seconds
     status, out, err = run("init", tmp_path / "new.toml", "--json")
     assert (status, json.loads(out)["model"]) == (0, str(tmp_path / "model")), err
     assert (tmp_path / "model" / WEIGHTS).stat().st_size == 4 * len(shipped().weights("tiny"))
@@ -76,13 +75,13 @@ def test_init_makes_the_pretrained_model_unless_there_is_one(run, tmp_path, monk
     assert json.loads(out)["next"] == f"nightjar-coordinator serve --config {tmp_path / 'other.toml'}"
 
 
-def test_init_without_tensorflow_leaves_nothing_behind(run, tmp_path, monkeypatch):
+def test_init_that_cannot_make_a_model_leaves_nothing_behind(run, tmp_path, monkeypatch):
     def refuse(*_):
-        raise ConfigError("needs TensorFlow")
+        raise ConfigError("install Nightjar again")
 
-    monkeypatch.setattr(starts, "export_program", refuse)
+    monkeypatch.setattr(starts, "packaged_file", refuse)
     status, _, err = run("init", tmp_path / "new.toml")
-    assert (status, "needs TensorFlow" in err) == (ConfigError.exit_status, True)
+    assert (status, "install Nightjar again" in err) == (ConfigError.exit_status, True)
     assert list(tmp_path.iterdir()) == []
 
 
