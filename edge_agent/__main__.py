@@ -22,6 +22,7 @@ import nightjar.host.one_thread  # noqa: F401 - before anything imports numpy
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands import EXIT_NO
 from nightjar.edge_agent.config import AgentConfig, load
+from nightjar.host.children import python_command
 from nightjar.host.files import close_what_is_written
 from nightjar.host.logs import configure_logs
 from nightjar.wire.errors import NightjarError
@@ -88,8 +89,8 @@ def run(path: Path, log_level: str) -> None:
         again = int(environment.get(_RESTARTS, "0")) + 1
         if again > MOST_RESTARTS:
             raise
-        command = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, command, environment | {_RESTARTS: str(again)})  # noqa: S606 - ourselves
+        command = python_command(*sys.orig_argv[1:])
+        os.execve(command[0], command, environment | {_RESTARTS: str(again)})  # noqa: S606 - ourselves
 
 
 @main.command()

@@ -96,8 +96,11 @@ def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes 
     """
     folder = data_dir / FOLDER
     private_folder(folder)
-    credential = (folder / CREDENTIAL).read_bytes() if key_and_certificate is None else key_and_certificate
-    _write_copy(data_dir, identity, credential)
+    credential = key_and_certificate
+    if credential is None and (folder / CREDENTIAL).is_file():
+        credential = (folder / CREDENTIAL).read_bytes()
+    if credential is not None:
+        _write_copy(data_dir, identity, credential)
     for name in (IDENTITY, CREDENTIAL):  # a folder, say, that is in its place
         if (folder / name).exists() and not (folder / name).is_file():
             put_away(data_dir, [folder / name], "something that is no file is in its place")

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from nightjar.edge_agent.shell import clock, damaged_files, folder, put_away
+from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.kept_apart import LEDGER
@@ -117,11 +118,19 @@ def test_an_agent_starts_in_a_folder_where_everything_is_damaged(tmp_path, kind)
         lines = []
         reader = threading.Thread(target=lambda: lines.extend(iter(agent.stderr.readline, "")))
         reader.start()
-        begun_s = time.monotonic()
-        while not any("broker_unreachable" in line for line in lines):
-            assert agent.poll() is None, "".join(lines)
-            assert time.monotonic() - begun_s < PATIENCE_S, "".join(lines)
-            threading.Event().wait(0.05)
+
+        def comes(text, times):
+            begun_s = time.monotonic()
+            while sum(text in line for line in lines) < times:
+                assert agent.poll() is None, "".join(lines)
+                assert time.monotonic() - begun_s < PATIENCE_S, "".join(lines)
+                threading.Event().wait(0.05)
+
+        comes("broker_unreachable", 1)
+        (data_dir / FOUND).touch()  # what a process of it leaves that comes upon a damaged page
+        comes("agent_started", 2)
+        comes("broker_unreachable", 2)
+        assert not (data_dir / FOUND).exists()
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(PATIENCE_S) == 0, "".join(lines)
         reader.join()
