@@ -13,7 +13,7 @@ from typing import Protocol
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.records.effects import PendingEffect
 from nightjar.coordinator.records.jobs import Job
-from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
@@ -67,6 +67,16 @@ class SumStore(Protocol):
 
     def drop_sum(self, round_number: int) -> None:
         """Delete the secure sum of a round."""
+
+
+class CohortStore(Protocol):
+    """Which devices' reports were read together."""
+
+    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
+        """The cohorts of a kind whose reports on weights with this hash were read together."""
+
+    def count_cohort(self, cohort: CountedCohort) -> None:
+        """Store that the reports of a cohort are read together."""
 
 
 class ReportStore(Protocol):
@@ -223,6 +233,7 @@ class Transaction(
     TaskStore,
     RoundStore,
     SumStore,
+    CohortStore,
     ReportStore,
     ChunkStore,
     DeviceStore,

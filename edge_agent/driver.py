@@ -112,7 +112,7 @@ class Driver:
         self._releases = ReleaseWatch(ports.releases, ports.clock, self._start, ports.worker.stop)
         self._keyboard = KeyboardUpkeep(ports, self._start)
         self._session = SessionJobs(ports, identity.population, self._start)
-        self._sum = SumPart(ports.sums, ports.journal, self._uplink)
+        self._sum = SumPart(ports.sums, ports.journal, self._uplink, ports.limits.least_cohort)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
         self._delivery = Delivery(self._uplink, ports.transport, self._moment, self._receipted, self._log)

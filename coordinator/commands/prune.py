@@ -70,6 +70,7 @@ def _counts(found: Pruned) -> str:
         "artifacts": "artifacts",
         "rounds": "rounds",
         "version_rows": "rows of versions",
+        "counted_cohorts": "cohorts whose versions are gone",
         "credentials": "credentials",
         "claims": "claims",
         "tokens": "tokens",

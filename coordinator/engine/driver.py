@@ -42,6 +42,7 @@ import structlog
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.administration import operate, told
+from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.effect_runner import EffectRunner
 from nightjar.coordinator.engine.job_results import JobResults
 from nightjar.coordinator.engine.label_service import LabelService
@@ -151,9 +152,10 @@ class Driver:
         self._labels = LabelService()
         self._results = JobResults(artifacts, self._rollouts)
         contexts = RoundContexts(artifacts, config.rollout.share)
-        self._sums = SecureSums(config.population, config.task.name, contexts, enrolled, LibraryPrimitives())
+        cohorts = CohortService(contexts, config.limits.least_cohort)
+        self._sums = SecureSums(config.population, config.task.name, contexts, cohorts, enrolled, LibraryPrimitives())
         self._tasks = TaskService(config.task.name, seed_of_draw or (lambda _number: config.seed))
-        self._rounds = RoundService(self._tasks, self._rollouts, self._sums)
+        self._rounds = RoundService(self._tasks, self._rollouts, self._sums, cohorts)
         self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)
         self._runner = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
 

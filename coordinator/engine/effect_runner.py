@@ -177,6 +177,7 @@ class EffectRunner:
                 ReportFile(r.device, r.attempt, r.num_examples, staleness_of(current.seats[r.device]))
                 for r in reports
                 if current.seats[r.device].state is SeatState.REPORTED  # skips reports that proved unreadable
+                and r.device not in current.left_out
             ),
             minimum=settings.minimum,
             staleness=settings.staleness,

@@ -4,8 +4,9 @@ An event goes to the open round of its task (:meth:`RoundService.step`). Then, i
 
 1. the round's next state is written, and its effects are applied or kept for after the commit
    (:mod:`~nightjar.coordinator.engine.round_results`);
-2. its secure sum follows it (:mod:`~nightjar.coordinator.engine.secure_sums`);
-3. if the round has ended, its versions are judged (:mod:`~nightjar.coordinator.engine.rollout_service`), and its task
+2. its cohort is checked once it is known (:mod:`~nightjar.coordinator.engine.cohort_service`);
+3. its secure sum follows it (:mod:`~nightjar.coordinator.engine.secure_sums`);
+4. if the round has ended, its versions are judged (:mod:`~nightjar.coordinator.engine.rollout_service`), and its task
    hears of it and opens the next (:mod:`~nightjar.coordinator.engine.task_service`).
 
 The services in this list know nothing of each other. What they want of a round they return as events, which
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.hand_over import keep_early_reports
 from nightjar.coordinator.engine.rollout_service import RolloutService
 from nightjar.coordinator.engine.round_results import apply_effects, write_changes
@@ -55,7 +57,8 @@ _log = structlog.get_logger("coordinator")
 class RoundService:
     """Gives events to rounds, and carries out what follows from them."""
 
-    def __init__(self, tasks: TaskService, rollouts: RolloutService, sums: SecureSums) -> None:
+    def __init__(self, tasks: TaskService, rollouts: RolloutService, sums: SecureSums, cohorts: CohortService) -> None:
+        self._cohorts = cohorts
         self._tasks = tasks
         self._rollouts = rollouts
         self._sums = sums
@@ -77,6 +80,7 @@ class RoundService:
             write_changes(before, after, getattr(event, "device", None), unit)
         _keep_report(effects, report, unit)
         apply_effects(after, effects, unit)
+        self.apply(self._cohorts.check(before, after, unit), unit)
         if kind.is_summed:
             self.apply(self._sums.follow(before, after, unit), unit)
         if after.phase in TERMINAL:

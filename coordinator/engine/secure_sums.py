@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import structlog
 from msgspec.structs import replace
 
+from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.orders import common_order
 from nightjar.coordinator.engine.round_context import RoundContexts
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
@@ -43,6 +44,7 @@ from nightjar.coordinator.rounds.secure_sum import (
     Send,
     StepContext,
     SumPhase,
+    SumSession,
     TimeUp,
     Unmask,
     open_session,
@@ -70,11 +72,17 @@ class SecureSums:
     """The secure sums of all open rounds."""
 
     def __init__(
-        self, population: str, first: str, contexts: RoundContexts, enrolled: EnrolledKeyOf, primitives: Primitives
+        self,
+        population: str,
+        first: str,
+        contexts: RoundContexts,
+        cohorts: CohortService,
+        enrolled: EnrolledKeyOf,
+        primitives: Primitives,
     ) -> None:
         """``first`` is the task whose versions keyboards get."""
         self._population, self._first = Population(population), first
-        self._contexts = contexts
+        self._contexts, self._cohorts = contexts, cohorts
         self._enrolled = enrolled
         self._primitives = primitives
 
@@ -186,6 +194,11 @@ class SecureSums:
             msg = f"there is a secure sum of round {number}, which is not open"
             raise LocalProtocolError(msg)
         session, effects = step(before.session, event, StepContext(self._primitives, sender))
+        if session.phase is SumPhase.CONFIRMATIONS and before.session.phase is SumPhase.REPORTS:
+            reason = self._refused(before, session, state, unit)
+            if reason:
+                session = replace(session, phase=SumPhase.ABANDONED, reason=reason)
+                effects = tuple(each for each in effects if not isinstance(each, Send))
         held = replace(before, session=session)
         if session.phase is not before.session.phase:
             waits = session.phase in _TIMED
@@ -194,6 +207,7 @@ class SecureSums:
             match effect:
                 case Unmask():
                     held = replace(held, plan=effect)
+                    self._cohorts.count(state, unit)
                     unit.spend_privacy(state.task, number)  # from now on we can open the sum, averaged or not
                     unit.effects.append(StartAggregation(number))
                 case Refuse(key, reason):
@@ -217,6 +231,14 @@ class SecureSums:
                 return effects, _without(state, stay, unit.now_s)
             case _:
                 return effects, ()
+
+    def _refused(self, held: StoredSum, session: SumSession, state: Round, unit: UnitOfWork) -> str:
+        """Why the sum of those that have reported must not be opened; empty if it may."""
+        cohort = frozenset(held.devices[session.roster[member]] for member in session.reports)
+        try:
+            return self._cohorts.refusal(state, cohort, unit)
+        except NightjarError as error:
+            return f"its base cannot be read: {error}"
 
 
 def _without(state: Round, stay: Collection[DeviceId], now_s: float) -> RoundEvents:

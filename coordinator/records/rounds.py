@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -101,3 +102,13 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
             report_bytes=sum(sizes),
             report_bytes_median=int(statistics.median(sizes)) if sizes else None,
         )
+
+
+class CountedCohort(NamedTuple):
+    """Devices whose reports of a round were read together, on weights with this hash."""
+
+    round: int
+    base_version: int
+    weights: str
+    kind: str
+    devices: tuple[DeviceId, ...]

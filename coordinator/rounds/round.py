@@ -160,6 +160,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         version: the version that the round committed; None for a round that only evaluated one.
         closing: why a buffered round gives no more seats; empty if it does.
         following: number of the buffered round that took over its open seats; None if there was none.
+        left_out: devices whose reports are not used (:mod:`nightjar.coordinator.rounds.cohorts`).
     """
 
     number: int
@@ -183,6 +184,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     closing: str = ""
     following: int | None = None
+    left_out: tuple[DeviceId, ...] = ()
 
     def devices(self, state: SeatState) -> list[DeviceId]:
         """The selected devices in this state, in ascending order."""

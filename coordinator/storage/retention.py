@@ -24,6 +24,7 @@ from nightjar.coordinator.storage.tables import (
     audit,
     chunks,
     claims,
+    counted_cohorts,
     counters,
     credentials,
     devices,
@@ -70,6 +71,7 @@ class Pruned(msgspec.Struct, frozen=True):
     artifact_bytes: int = 0
     rounds: int = 0  # with their reports' rows
     version_rows: int = 0
+    counted_cohorts: int = 0
     credentials: int = 0
     claims: int = 0
     tokens: int = 0
@@ -298,6 +300,8 @@ class Retention:
                 versions.c.version.not_in(sa.select(rounds.c.base_version)),
             ),
         )
+        filed = sa.select(versions.c.version).where(versions.c.pruned_s.is_(None))  # others are no base any more
+        yield "counted_cohorts", counted_cohorts, counted_cohorts.c.base_version.not_in(filed)
         later = credentials.alias()
         replaced = sa.exists().where(
             later.c.device == credentials.c.device, later.c.requested_s > credentials.c.requested_s

@@ -80,6 +80,17 @@ rounds = Table(
     Index("rounds_by_task", "task", "number"),
 )
 
+counted_cohorts = Table(
+    "counted_cohorts",
+    METADATA,
+    Column("round", BigInteger, primary_key=True, autoincrement=False),
+    Column("base_version", BigInteger, nullable=False),
+    Column("weights", String(64), nullable=False),  # hash of the base version's weights
+    Column("kind", String(16), nullable=False),
+    Column("devices", LargeBinary, nullable=False),  # JSON of tuple[DeviceId, ...]
+    Index("cohorts_by_weights", "weights", "kind"),
+)
+
 round_summaries = Table(
     "round_summaries",
     METADATA,

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.records.effects import EFFECTS, PendingEffect
-from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm
@@ -29,6 +29,7 @@ from nightjar.coordinator.storage.disk_use import DiskPoint
 from nightjar.coordinator.storage.reading import Reading, lease_from, summed_up
 from nightjar.coordinator.storage.tables import (
     chunks,
+    counted_cohorts,
     counters,
     credentials,
     devices,
@@ -64,6 +65,7 @@ SIGNED_PROGRAMS = "signed-programs"
 """Names in the table ``facts``."""
 
 _Fact = TypeVar("_Fact")
+_DEVICES = msgspec.json.Decoder(tuple[DeviceId, ...])
 _ROUND = msgspec.json.Decoder(Round)
 _SUM = msgspec.msgpack.Decoder(StoredSum)
 _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
@@ -190,6 +192,21 @@ class DatabaseView(VersionQueries, Reading):
 
     def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
         return [_ROUND.decode(state) for state in self._connection.scalars(query)]
+
+    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
+        """The cohorts of a kind whose reports on these weights were read together."""
+        c = counted_cohorts.c
+        query = sa.select(counted_cohorts).where(c.weights == weights, c.kind == kind).order_by(c.round)
+        rows = self._connection.execute(query)
+        return [
+            CountedCohort(row.round, row.base_version, row.weights, row.kind, _DEVICES.decode(row.devices))
+            for row in rows
+        ]
+
+    def count_cohort(self, cohort: CountedCohort) -> None:
+        """Store that the reports of a cohort are read together."""
+        row = cohort._asdict() | {"devices": msgspec.json.encode(cohort.devices)}
+        self._connection.execute(upsert(self._connection.dialect.name, counted_cohorts), row)
 
     # Secure sums
 

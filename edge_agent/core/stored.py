@@ -27,6 +27,17 @@ ABORTED = "aborted"
 """Phase of a secure sum in which the device answers no more."""
 
 
+class ConfirmedCohort(msgspec.Struct, frozen=True, array_like=True):
+    """Devices whose sum this device agreed to open, on weights with this hash (``sum_steps.cohort_of``)."""
+
+    weights: str
+    members: bytes
+
+
+MOST_COHORT_BYTES = 64 * 1024
+"""Of the cohorts that are remembered: three hundred of 26 devices."""
+
+
 class SumState(msgspec.Struct, frozen=True):
     """The last secure sum that the device joined.
 
@@ -34,6 +45,8 @@ class SumState(msgspec.Struct, frozen=True):
         round: its round; with the number, what a device joins only once.
         phase: name of the machine's state (:mod:`nightjar.edge_agent.core.sum_steps`).
         state: the machine's state; empty if the device answers no more.
+        weights: hash of the weights that its updates are relative to.
+        confirmed: whose sums the device agreed to open, oldest first, also in sums before.
     """
 
     number: int
@@ -41,6 +54,17 @@ class SumState(msgspec.Struct, frozen=True):
     session: bytes
     phase: str
     state: bytes
+    weights: str = ""
+    confirmed: tuple[ConfirmedCohort, ...] = ()
+
+
+def agreed(held: SumState, members: bytes) -> SumState:
+    """The state after the device has agreed to open a sum of these members; above a limit the oldest are forgotten."""
+    new = ConfirmedCohort(held.weights, members)
+    kept = [new, *(each for each in reversed(held.confirmed) if each != new)]
+    while sum(len(each.members) for each in kept) > MOST_COHORT_BYTES and len(kept) > 1:
+        kept.pop()
+    return replace(held, confirmed=tuple(reversed(kept)))
 
 
 def over(held: SumState) -> SumState:

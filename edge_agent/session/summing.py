@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
-from nightjar.edge_agent.core.stored import Change, NewReport, SumState, over
+from nightjar.edge_agent.core.stored import Change, NewReport, SumState, agreed, over
 from nightjar.edge_agent.core.sum_steps import BEFORE_REPORT, READY, HearQuestion, JoinSum, MaskWords, SumStep
 from nightjar.edge_agent.link.uplink import Uplink
 from nightjar.edge_agent.model import Model
@@ -53,7 +53,8 @@ def join_sum(
         raise RemoteProtocolError(msg, code="rollback")
     terms = terms_of_assignment(assignment, model.manifest.layout, population)
     step = machine(JoinSum(terms))
-    joined = SumState(order.number, assignment.round, terms.session, step.phase, step.state)
+    weights, confirmed = model.manifest.weights.sha256, () if last is None else last.confirmed
+    joined = SumState(order.number, assignment.round, terms.session, step.phase, step.state, weights, confirmed)
     return Enlisted(model, joined, step.sent)
 
 
@@ -65,8 +66,9 @@ class SumPart:
         unmasked: what was trained, while the shares of other devices are awaited.
     """
 
-    def __init__(self, machine: SumMachine, journal: Journal, uplink: Uplink) -> None:
-        self._machine, self._journal, self._uplink = machine, journal, uplink
+    def __init__(self, machine: SumMachine, journal: Journal, uplink: Uplink, least: int) -> None:
+        """``least`` is the smallest cohort that the limits allow."""
+        self._machine, self._journal, self._uplink, self._least = machine, journal, uplink, least
         self._answers: tuple[bytes, ...] = ()
         self.state: SumState | None = None
         self.unmasked: Produced | None = None
@@ -92,8 +94,11 @@ class SumPart:
             return None
         if metered and held.phase not in BEFORE_REPORT:
             return None
-        step = self._machine(HearQuestion(held.state, payload))
+        confirmed = tuple(each.members for each in held.confirmed if each.weights == held.weights)
+        step = self._machine(HearQuestion(held.state, payload, confirmed, self._least))
         following = self.after(step)
+        if step.cohort:
+            following = agreed(following, step.cohort)
         if following != held:
             self._journal.commit(Change(state, summing=following))
             self.state = following

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.records.effects import PendingEffect
-from nightjar.coordinator.records.rounds import StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
@@ -80,6 +80,7 @@ class MemoryView:
         self._rounds: dict[int, Round] = {}
         self._open: dict[int, Round] = {}
         self._sums: dict[int, StoredSum] = {}
+        self._cohorts: dict[int, CountedCohort] = {}
         self._reports: dict[int, dict[tuple[DeviceId, int], StoredReport]] = {}
         self._frames: dict[int, dict[tuple[DeviceId, int], bytes]] = {}
         self._chunks: dict[tuple[int, DeviceId, int, int], tuple[StoredChunk, bytes]] = {}
@@ -167,6 +168,15 @@ class MemoryView:
 
     def drop_sum(self, round_number: int) -> None:
         self._remove(self._sums, round_number)
+
+    # Cohorts
+
+    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
+        kept = [self._cohorts[number] for number in sorted(self._cohorts)]
+        return [each for each in kept if (each.weights, each.kind) == (weights, kind)]
+
+    def count_cohort(self, cohort: CountedCohort) -> None:
+        self._put(self._cohorts, cohort.round, cohort)
 
     # Reports and chunks
 

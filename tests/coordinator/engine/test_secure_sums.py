@@ -21,6 +21,7 @@ from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.ports import enrolled_key
 from nightjar.wire import frame, topics
+from nightjar.wire.limits import NONE as NO_LIMITS
 from nightjar.wire.messages import (
     Assignment,
     CheckIn,
@@ -108,10 +109,9 @@ def masked(assignment, payload, **changes) -> bytes:
 
 
 class SummedWorld(World):
-    def __init__(self, folder, **task) -> None:
-        super().__init__(
-            write_model(folder), folder, enrolled=lambda name: enrolled_key(int(name[1:])).public, **(SUMMED | task)
-        )
+    def __init__(self, folder, limits=NO_LIMITS, **task) -> None:
+        enrolled = {"enrolled": lambda name: enrolled_key(int(name[1:])).public, "limits": limits}
+        super().__init__(write_model(folder), folder, **enrolled, **(SUMMED | task))
         self.devices = {name: SummedDevice(self, name) for name in NAMES}
 
     def begin(self, *names) -> None:

@@ -14,6 +14,7 @@ from nightjar.coordinator.rounds import secure_sum as coordinator_side
 from nightjar.coordinator.rounds.secure_sum import Send, StepContext, SumPhase, TimeUp, Unmask, open_session
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.eligibility import Condition
+from nightjar.edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S
 from nightjar.edge_agent.core.secure_sum import Tools, UpdateEncoded
 from nightjar.edge_agent.core.sum_steps import HearQuestion, JoinSum
 from nightjar.edge_agent.inbox import Arrived, LinkUp
@@ -21,6 +22,7 @@ from nightjar.edge_agent.shell.sum_process import SumInProcess, SumProcess
 from nightjar.simulation.rounds.ports import enrolled_key
 from nightjar.wire import frame, topics
 from nightjar.wire.identifiers import DeviceId, Population
+from nightjar.wire.limits import Limits
 from nightjar.wire.messages import DropoutCause, Receipt, Verdict
 from nightjar.wire.secure_sum.grid import Grid
 from nightjar.wire.secure_sum.low_rank import Rank, bases_of, decode, group_sizes, to_bytes
@@ -71,6 +73,7 @@ class SummedRound:
         self.terms = terms_of_assignment(replace(self.assigned, secure_sum=self.order_of_others), LAYOUT, "demo")
         self.session = open_session(self.terms, [enrolled_key(each).public for each in (0, *OTHERS)])
         self.states, self.updates, self.plan, self.values = {}, {}, None, {}
+        self.silent = ()
 
     def begin(self) -> None:
         for number in OTHERS:
@@ -107,6 +110,8 @@ class SummedRound:
         key = enrolled_key(number)
         tools = Tools(PRIMITIVES, key.sign)
         self.states[number], sent = device_side.step(self.states[number], message, tools)
+        if isinstance(message, Deliveries) and number in self.silent:
+            return
         if isinstance(message, Deliveries):
             update = np.full(LAYOUT.size, number / 10, np.float32)
             words = contribution(
@@ -204,6 +209,49 @@ def test_a_coordinator_that_orders_all_others_to_give_nothing_learns_no_update(t
     kept = decode(encode_update(trained, LAYOUT, BASES), LAYOUT, BASES)
     gain = float(learned @ kept) / float(kept @ kept)
     assert abs(gain) < 0.1, "the sum has the victim's update"
+
+
+def again(summed, number, silent=()):
+    """Another round on the same weights, in which some devices fall silent before they report; how far it came."""
+    following = SummedRound(summed.phone, number)
+    following.silent = silent
+    following.phone.pass_time(REST_AFTER_REFUSAL_S + 600)
+    following.begin()
+    following.collect()
+    following.pass_on()
+    following.phone.work()
+    following.tell(following.waiting)
+    following.take_report()
+    if silent:
+        following.step(TimeUp())
+    following.pass_on()
+    return following
+
+
+HOUSEHOLD = Limits(household=True, density=1.0)
+
+
+def test_a_device_opens_no_sum_that_another_on_the_same_weights_could_be_subtracted_from(tmp_path):
+    first = SummedRound(Phone(tmp_path, limits=HOUSEHOLD))
+    first.begin()
+    until_reported(first)
+    first.pass_on()
+    first.pass_on()
+    assert first.session.phase is SumPhase.DONE
+    same = again(first, 8)
+    same.pass_on()
+    assert same.session.phase is SumPhase.DONE, "the same devices"
+    fewer = again(same, 9, silent=(3,))
+    assert sums_of(fewer.phone).phase == "aborted", "all sums less this one would be the update of the third"
+
+
+def test_a_sum_that_was_not_opened_does_not_count_on_the_device(tmp_path):
+    first = SummedRound(Phone(tmp_path, limits=HOUSEHOLD))
+    first.begin()
+    until_reported(first)
+    first.phone.kill()
+    fewer = again(first, 8, silent=(3,))
+    assert sums_of(fewer.phone).phase == "confirmed"
 
 
 def test_a_sum_of_a_coordinator_of_before_is_refused_in_words(tmp_path):

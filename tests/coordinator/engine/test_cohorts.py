@@ -1,0 +1,146 @@
+"""Nobody is found by subtracting two means, or two sums, on the same weights; households go on."""
+
+import numpy as np
+import pytest
+
+from nightjar.coordinator.records.inbox import Operated
+from nightjar.coordinator.rounds.round import AbandonCause, Phase
+from nightjar.coordinator.tasks.operations import CreateTask, RollBack
+from nightjar.coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
+from nightjar.models.manifest import Manifest
+from nightjar.wire.limits import Limits
+from nightjar.wire.parameters import weights_from_bytes
+from nightjar.wire.secure_sum.messages import Survivors
+from tests.coordinator.engine.test_secure_sums import SummedWorld
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import World
+from tests.coordinator.model_folder import LAYOUT, write_model
+
+HOUSEHOLD = Limits(household=True, density=1.0, steps=1)
+OF_THREE = {"goal": 3, "minimum": 2}
+
+
+def home(tmp_path, **task):
+    settings = {"plan": PlanConfig(evaluation_share=0.0)} | task
+    return World(write_model(tmp_path), tmp_path, limits=HOUSEHOLD, **settings)
+
+
+def report(world, *devices):
+    """A round of these devices, whose reports are averaged if they may be."""
+    world.check_in(*devices)
+    world.tick(61.0)
+    for device in devices:
+        delta = np.full(LAYOUT.size, (ord(device) - 96) / 100, np.float32)
+        world.receive(device, "report", report_frame(world.assignment(device), delta, LAYOUT, 5))
+    world.tick(101.0)
+    world.work()
+
+
+def latest(world):
+    """The last round that devices took part in."""
+    with world.repository.transaction() as tx:
+        found = [tx.round(number) for number in range(tx.last_round_number(), 0, -1)]
+    return next(each for each in found if each is not None and each.seats)
+
+
+def take_back(world):
+    answers = []
+    world.driver.handle(Operated(RollBack(reason="worse", to=0), "anna", answers.append))
+    assert answers == [True]
+
+
+def mean_of(world, version):
+    with world.repository.transaction() as tx:
+        manifest = Manifest.decode(world.artifacts.get(tx.version(version).manifest))
+    weights = weights_from_bytes(world.artifacts.get(manifest.weights.sha256), LAYOUT)
+    base = weights_from_bytes(world.artifacts.get(world.manifest.weights.sha256), LAYOUT)
+    return weights.astype(np.float64) - base
+
+
+def test_a_household_of_two_goes_on_through_ten_abandoned_rounds_and_ten_refused_versions(tmp_path):
+    world = home(tmp_path)
+    for _ in range(10):
+        report(world, "a", "b")
+        assert latest(world).phase is Phase.COMMITTED
+        take_back(world)
+        world.check_in("a", "b")
+        world.tick(101.0)
+        assert latest(world).phase is Phase.ABANDONED
+    report(world, "a", "b")
+    assert latest(world).phase is Phase.COMMITTED
+
+
+def test_a_third_device_is_left_out_of_what_the_first_two_would_be_subtracted_from(tmp_path):
+    world = home(tmp_path, **OF_THREE)
+    report(world, "a", "b")
+    take_back(world)
+    report(world, "a", "b", "c")
+    with world.repository.transaction() as tx:
+        versions = [each.version for each in tx.versions(9) if each.round is not None]
+    alone = 3 * mean_of(world, versions[0]) - 2 * mean_of(world, versions[-1])
+    second = latest(world)
+    assert (second.phase, second.reported) == (Phase.COMMITTED, 3)
+    assert alone[0] != pytest.approx(0.03, rel=0.02), "that is the update of c"
+
+
+def test_two_tasks_on_one_version_whose_cohorts_differ_by_one_device_do_not_give_it_away(tmp_path):
+    world = home(tmp_path, rounds=1)
+    report(world, "a", "b")
+    settings = TaskSettings(
+        name="second",
+        goal=3,
+        minimum=3,
+        over_selection=1.0,
+        codec=world.config.task.codec,
+        source=SourceConfig(version=0),
+        plan=PlanConfig(evaluation_share=0.0),
+    )
+    answers = []
+    world.driver.handle(Operated(CreateTask(settings), "mallory", answers.append))
+    world.check_in("a", "b", "c")
+    world.tick(3601.0)
+    report(world, "a", "b", "c")
+    ended = latest(world)
+    told = "its 3 devices differ by 1 from 2 whose reports on the same weights were used before" in ended.reason
+    refused = (ended.task, ended.cause, told) == ("second", AbandonCause.AVERAGING_FAILED, True)
+    assert refused, "this mean, less the other, would be the update of c"
+
+
+def sum_of(world, *silent):
+    for name, device in world.devices.items():
+        device.read = len([each for each in world.transport.to(name) if hasattr(each, "session")])
+    world.check_in(*world.devices)
+    for name, device in world.devices.items():
+        device.silent, device.report = name in silent, None
+        if name not in silent:
+            device.join()
+    for seconds in (31.0, 31.0, 31.0, 401.0, 31.0, 31.0):
+        world.talk()
+        world.tick(seconds)
+    world.work()
+
+
+def test_a_sum_of_one_device_fewer_on_the_same_weights_is_not_opened(tmp_path):
+    world = SummedWorld(tmp_path, limits=Limits(household=True, density=1.0))
+    sum_of(world)
+    assert latest(world).phase is Phase.COMMITTED
+    take_back(world)
+    before = len(world.transport.sent)
+    sum_of(world, "d4")
+    asked = [message for _, message, _ in world.transport.sent[before:] if isinstance(message, Survivors)]
+    ended = latest(world)
+    told = "its 4 devices differ by 1 from 5" in ended.reason
+    assert (ended.phase, asked, told) == (Phase.ABANDONED, [], True), "nobody is asked to open it"
+
+
+def test_a_sum_that_was_never_opened_does_not_count(tmp_path):
+    world = SummedWorld(tmp_path, limits=Limits(household=True, density=1.0))
+    world.begin()
+    while world.phase_of(1) is Phase.REPORTING:
+        world.talk_once()
+    for device in world.devices.values():
+        device.silent = True
+    world.tick(31.0)
+    assert world.phase_of(1) is Phase.ABANDONED
+    sum_of(world, "d4")
+    assert latest(world).phase is Phase.COMMITTED
