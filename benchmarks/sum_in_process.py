@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from nightjar.coordinator.learning.summed import unmasked_sum
 from nightjar.coordinator.rounds import secure_sum as coordinator_side
 from nightjar.coordinator.rounds.secure_sum import (
+    Blame,
     KeepValues,
     Refuse,
     Send,
@@ -84,6 +85,7 @@ class Result:
     up: dict[int, list[Up]] = field(default_factory=dict)  # what each device sent
     down: dict[int, list[Down]] = field(default_factory=dict)  # what each device was sent
     refused: list[str] = field(default_factory=list)  # why the coordinator refused messages
+    blamed: dict[int, str] = field(default_factory=dict)  # whom the coordinator blames for wrong shares, and why
     device_s: dict[int, float] = field(default_factory=dict)  # processor time of each device
     coordinator_s: float = 0.0  # processor time of the coordinator
 
@@ -147,6 +149,8 @@ class _Run:
                     self._values[number] = values
                 case Refuse(_, reason):
                     self.result.refused.append(reason)
+                case Blame(key, reason):
+                    self.result.blamed[self._numbers[key]] = reason
                 case Unmask():
                     self._unmask(effect)
 

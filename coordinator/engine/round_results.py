@@ -50,7 +50,7 @@ def apply_effects(state: Round, effects: tuple[Effect, ...], unit: UnitOfWork) -
                 if heard is not None:
                     unit.tx.save_lease(leases.step(heard, ReportCounted(state.number)))
             case CountRefusal(device):
-                _count_refusal(device, unit)
+                count_refusal(device, unit)
             case SendReceipt():
                 send_receipt(effect, unit)
             case RejectCheckIn():
@@ -75,7 +75,8 @@ def send_receipt(receipt: SendReceipt, unit: UnitOfWork) -> None:
     unit.effects.append(receipt)
 
 
-def _count_refusal(device: DeviceId, unit: UnitOfWork) -> None:
+def count_refusal(device: DeviceId, unit: UnitOfWork) -> None:
+    """Count a report or a part of a sum that could not be used against its device, which is barred after some."""
     before = unit.tx.lease(device) or Lease(device=device)
     after = leases.step(before, ReportRefused(unit.now_s))
     unit.tx.save_lease(after)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.orders import common_order
 from nightjar.coordinator.engine.round_context import RoundContexts
+from nightjar.coordinator.engine.round_results import count_refusal
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.summed import sum_order
 from nightjar.coordinator.records.effects import SendSumQuestion
@@ -36,6 +37,7 @@ from nightjar.coordinator.rounds.round import Phase, Round
 from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.secure_sum import (
     ASKING,
+    Blame,
     Effect,
     Event,
     KeepValues,
@@ -210,6 +212,10 @@ class SecureSums:
                     self._cohorts.count(state, unit)
                     unit.spend_privacy(state.task, number)  # from now on we can open the sum, averaged or not
                     unit.effects.append(StartAggregation(number))
+                case Blame(key, reason):
+                    count_refusal(before.devices[key], unit)
+                    unit.tx.count("sum_shares_wrong")
+                    unit.warn("sum_shares_wrong", round=number, device=before.devices[key], why=reason)
                 case Refuse(key, reason):
                     unit.tx.count("sum_messages_refused")
                     _log.info("sum_message_refused", round=number, device=before.devices.get(key), reason=reason[:200])
@@ -222,7 +228,9 @@ class SecureSums:
             case SumPhase.ABANDONED:
                 for device in state.devices(SeatState.WORKING):  # it need not wait for the shares of others
                     unit.effects.append(SendReceipt(device, number, state.seats[device].attempt, Verdict.LATE))
-                failed = AggregationFailed(f"the secure sum: {session.reason}", unit.now_s)
+                blamed = sorted(before.devices[each.sender] for each in effects if isinstance(each, Blame))
+                by = f"; wrong shares are those of {', '.join(blamed)}" if blamed else ""
+                failed = AggregationFailed(f"the secure sum: {session.reason}{by}", unit.now_s)
                 return effects, ((state.task, failed),)
             case SumPhase.SHARES:
                 return effects, _without(state, frozenset(held.devices[key] for key in session.roster), unit.now_s)

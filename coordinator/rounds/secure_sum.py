@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from nightjar.coordinator.rounds.seed_recovery import DisclosedShare, recovered
 from nightjar.wire.errors import LocalProtocolError, RemoteProtocolError
 from nightjar.wire.machine import Row, find_row, row, table
 from nightjar.wire.secure_sum import masks, messages, shamir
@@ -95,7 +96,7 @@ class SumSession(msgspec.Struct, frozen=True, kw_only=True):
         invited: enrolled keys of the devices that may take part.
         keys: by enrolled key.
         roster: enrolled key of each member, once the keys are there.
-        shares: by member.
+        shares: by member; ``commitments`` to them as well.
         reports: signature of the sharers, by member that has reported.
         confirmations: signature of the survivors, by member.
         disclosures: disclosed shares, by member.
@@ -108,6 +109,7 @@ class SumSession(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[bytes, MemberKeys] = {}
     roster: tuple[bytes, ...] = ()
     shares: Mapping[int, bytes] = {}
+    commitments: Mapping[int, bytes] = {}
     reports: Mapping[int, bytes] = {}
     confirmations: Mapping[int, bytes] = {}
     disclosures: Mapping[int, bytes] = {}
@@ -186,6 +188,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """A device dealt or gave back wrong shares: no fewer colluders than the threshold could make it seem so."""
+
+    sender: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeepValues:
     """Store the masked update of a member, durably, before the new state."""
 
@@ -208,7 +218,7 @@ class Unmask(msgspec.Struct, frozen=True, kw_only=True):
     dropped: Mapping[int, tuple[bytes, Mapping[int, bytes]]]
 
 
-Effect = Send | Refuse | KeepValues | Unmask
+Effect = Send | Refuse | Blame | KeepValues | Unmask
 Step = tuple[SumSession, tuple[Effect, ...]]
 
 
@@ -349,9 +359,11 @@ def _close_keys(session: SumSession, *_: object) -> Step:
 def _take_shares(session: SumSession, shares: Shares, given: StepContext) -> Step:
     member = _member(session, given.sender, range(len(session.roster)))
     messages.parts(shares.sealed, messages.SEALED_SHARES_BYTES, len(session.neighbours(member)))
+    messages.parts(shares.commitments, 2 * messages.COMMITMENT_BYTES, len(session.neighbours(member)))
     if member in session.shares:
         return session, ()
-    session = replace(session, shares={**session.shares, member: shares.sealed})
+    committed = {**session.commitments, member: shares.commitments}
+    session = replace(session, shares={**session.shares, member: shares.sealed}, commitments=committed)
     return (session, ()) if _asked(session) else _close_shares(session)
 
 
@@ -408,29 +420,50 @@ def _take_disclosure(session: SumSession, disclosure: Disclosure, given: StepCon
 
 
 def _close_disclosures(session: SumSession, _event: TimeUp, given: StepContext) -> Step:
-    try:
-        plan = _plan(session, given.primitives)
-    except RemoteProtocolError as error:
-        return _abandon(session, str(error))
-    return replace(session, phase=SumPhase.DONE), (plan,)
+    def fits(member: int, seed: bytes) -> bool:
+        return _fits(session, member, seed, given.primitives)
+
+    found = recovered(_disclosed(session), session.terms.threshold, fits)
+    blames = tuple(Blame(session.roster[member], why) for member, why in sorted(found.blamed.items()))
+    if found.missing:
+        members = ", ".join(f"{member} ({held})" for member, held in sorted(found.missing.items()))
+        reason = (
+            f"a seed cannot be found: of these members so many right shares were disclosed, {session.terms.threshold} "
+            f"are needed: {members}"
+        )
+        abandoned, _ = _abandon(session, reason)
+        return abandoned, blames
+    return replace(session, phase=SumPhase.DONE), (*blames, _plan(session, found.seeds))
 
 
 # --- seeds ---
 
 
-def _plan(session: SumSession, primitives: Primitives) -> Unmask:
-    """Which masks to remove.
-
-    Raises:
-        RemoteProtocolError: too few devices have disclosed, or shares are wrong.
-    """
-    disclosed: dict[int, dict[int, bytes]] = {member: {} for member in session.shares}
+def _disclosed(session: SumSession) -> Iterable[DisclosedShare]:
+    """The shares that were given back, and whether each is what its dealer committed to."""
+    digest = session.digest
     for member, data in session.disclosures.items():
         cut = messages.parts(data, shamir.SHARE_BYTES)
-        for other, share in zip(session.sharing_neighbours(member), cut, strict=True):
-            if shamir.is_share(share):
-                disclosed[other][shamir.point_of(member)] = share
-    seeds = {member: _seed(session, member, shares, primitives) for member, shares in disclosed.items()}
+        for dealer, share in zip(session.sharing_neighbours(member), cut, strict=True):
+            both = messages.parts(session.commitments[dealer], 2 * messages.COMMITMENT_BYTES)
+            committed = both[session.neighbours(dealer).index(member)]
+            half = committed[messages.COMMITMENT_BYTES :] if dealer in session.reports else committed
+            fits = messages.share_commitment(digest, dealer, member, share) == half[: messages.COMMITMENT_BYTES]
+            yield DisclosedShare(dealer, member, share, right=fits and shamir.is_share(share))
+    for dealer in session.shares:  # so that one of whom nothing was disclosed is missing, too
+        yield DisclosedShare(dealer, dealer, b"", right=None)
+
+
+def _fits(session: SumSession, member: int, seed: bytes, primitives: Primitives) -> bool:
+    """Whether a seed is that of a member: of its self mask if it has reported, else of its mask key."""
+    keys = session.keys[session.roster[member]]
+    if member in session.reports:
+        return masks.commitment(seed, primitives) == keys.commitment
+    return primitives.public_key(masks.mask_key(seed, primitives)) == keys.mask
+
+
+def _plan(session: SumSession, seeds: Mapping[int, bytes]) -> Unmask:
+    """Which masks to remove."""
     survivors = tuple(sorted(session.reports))
     mask_keys = {member: session.keys[key].mask for member, key in enumerate(session.roster)}
     dropped = {
@@ -443,29 +476,6 @@ def _plan(session: SumSession, primitives: Primitives) -> Unmask:
     }
     self_seeds = tuple(seeds[member] for member in survivors)
     return Unmask(terms=session.terms, members=survivors, self_seeds=self_seeds, dropped=dropped)
-
-
-def _seed(session: SumSession, member: int, shares: Mapping[int, bytes], primitives: Primitives) -> bytes:
-    """The disclosed seed of a member: of its self mask if it has reported, else of its mask key.
-
-    Wrong shares are noticed, because the seed must fit what the member sent first. So as many sets of shares are tried
-    as there are shares: any one wrong share is left out by one of them.
-    """
-    keys, threshold = session.keys[session.roster[member]], session.terms.threshold
-    given = list(shares.items()) if len(shares) >= threshold else []
-    for begin in range(len(given)):
-        try:
-            seed = shamir.combine(dict((given[begin:] + given[:begin])[:threshold]))
-        except RemoteProtocolError:
-            continue
-        if member in session.reports:
-            fits = masks.commitment(seed, primitives) == keys.commitment
-        else:
-            fits = primitives.public_key(masks.mask_key(seed, primitives)) == keys.mask
-        if fits:
-            return seed
-    msg = f"a seed of member {member} cannot be found: {len(shares)} shares were disclosed, {threshold} are needed"
-    raise _refusal(msg)
 
 
 TABLE = table(_rows())

@@ -261,20 +261,25 @@ def _share(state: Joined, roster: Roster, tools: Tools) -> Result:
         statement = messages.keys_statement(terms, peer.channel, peer.mask)
         signed = tools.primitives.verify(enrolled[member], peer.signature, statement)
         _expect(signed, f"the keys of member {member} are not signed by it")
-    answer = Shares(terms.session, b"".join(_sealed_shares(place, tools)))
+    dealt = list(_dealt_shares(place, tools))
+    sealed = b"".join(text for text, _ in dealt)
+    answer = Shares(terms.session, sealed, b"".join(commitments for _, commitments in dealt))
     return Sharing(place, answer), (answer,)
 
 
-def _sealed_shares(place: Membership, tools: Tools) -> Iterable[bytes]:
+def _dealt_shares(place: Membership, tools: Tools) -> Iterable[tuple[bytes, bytes]]:
+    """For each neighbour the sealed shares, and the commitments to them."""
     terms, seed = place.terms, place.seed
     points = [shamir.point_of(member) for member in place.neighbours]
-    both = []
+    halves = []
     for secret in (_mask_seed(terms, seed, tools), _self_seed(terms, seed, tools)):
         size = (terms.threshold - 1) * shamir.COEFFICIENT_BYTES
         stream = tools.primitives.derive(seed, b"coefficients" + place.digest + secret, SEED_BYTES)
-        both.append(shamir.split(secret, terms.threshold, points, tools.primitives.expand(stream, size)))
-    for (member, peer), ofmask, ofself in zip(place.peers.items(), *both, strict=True):
-        yield tools.primitives.seal(_seal_key(place, place.member, member, peer, tools), ofmask + ofself)
+        halves.append(shamir.split(secret, terms.threshold, points, tools.primitives.expand(stream, size)))
+    for (member, peer), ofmask, ofself in zip(place.peers.items(), *halves, strict=True):
+        both = (messages.share_commitment(place.digest, place.member, member, share) for share in (ofmask, ofself))
+        key = _seal_key(place, place.member, member, peer, tools)
+        yield tools.primitives.seal(key, ofmask + ofself), b"".join(both)
 
 
 def _seal_key(place: Membership, sender: int, receiver: int, peer: NeighbourKeys, tools: Tools) -> bytes:

@@ -291,6 +291,6 @@ def _masked(number: int, state: device.State) -> tuple[device.State, bytes]:
 
 @cache
 def _sealed_for(number: int, place: device.Membership, receiver: int) -> bytes:
-    texts = list(device._sealed_shares(place, TOOLS[number]))
+    texts = [text for text, _ in device._dealt_shares(place, TOOLS[number])]
     ordered = [_number(key) for key in messages.parts(place.roster.enrolled, ENROLLED_BYTES)]
     return texts[place.neighbours.index(ordered.index(receiver))]

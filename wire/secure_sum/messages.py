@@ -21,6 +21,7 @@ from nightjar.wire.secure_sum.terms import MOST_MEMBERS, SESSION_BYTES, Terms
 
 PEER_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES
 SEALED_SHARES_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
+COMMITMENT_BYTES = 16
 MOST_VALUE_BYTES = 4 * 2**24
 
 _Session = Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
@@ -61,6 +62,9 @@ class Shares(_InSession, frozen=True, tag=3):
 
     sealed: Annotated[bytes, Meta(max_length=SEALED_SHARES_BYTES * MOST_MEMBERS)]
     """For each neighbour, a share of the mask key's seed and one of the self mask's."""
+    commitments: Annotated[bytes, Meta(max_length=2 * COMMITMENT_BYTES * MOST_MEMBERS)]
+    """For each neighbour, :func:`share_commitment` of the same two, so that a wrong share that is given back is told
+    from one that was dealt wrong."""
 
 
 class Deliveries(_InSession, frozen=True, tag=4):
@@ -169,6 +173,12 @@ def sharers_statement(roster: bytes, sharers: bytes) -> bytes:
 def survivors_statement(roster: bytes, sharers: bytes, survivors: bytes) -> bytes:
     """What a device signs about its :func:`roster_digest` and the bitmaps of those who have shared and reported."""
     return b"survivors" + roster + sharers + survivors
+
+
+def share_commitment(roster: bytes, dealer: int, receiver: int, share: bytes) -> bytes:
+    """(16,) fits this share of a dealer for a receiver only; ``roster`` is the :func:`roster_digest`."""
+    ends = dealer.to_bytes(2, "little") + receiver.to_bytes(2, "little")
+    return hashlib.sha256(b"share" + roster + ends + share).digest()[:COMMITMENT_BYTES]
 
 
 def bitmap(members: Iterable[int], cohort: int) -> bytes:

@@ -5,6 +5,7 @@ import itertools
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nightjar.coordinator.engine.aggregation import with_bases
 from nightjar.coordinator.learning.privacy.ledger import Privacy
@@ -34,7 +35,7 @@ from nightjar.wire.messages import (
 )
 from nightjar.wire.parameters import weights_from_bytes
 from nightjar.wire.secure_sum.low_rank import Rank, from_bytes
-from nightjar.wire.secure_sum.messages import Deliveries, MaskedUpdate, encode
+from nightjar.wire.secure_sum.messages import Deliveries, Disclosure, MaskedUpdate, encode
 from nightjar.wire.secure_sum.order import contribution, read_sum, values_of
 from nightjar.wire.secure_sum.session import terms_of_assignment
 from tests.coordinator.fakes import Killed, World
@@ -512,3 +513,20 @@ def test_an_agent_of_before_is_told_in_words_that_it_cannot_take_part_in_a_sum(w
     told = world.transport.to("d0", Rejection)[-1]
     assert told.reason is RejectionReason.OUTDATED_AGENT
     assert told.detail == "this agent is too old for this coordinator's secure sums"
+
+
+def test_a_device_that_gives_back_wrong_shares_is_named_and_counted_against_and_the_sum_goes_on(world, capsys):
+    world.begin()
+    liar = world.devices["d1"]
+    send = liar.send
+
+    def lie(sent) -> None:
+        send([replace(m, shares=b"\x01" * len(m.shares)) if isinstance(m, Disclosure) else m for m in sent])
+
+    liar.send = lie
+    world.talk()
+    assert world.phase_of(1) is Phase.COMMITTING
+    with world.repository.transaction() as tx:
+        assert (tx.lease("d1").refusals, tx.lease("d2").refusals) == (1, 0)
+    assert "sum_shares_wrong" in (said := capsys.readouterr().out)
+    assert "device=d1" in said

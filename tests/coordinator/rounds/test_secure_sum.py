@@ -9,6 +9,7 @@ import pytest
 from nightjar.benchmarks.sum_in_process import Silent, run
 from nightjar.coordinator.rounds.secure_sum import (
     TABLE,
+    Blame,
     KeepValues,
     MessagesLost,
     Refuse,
@@ -21,6 +22,7 @@ from nightjar.coordinator.rounds.secure_sum import (
     open_session,
     step,
 )
+from nightjar.coordinator.rounds.seed_recovery import DEALT_WRONG, GAVE_BACK_WRONG
 from nightjar.wire.errors import IllegalEvent, LocalProtocolError
 from nightjar.wire.secure_sum import messages
 from nightjar.wire.secure_sum.messages import Confirmation, Disclosure, MaskedUpdate, MemberKeys, Shares
@@ -207,8 +209,9 @@ def test_wrong_shares_of_one_device_are_left_out(liar):
     count = len(messages.parts(session.disclosures[place], 17))
     lied = {**session.disclosures, place: b"".join(bytes([7 * number + 1]) * 17 for number in range(count))}
     state = msgspec.structs.replace(session, phase=SumPhase.DISCLOSURES, disclosures=lied)
-    following, (plan,) = step(state, *TIME_UP)
+    following, (*blamed, plan) = step(state, *TIME_UP)
     assert following.phase is SumPhase.DONE
+    assert blamed == [Blame(key, GAVE_BACK_WRONG)]
     honest = step(msgspec.structs.replace(state, disclosures=session.disclosures), *TIME_UP)[1][0]
     assert plan == honest
 
@@ -219,5 +222,43 @@ def test_more_wrong_shares_than_can_be_left_out_abandon_the_session():
         message, given = said(number, Disclosure)
         state, effects = step(state, Disclosure(message.session, b"\x01" * len(message.shares)), given)
     assert state.phase is SumPhase.ABANDONED
-    assert effects == ()
-    assert "seed of member" in state.reason
+    assert all(isinstance(effect, Blame) for effect in effects)
+    assert "a seed cannot be found" in state.reason
+
+
+SMALL = terms(threshold=3, minimum=7)
+
+
+def lying(*liars):
+    """Devices that give back wrong shares of others' seeds."""
+
+    def changed(number, message):
+        if number in liars and isinstance(message, Disclosure):
+            return msgspec.structs.replace(message, shares=b"\x01" * len(message.shares))
+        return message
+
+    return changed
+
+
+@pytest.mark.parametrize("liars", list(itertools.combinations(range(10), 2)))
+@pytest.mark.parametrize("silent", [{}, {4: Silent.REPORT}])
+def test_no_pair_of_tolerated_colluders_ends_a_sum_by_wrong_shares_and_both_are_named(liars, silent):
+    result = run(SMALL, cohort(SMALL, silent=silent), PRIMITIVES, lying(*liars))
+    guilty = {number for number in liars if number not in silent}
+    assert (result.session.phase, set(result.blamed)) == (SumPhase.DONE, guilty)
+
+
+@pytest.mark.parametrize("dealer", range(10))
+@pytest.mark.parametrize("wrong_for", [3, 5])
+def test_wrong_shares_are_pinned_on_their_dealer_and_do_not_end_the_sum_where_enough_are_right(dealer, wrong_for):
+    def changed(number, message):
+        if number == dealer and isinstance(message, Shares):
+            sealed = bytes(wrong_for * messages.SEALED_SHARES_BYTES)
+            return msgspec.structs.replace(message, sealed=sealed + message.sealed[len(sealed) :])
+        return message
+
+    many = terms(threshold=3, minimum=7)
+    result = run(many, cohort(many), PRIMITIVES, changed)
+    degree = many.degree(10)
+    ended = SumPhase.DONE if degree - wrong_for >= 3 else SumPhase.ABANDONED
+    assert (result.session.phase, result.blamed) == (ended, {dealer: DEALT_WRONG})

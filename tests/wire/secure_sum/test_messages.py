@@ -7,7 +7,7 @@ from nightjar.wire.secure_sum import messages
 S = bytes(32)
 UP = [
     messages.MemberKeys(S, bytes(32), bytes(32), bytes(64), bytes(16)),
-    messages.Shares(S, bytes(50)),
+    messages.Shares(S, bytes(50), bytes(32)),
     messages.MaskedUpdate(S, bytes(64), b"values"),
     messages.Confirmation(S, bytes(64)),
     messages.Disclosure(S, bytes(17)),
