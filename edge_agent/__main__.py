@@ -38,6 +38,7 @@ config_option = click.option(
     "path",
     type=click.Path(path_type=Path),
     default=Path("/etc/nightjar/agent.toml"),  # the service's path
+    envvar="NIGHTJAR_SETTINGS",  # set by the command of the Debian package
     show_default=True,
     help="The agent's TOML file.",
 )

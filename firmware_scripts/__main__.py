@@ -13,6 +13,7 @@ from nightjar.firmware_scripts.commands.android import android
 from nightjar.firmware_scripts.commands.bmap import bmap
 from nightjar.firmware_scripts.commands.bundle import bundle, bundle_key
 from nightjar.firmware_scripts.commands.customise import customise
+from nightjar.firmware_scripts.commands.deb import deb
 from nightjar.firmware_scripts.commands.doctor import doctor
 from nightjar.firmware_scripts.commands.flash import flash
 from nightjar.firmware_scripts.commands.image import image
@@ -41,6 +42,7 @@ for command in (
     doctor,
     bundle,
     bundle_key,
+    deb,
     keys,
     image,
     twin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from nightjar.firmware_scripts.bundle.wheelhouse import (
     not_locked,
 )
 from nightjar.firmware_scripts.core.printable import size_text
+from nightjar.firmware_scripts.debian.contents import MODEL
 from nightjar.firmware_scripts.device_program import device_files
 from nightjar.firmware_scripts.shell.hashing import sha256_of
 from nightjar.wire.errors import ConfigError, UnavailableError
@@ -36,6 +38,9 @@ from nightjar.wire.errors import ConfigError, UnavailableError
 )
 @click.option("--lock", type=click.Path(path_type=Path), help="requirements.lock of a bundle: the very same packages.")
 @click.option("--unlocked", is_flag=True, help="Sign packages of --wheels whatever their hashes are.")
+@click.option(
+    "--model", type=click.Path(path_type=Path), help="Folder of an exported model, for Debian packages of a desk."
+)
 @click.option("--include", multiple=True, help="NAME=FILE: one more file, under that name. Again for more.")
 def bundle(
     name: str,
@@ -44,6 +49,7 @@ def bundle(
     wheels: Path | None,
     agent_wheel: Path | None,
     lock: Path | None,
+    model: Path | None,
     include: tuple[str, ...],
     *,
     unlocked: bool,
@@ -76,7 +82,8 @@ def bundle(
                 shutil.copy(agent_wheel, house)
             elif not any(house.glob(AGENT_WHEELS)):
                 build_agent_wheel(house)
-            others = device_files() | {name: path.read_bytes() for name, path in included.items()}
+            others = device_files() | (model_of_bundle(model) if model else {})
+            others |= {name: path.read_bytes() for name, path in included.items()}
             made = make_bundle(platform, house, others, key, output)
     except OSError as error:
         msg = f"the bundle could not be made: {error}"
@@ -93,12 +100,33 @@ def bundle_key(name: Path) -> None:
     click.echo(f"{private} (keep it), {public} (for devices)")
 
 
+def model_of_bundle(folder: Path) -> dict[str, bytes]:
+    """The manifest of an exported model and the files that it lists, by path in the bundle.
+
+    Raises:
+        ConfigError: the folder holds no whole model.
+        OSError: a file cannot be read.
+    """
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        msg = f"--model {folder}: expected what 'python -m nightjar.models export' writes, got no {manifest.name}"
+        raise ConfigError(msg)
+    wanted = set(re.findall(r"[0-9a-f]{64}", manifest.read_text(encoding="utf-8", errors="replace")))
+    found = {sha256_of(path): path for path in sorted(folder.iterdir()) if path.is_file()}
+    missing = wanted - found.keys()
+    if missing or not wanted:
+        msg = f"--model {folder}: {len(missing)} of the files that its manifest lists are not there; export it again"
+        raise ConfigError(msg)
+    files = [manifest, *(found[digest] for digest in sorted(wanted))]
+    return {f"{MODEL}{path.name}": path.read_bytes() for path in files}
+
+
 def _included(include: tuple[str, ...]) -> dict[str, Path]:
     files = {}
     for entry in include:
         name, equals, file = entry.partition("=")
-        if not equals or not name or name.startswith(("/", "wheels/", "device/")) or ".." in Path(name).parts:
-            msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/ and device/"
+        if not equals or not name or name.startswith(("/", "wheels/", "device/", MODEL)) or ".." in Path(name).parts:
+            msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/, device/ and model/"
             raise ConfigError(msg)
         files[name] = Path(file)
     return files

@@ -1,0 +1,1 @@
+"""Debian packages of the agent and its input method for desktops, made from a signed bundle."""
