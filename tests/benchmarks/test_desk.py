@@ -1,0 +1,51 @@
+"""Typing into a field whose candidates a fake engine shows; IBus itself is not needed."""
+
+import msgspec
+
+from nightjar.benchmarks.first_day import Person, typed
+from nightjar.benchmarks.ibus_desk import TypedField
+
+
+class FakeField:
+    """A field with an engine that knows two words, and inserts a space with each one that is chosen."""
+
+    def __init__(self):
+        self.text, self.keys = "", []
+
+    def ask(self, line, timeout_s=None):
+        asked = msgspec.json.decode(line)
+        if asked["do"] == "begin":
+            self.text = ""
+        else:
+            self.keys.append(asked["key"])
+            self.press(asked["key"])
+        return msgspec.json.encode({"candidates": self.candidates(), "text": self.text, "ms": 1.0})
+
+    def press(self, key):
+        if key.isdigit():
+            word = self.candidates()[int(key) - 1]
+            self.text = self.text[: len(self.text) - len(self.text.rpartition(" ")[2])] + word + " "
+        elif key != "Return":
+            self.text += " " if key == "space" else key
+
+    def candidates(self):
+        partial = self.text.rpartition(" ")[2]
+        return [word for word in ("hello", "help") if partial and word.startswith(partial)]
+
+
+def test_a_word_among_the_candidates_is_chosen_with_one_key_and_the_text_is_what_was_meant():
+    child = FakeField()
+    field = TypedField(child)
+    counts = typed(field.suggest, Person("ada", ["help me", "say hello", "a"]), field.send)
+    assert child.keys == ["h", "2", "m", "e", "Return", *"say", "space", "h", "1", "Return", "a", "Return"]
+    assert (counts.letters, counts.keystrokes) == (8 + 10 + 2, 2 + 3 + 4 + 2 + 2)
+    assert (field.messages, field.differing) == (3, 0)
+    assert len(field.times_ms) == len(child.keys)
+
+
+def test_a_message_that_became_another_is_counted():
+    child = FakeField()
+    field = TypedField(child)
+    child.press = lambda key: None
+    typed(field.suggest, Person("ada", ["me"]), field.send)
+    assert field.differing == 1
