@@ -140,7 +140,11 @@ def build_agent_wheel(folder: Path, sources: Path = PACKAGE) -> None:
     tools = folder / "tools"
     lock = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(LOCKS / "build.txt")]
     _pip("install", "--quiet", "--target", str(tools), *lock)
-    _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools)
+    own = os.umask(0o022)  # setuptools copies the files, and a wheel keeps their modes
+    try:
+        _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools)
+    finally:
+        os.umask(own)
     shutil.rmtree(copy)
     shutil.rmtree(tools)
 

@@ -1,3 +1,4 @@
+import os
 import shutil
 import zipfile
 
@@ -19,13 +20,17 @@ def project(tmp_path):
 @pytest.mark.slow
 def test_the_agent_built_twice_is_the_same_file_and_holds_only_what_a_device_needs(tmp_path, project):
     built = []
-    for name in ("first", "second"):
+    for name, umask in (("first", 0o022), ("second", 0o077)):
         folder = tmp_path / name
         folder.mkdir()
-        build_agent_wheel(folder, project)
+        own = os.umask(umask)
+        try:
+            build_agent_wheel(folder, project)
+        finally:
+            os.umask(own)
         (wheel,) = folder.iterdir()
         built.append(wheel)
-        # Another time, another mode: neither may show.
+        # Another time, another mode and mask: none may show.
         (project / "wire" / "errors.py").touch()
         (project / "wire" / "errors.py").chmod(0o600)
     assert built[0].read_bytes() == built[1].read_bytes()
