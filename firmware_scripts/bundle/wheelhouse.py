@@ -142,7 +142,9 @@ def build_agent_wheel(folder: Path, sources: Path = PACKAGE) -> None:
     _pip("install", "--quiet", "--target", str(tools), *lock)
     own = os.umask(0o022)  # setuptools copies the files, and a wheel keeps their modes
     try:
-        _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools)
+        _pip(
+            "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools
+        )
     finally:
         os.umask(own)
     shutil.rmtree(copy)
