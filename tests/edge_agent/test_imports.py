@@ -22,7 +22,8 @@ def loaded_by(statement):
 
 @pytest.mark.slow
 def test_no_module_of_the_agent_loads_tensorflow():
-    names = [name for name in MODULES if not name.endswith("__main__")]
+    # IBus and its bindings are of the system's Python, which runs the engine of the desk.
+    names = [name for name in MODULES if not name.endswith(("__main__", "desktop.engine"))]
     assert len(names) > 20
     loaded = loaded_by("import " + ", ".join(names))
     assert not {name for name in loaded if name.split(".")[0] in ("tensorflow", "keras", "sqlalchemy")}
