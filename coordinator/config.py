@@ -138,7 +138,6 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskConfig
     database_url: str = ""  # SQLite in data_dir; or a postgresql:// URL
     artifacts_url: S3Url = ""  # data_dir, or PostgreSQL; or s3://bucket/prefix
-    ray: str = ""  # a child process averages and measures; or the address of a Ray cluster
     data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers

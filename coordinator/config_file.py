@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, TransportSecurity
@@ -46,10 +45,6 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
         )
     if config.artifacts_url and not config.database_url:
         faults.append("artifacts_url: with SQLite there is one host, which keeps them itself; set database_url as well")
-    if config.ray and not config.database_url:
-        faults.append("ray: its machines read reports from PostgreSQL; set database_url as well, or leave it out")
-    if config.ray and find_spec("ray") is None:
-        faults.append("ray: Ray is not installed; run pip install 'nightjar-federated[ray]'")
     if ours and broker.device_websocket:
         faults.append(
             "broker.device_websocket: the brokers that we start speak plain MQTT; set broker.kind = 'external'"

@@ -17,6 +17,7 @@ from nightjar.host.configuration import ConfigurationReader, accepted, read_toml
 from nightjar.models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
+_NO_RAY = "the coordinator uses no cluster any more (docs/adr/0051-jobs-on-a-ray-cluster.md)"
 _MISSING = {
     "task.model": "; add a line such as model = \"model\", the folder that 'python -m nightjar.models export' writes"
 }
@@ -29,7 +30,7 @@ def read_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
         ConfigError: the file cannot be read, or a setting has the wrong type; the message lists every fault.
     """
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
-    retired = {f"task.codec.{name}": why for name, why in RETIRED.items()}
+    retired = {f"task.codec.{name}": why for name, why in RETIRED.items()} | {"ray": _NO_RAY}
     reader = ConfigurationReader(
         path.resolve().parent, environment, ENVIRONMENT_PREFIX, missing=_MISSING, retired=retired
     )

@@ -188,7 +188,7 @@ class _Driving:
             database_url=state.url,
             term=term,
         )
-        worker = WorkerProcess(stores, config.data_dir / "worker.log", post, ray=config.ray)
+        worker = WorkerProcess(stores, config.data_dir / "worker.log", post)
         leading.callback(worker.close)
         tls = secured.context if secured else None
         self._transport = transport = MqttSessions(

@@ -29,7 +29,6 @@ STORES = "NIGHTJAR_WORKER_STORES"
 """Environment variable that passes the :class:`Stores` to the child process."""
 
 _COMMAND = tuple(python_command("-m", "nightjar.coordinator.engine.worker_child"))
-_RAY_COMMAND = tuple(python_command("-m", "nightjar.coordinator.engine.ray_child"))
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 
@@ -82,8 +81,7 @@ class WorkerProcess:
 
     Args:
         log: file for the output of the child and its libraries.
-        command: command line of a child that does the jobs itself, without its arguments; tests pass their own.
-        ray: address of the Ray cluster to which the child hands the jobs instead; empty for none.
+        command: command line of the child, without its arguments; tests pass their own.
     """
 
     def __init__(
@@ -92,11 +90,8 @@ class WorkerProcess:
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
-        ray: str = "",
     ) -> None:
-        parent = str(os.getpid())
-        arguments = [*_RAY_COMMAND, parent, ray] if ray else [*command, parent]
-        self._child = LineChild(arguments, log, _environment(stores))
+        self._child = LineChild([*command, str(os.getpid())], log, _environment(stores))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nightjar.coordinator.engine.ray_cluster import RESTARTS, check_installed, connected, installed
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.simulation.laboratory.clients import Device, Reported, keep, kept, train_client
+from nightjar.simulation.laboratory.ray_cluster import RESTARTS, check_installed, connected, installed
 from nightjar.wire.errors import ConfigError, UnavailableError
 from nightjar.wire.parameters import Vector
 

@@ -270,3 +270,8 @@ def test_paths_are_absolute_however_the_file_was_named(tmp_path, monkeypatch):
     config = load_config(Path("c.toml"), {})
     assert config.data_dir.is_absolute()
     assert config.task.model == tmp_path / "model"
+
+
+def test_ray_of_an_old_file_is_ignored_with_a_warning(folder, capsys):
+    load(folder, 'ray = "ray://10.0.0.5:10001"\n' + MINIMAL)
+    assert "ray is ignored" in capsys.readouterr().err

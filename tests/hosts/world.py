@@ -57,7 +57,6 @@ class Coordinator:
         folder: for its files.
         database: URL of the database, as reached from this machine.
         broker_port: port of the broker.
-        ray_port: port of the Ray cluster that does its jobs, on this machine; None for none.
         task: settings of the task.
     """
 
@@ -68,7 +67,6 @@ class Coordinator:
         folder: Path,
         database: str,
         broker_port: int,
-        ray_port: int | None = None,
         **task: object,
     ) -> None:
         self.name, self.host, self.folder = name, host, folder
@@ -80,7 +78,6 @@ class Coordinator:
             f"port = {PORT}",
             f'database_url = "{reached}"',
             'data_dir = "data"',
-            f'ray = "{"" if ray_port is None else f"ray://{host.outside}:{ray_port}"}"',
             'transport = "proxied"',
             "public_reading = true",
             "[broker]",
@@ -177,15 +174,13 @@ class Coordinator:
 class Fleet:
     """Two coordinators that have started: the first leads."""
 
-    def __init__(
-        self, folder: Path, places: list[Host], database: str, ray_port: int | None = None, **task: object
-    ) -> None:
+    def __init__(self, folder: Path, places: list[Host], database: str, **task: object) -> None:
         self.broker = Broker(folder / "broker")
         self.database = database
         self.coordinators: list[Coordinator] = []
         for name, host in zip(("alder", "birch"), places, strict=True):
             (folder / name).mkdir()
-            made = Coordinator(name, host, folder / name, database, self.broker.port, ray_port, **task)
+            made = Coordinator(name, host, folder / name, database, self.broker.port, **task)
             if self.coordinators:  # devices know one key
                 (made.folder / "data").mkdir(mode=0o700)
                 for key in (KEY_FILE, KEYS_FILE):

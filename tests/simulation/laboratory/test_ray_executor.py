@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nightjar.coordinator.engine import ray_cluster
-from nightjar.coordinator.engine.ray_cluster import connected
-from nightjar.simulation.laboratory import ray_executor
+from nightjar.simulation.laboratory import ray_cluster, ray_executor
 from nightjar.simulation.laboratory.checkpoint import CURVE
 from nightjar.simulation.laboratory.command import learn
+from nightjar.simulation.laboratory.ray_cluster import connected
 from nightjar.simulation.laboratory.ray_executor import RayWorkers
 from nightjar.simulation.laboratory.training import prepare
 from nightjar.wire.errors import ConfigError, UnavailableError
