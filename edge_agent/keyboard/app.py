@@ -28,8 +28,8 @@ send it). Typed text is never logged or put into a URL.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -88,12 +88,14 @@ class AgentInfo(AgentTally):
     Attributes:
         state: lifecycle state by its name on the wire (``checked-in``); the page translates it into words.
         reason: why the agent is in this state, as text for the user.
+        by_program: messages kept from desktop programs since the suggester started, by program.
     """
 
     device: str
     emulated: bool
     state: str
     reason: str
+    by_program: Mapping[str, int] = field(default_factory=dict)
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -42,6 +43,7 @@ class KeyboardService:
             settings.data_dir / DATABASE, settings.caps, SystemClock(settings.data_dir), tidy=False
         )
         self._suggester = Suggester(own=self.database.own_words())
+        self._by_program: Counter[str] = Counter()
 
     def use(self, model: Model) -> None:
         """Suggest with this model from now on.
@@ -63,6 +65,7 @@ class KeyboardService:
         """
         self._suggester.replace_own_words(())
         self._suggester.forget_phrases()
+        self._by_program.clear()
         if self._model is not None:
             self.use(self._model)
 
@@ -75,7 +78,7 @@ class KeyboardService:
     def requests(self) -> Requests:
         """What answers desktop programs."""
         sending = Sending(self._suggester, self.database)
-        return Requests(self._suggester, self.database, sending, self._typing.note)
+        return Requests(self._suggester, self.database, sending, self._typing.note, self._by_program)
 
     def _about(self) -> AgentInfo:
         state = self.database.load().lifecycle or lifecycle.STARTING
@@ -84,6 +87,7 @@ class KeyboardService:
             emulated=self._settings.emulated,
             state=lifecycle.name(state),
             reason=lifecycle.reason(state),
+            by_program=dict(self._by_program),
             **asdict(self.database.tally()),
         )
 

@@ -68,6 +68,8 @@ export class Panel {
     set("state", about.paused ? "Learning is paused" : DOING[about.state] ?? about.state);
     set("reason", about.paused || !about.reason ? "" : `(${about.reason})`);
     set("stored", `${counted(about.stored, "message")}, ${size(about.stored_bytes)}`);
+    const programs = Object.entries(about.by_program).sort(([, one], [, other]) => other - one);
+    set("by-program", programs.map(([name, count]) => `${name}: ${counted(count, "message")}`).join(", ") || "nothing");
     set("own-words", counted(about.own_words, "word"));
     set("last-trained", trained === null ? "not yet" : WHEN.format(trained * 1000));
     set("last-report", report === null ? "none yet" : size(report));

@@ -162,6 +162,7 @@ def test_about_tells_what_the_panel_shows(client, bench):
         "emulated": True,
         "state": "training",
         "reason": "selected for round 4",
+        "by_program": {},
         "last_trained_at_s": 1_750_000_000.0,
         "last_report_bytes": 12_345,
         "reports_sent": 0,
