@@ -40,7 +40,7 @@ def test_a_whole_round(phone):
             agent_version="0.1.0",
             runtime="fake 1.0",
             examples=2,
-            codecs=("sampled-4",),
+            codecs=("bound-sum", "sampled-4"),
             cores=4,
             memory_bytes=10**9,
             emulated=True,
