@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.tasks.settings import Name, TaskSettings
-from nightjar.coordinator.versions.retention import RetentionPolicy
+from nightjar.coordinator.versions.retention_policy import RetentionPolicy
 from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.models.folder import HELD_OUT
 from nightjar.wire.addresses import is_loopback

@@ -13,7 +13,7 @@ from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.disk_use import DiskForecast, forecast, measured, with_point
 from nightjar.coordinator.storage.retention import Pruned, Retention
-from nightjar.coordinator.versions.retention import RetentionPolicy
+from nightjar.coordinator.versions.retention_policy import RetentionPolicy
 from nightjar.wire.errors import NightjarError
 
 PRUNE_EVERY_S = 300.0

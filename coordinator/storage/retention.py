@@ -41,7 +41,8 @@ from nightjar.coordinator.storage.tables import (
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.task import OVER
 from nightjar.coordinator.versions.releases import OUT
-from nightjar.coordinator.versions.retention import DAY_S, IN_HAND, RetentionPolicy, StoredVersion, kept_versions
+from nightjar.coordinator.versions.retention import DAY_S, IN_HAND, StoredVersion, kept_versions
+from nightjar.coordinator.versions.retention_policy import RetentionPolicy
 from nightjar.coordinator.versions.rollout import Stage
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import IntegrityError, RemoteProtocolError

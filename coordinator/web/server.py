@@ -125,8 +125,10 @@ class _Connection(HTTPChannel):  # type: ignore[misc] # waitress has no types
 
 def asked_by_this_user(environ: Mapping[str, Any]) -> bool:
     """Whether a request came from a process of this machine's root or of the service's own user."""
-    port = environ.get(PEER_PORT, environ.get("REMOTE_PORT")) or 0
-    return user_of_connection(environ.get("REMOTE_ADDR", ""), int(port)) in {0, os.geteuid()}
+    if COMMAND_OF in environ:
+        return True  # nobody else can open the socket for commands
+    port = str(environ.get(PEER_PORT, environ.get("REMOTE_PORT")))
+    return port.isdecimal() and user_of_connection(environ.get("REMOTE_ADDR", ""), int(port)) in {0, os.geteuid()}
 
 
 def _believed(trusted_proxy: str) -> dict[str, Any]:

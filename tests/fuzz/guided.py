@@ -44,8 +44,9 @@ def fuzz_decoders(runs: int, seed: int) -> None:
 def fuzz_sequences(runs: int, seed: int) -> None:
     """So many scripts in this process. Does not return."""
     with atheris.instrument_imports(include=["nightjar.coordinator", "nightjar.edge_agent"]):
-        from tests.fuzz.sequences import Sequences
+        from tests.fuzz.sequences import Sequences, quiet
 
+    quiet()
     sequences, corpus = Sequences(), _corpus("sequences")
     for name in (b"a", b"b"):
         (corpus / name.decode()).write_bytes(name * 40)

@@ -310,7 +310,6 @@ class Sequences:
     """Runs scripts on a coordinator and an agent in turn; a defect leaves all scripts of their life in a file."""
 
     def __init__(self) -> None:
-        quiet()
         self.steps, self._scripts = Counter[str](), []
         self._begin()
 
@@ -356,6 +355,7 @@ class Sequences:
 
 def fuzz(runs: int, seed: int) -> None:
     """So many scripts, each new or a mutation of an earlier one."""
+    quiet()
     rng, pool, begin_s = random.Random(seed), [bytes(8)], time.monotonic()
     with contextlib.closing(Sequences()) as sequences:
         for number in range(runs):

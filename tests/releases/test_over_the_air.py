@@ -41,7 +41,7 @@ def make_release(owner, folder, version, kind="good", *, pip=True):
         ignored = shutil.ignore_patterns("__pycache__", "static", "pretrained")
         shutil.copytree(PROJECT / name, tree / "nightjar" / name, ignore=ignored)
     spoil(tree, kind, version)
-    files = {str(path.relative_to(tree)): path.read_text() for path in sorted(tree.rglob("*")) if path.is_file()}
+    files = {str(path.relative_to(tree)): path.read_bytes() for path in sorted(tree.rglob("*")) if path.is_file()}
     make_wheel(house, "nightjar-federated", version, more=files)
     if pip:
         shutil.copy(pip_wheel(), house)

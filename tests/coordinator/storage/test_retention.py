@@ -16,7 +16,7 @@ from nightjar.coordinator.storage.artifacts import S3Blobs, SharedBlobs, open_ar
 from nightjar.coordinator.storage.pruner import Pruner
 from nightjar.coordinator.storage.retention import Retention
 from nightjar.coordinator.storage.tables import audit, claims, credentials, note, reports, rounds
-from nightjar.coordinator.versions.retention import RetentionPolicy
+from nightjar.coordinator.versions.retention_policy import RetentionPolicy
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.models.manifest import Artifact, Manifest
 from nightjar.wire.errors import IntegrityError, UnavailableError

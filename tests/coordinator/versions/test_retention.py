@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar.coordinator.versions.retention import IN_HAND, KeptBecause, RetentionPolicy, StoredVersion, kept_versions
+from nightjar.coordinator.versions.retention import IN_HAND, KeptBecause, StoredVersion, kept_versions
+from nightjar.coordinator.versions.retention_policy import RetentionPolicy
 from nightjar.coordinator.versions.rollout import Stage
 
 NOW_S = 1e9

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
-from nightjar.coordinator.web.server import asked_by_this_user, serving
+from nightjar.coordinator.web.server import COMMAND_OF, asked_by_this_user, serving
 from nightjar.host.local_peers import user_of_connection
 
 ASK = """
@@ -55,3 +55,5 @@ def test_a_connection_that_nobody_has_is_nobodys():
     assert user_of_connection("not an address", 1) is None
     assert not asked_by_this_user({"REMOTE_ADDR": "127.0.0.1", "REMOTE_PORT": str(unused)})
     assert not asked_by_this_user({})
+    assert not asked_by_this_user({"REMOTE_ADDR": "localhost", "REMOTE_PORT": "None"})  # of a socket without ports
+    assert asked_by_this_user({"REMOTE_ADDR": "localhost", "REMOTE_PORT": "None", COMMAND_OF: "anna"})

@@ -15,13 +15,15 @@ def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="Li
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
         **(more or {}),
     }
-    record = [
-        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"
-        for path, text in files.items()
-    ]
+    record = [f"{path},sha256={_hash(content)},{len(content)}" for path, content in files.items()]
     files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""])
     path = folder / f"{file_name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name_inside, text in files.items():
             archive.writestr(zipfile.ZipInfo(name_inside), text)
     return path
+
+
+def _hash(content):
+    data = content if isinstance(content, bytes) else content.encode()
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
