@@ -32,7 +32,7 @@ _MARKS = str.maketrans("", "", "\u202a\u202c")
 """Marks of direction, which typing-booster puts around a candidate."""
 
 
-class Field:
+class DrivenField:
     """The field: text with the cursor at its end, and the candidates that are shown."""
 
     def __init__(self, engine: str) -> None:
@@ -148,7 +148,7 @@ def main() -> None:
     global GLib, IBus  # this module can be looked at where Debian's bindings are missing
     importlib.import_module("gi").require_version("IBus", "1.0")
     GLib, IBus = (importlib.import_module(f"gi.repository.{name}") for name in ("GLib", "IBus"))
-    field = Field(sys.argv[1])
+    field = DrivenField(sys.argv[1])
     for line in sys.stdin:
         asked, took_ms = json.loads(line), 0.0
         if asked["do"] == "begin":

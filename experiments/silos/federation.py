@@ -21,6 +21,7 @@ from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.experiments.silos.hosts import SiloHost
+from nightjar.firmware_scripts.program_signing import sign_model
 from nightjar.host.children import python_command
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.demo.configuration import write_toml
@@ -71,6 +72,7 @@ class Federation:
         seed: int,
     ) -> None:
         folder.mkdir(parents=True)
+        sign_model(folder / "keys", model)  # the claims bring the public half to the silos
         self._folder, self._plan, self._hosts = folder, plan, hosts
         self._config = write_toml(folder / "coordinator.toml", _coordinator_table(model, plan, hosts[0], seed))
         self._read = load_config(self._config, os.environ)

@@ -104,7 +104,7 @@ def test_every_command_looks_at_the_configuration_of_the_service_by_itself():
         name: str(option.default)
         for name, command in main.commands.items()
         for option in command.params
-        if "--config" in option.opts
+        if "--config" in option.opts and name != "complete"  # which asks the socket of the person's own agent
     }
     assert set(defaults.values()) == {of_the_service}
     assert {"run", "status", "doctor", "conditions", "wipe", "train-once", "service"} <= set(defaults)

@@ -15,7 +15,7 @@ from nightjar.wire.errors import UnavailableError
 from tests.coordinator.web.test_api import NOW_S, Service
 
 CREDENTIALS = ["none", "claim", "claim as password", "unknown", "revoked", "blocked", "waiting", "valid"]
-FOR_EVERYBODY = {"health", "static", "static_file", "api.enrol"}
+FOR_EVERYBODY = {"health", "static", "static_file", "api.enrol", "api.renew_expired"}
 FOR_DEVICES = {"artifact", "signed_program", "release_metadata", "api.myself", "api.renew"}
 DENIED = {401, 403}
 CLAIM = "njc_" + 43 * "x"

@@ -120,4 +120,5 @@ def test_it_predicts_as_the_program_on_the_runtime_does(exported):
     for token in (BOS, 9, 5, FIRST_WORD, OOV, BOS, 12):
         scores, h, c = advance(weights, token, h, c)
         theirs = step(token=np.array([token], np.int32), h=theirs["h"], c=theirs["c"])
-        np.testing.assert_allclose(scores, theirs["scores"][0], atol=1e-5)
+        rows = theirs["scores"][0] > -1e8  # the others are padding, which the program gives the lowest score
+        np.testing.assert_allclose(scores[rows], theirs["scores"][0][rows], atol=1e-5)

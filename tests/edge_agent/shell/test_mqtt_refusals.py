@@ -100,8 +100,8 @@ def test_a_certificate_that_is_not_accepted_is_told_with_its_reason(tmp_path, da
     def serve():
         with contextlib.suppress(OSError):
             connection, _ = listener.accept()
-            with server.wrap_socket(connection, server_side=True):
-                pass
+            with server.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as held:
+                held.do_handshake()
 
     threading.Thread(target=serve, daemon=True).start()
     ours = chain if trusted else write_certificate(tmp_path / "other")
