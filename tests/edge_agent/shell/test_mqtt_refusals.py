@@ -1,10 +1,12 @@
 """What a broker does wrong, told by its real reason and tried again, without a broker."""
 
 import contextlib
+import gc
 import queue
 import socket
 import ssl
 import threading
+import warnings
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -23,6 +25,14 @@ ENDED = ReasonCode(PacketTypes.DISCONNECT, "Unspecified error")
 
 def transport_to(port, post, tls=None, host="127.0.0.1"):
     return MqttTransport(BrokerAddress(host, port, "pi-kitchen", tls=tls), "one", ["a/#"], ("will", b""), post)
+
+
+@pytest.fixture(autouse=True)
+def _paho_leaves_a_socket_open_whose_handshake_failed():
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 class MoodyBroker:
