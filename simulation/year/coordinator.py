@@ -139,6 +139,7 @@ class YearCoordinator(CoordinatorProcess):
         self.artifacts = DatedBlobs(config.data_dir / ARTIFACTS, self.now_s)
         self.manifest = manifest = first_manifest(self.artifacts)
         self.database = FaultyDatabase(database_url(config), self._touched)
+        self._retention = Retention(self.database, self.artifacts, config.retention)
         with self.database.transaction() as tx:
             tx.add_version(
                 VersionRecord(
@@ -165,7 +166,7 @@ class YearCoordinator(CoordinatorProcess):
         Raises:
             UnavailableError: the database does not work now.
         """
-        Retention(self.database, self.artifacts, self._config.retention).prune(self.now_s())
+        self._retention.prune(self.now_s())
 
     def take_database_away(self, lasts_s: float) -> None:
         """Make each transaction fail for some time."""
@@ -195,6 +196,7 @@ class YearCoordinator(CoordinatorProcess):
     def _disk(self) -> tuple[Repository, BlobStore]:
         self.database.close()
         self.database = FaultyDatabase(database_url(self._config), self._touched)
+        self._retention = Retention(self.database, self.artifacts, self._config.retention)
         with self.database.transaction() as tx:
             tx.sweep_states()
         return self.database, self.artifacts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nightjar.edge_agent import __version__
+from nightjar.edge_agent.core.lifecycle import Ineligible
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
 from nightjar.edge_agent.core.results import TrainingStopped
@@ -32,6 +34,7 @@ from nightjar.models.source import Source
 from nightjar.simulation.rounds.faults import Fuse
 from nightjar.simulation.rounds.model import STEPS
 from nightjar.simulation.rounds.phone import Phone, Surroundings
+from nightjar.simulation.rounds.ports import ALL_HOLD
 from nightjar.simulation.year.identity import DeviceCertificate
 from nightjar.wire.errors import NightjarError, UnavailableError
 from nightjar.wire.frame import Report, encode_report, publishes
@@ -346,9 +349,13 @@ class YearDevice(Phone):
             self.written_bytes += written_so_far() - before
 
     def _sleep_if_idle(self) -> None:
-        life = self._life
+        """Sleep without a connection, too: one that is not let in for days would poll each second."""
+        driver, life = self._driver, self._life
+        if driver is None or self._job is not None or not isinstance(driver.state, Ineligible):
+            return
         try:
-            super()._sleep_if_idle()
+            if driver.due_at_s() is None and self._conditions() is not ALL_HOLD and self._journal.empty:
+                self._driver, self._poll_at_s = None, math.inf
         except NightjarError as error:
             if self._life == life:
                 self._crash(str(error))
