@@ -24,7 +24,7 @@ SIDES = {
         ROOT / "coordinator" / "rounds" / "eligibility.py",
         ROOT / "coordinator" / "versions" / "quality_gate.py",
         ROOT / "coordinator" / "versions" / "trial_policy.py",
-        ROOT / "coordinator" / "versions" / "retention.py",
+        ROOT / "coordinator" / "versions" / "retention_policy.py",
     ),
     "agent.toml": (ROOT / "edge_agent" / "config.py",),
     "Both files": (LIMITS,),
