@@ -66,7 +66,7 @@ def test_nothing_is_published_and_the_reason_is_said():
 @pytest.mark.slow
 def test_it_foresees_learns_this_persons_words_and_connects_to_nobody(tmp_path, exported):
     with socket.create_server(("127.0.0.1", 0)) as nobody:
-        path = settings(tmp_path, nobody.getsockname()[1], exported.model.program.parent)
+        path = settings(tmp_path, nobody.getsockname()[1], exported.model.program.parent.resolve())
         with (tmp_path / "log").open("wb") as log:
             command = [sys.executable, "-m", "nightjar.edge_agent", "run", "--config", str(path)]
             agent = subprocess.Popen(command, cwd=ROOT, stderr=log)

