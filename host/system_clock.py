@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -47,15 +48,21 @@ def read_clock() -> ClockReading:
 
 def _synchronised(wall_s: float) -> bool:
     """Whether the kernel says that its clock is synchronised, and this process has the kernel's time."""
-    answer = _Timex()
-    try:
-        known = ctypes.CDLL(None).adjtimex(ctypes.byref(answer)) >= 0
-    except (OSError, AttributeError):  # a C library without it
-        known = False
-    if not known:  # forbidden by a filter of system calls
+    answer, adjtimex = _Timex(), _adjtimex()
+    if adjtimex is None or adjtimex(ctypes.byref(answer)) < 0:  # forbidden by a filter of system calls
         return SYNCHRONISED.exists()
     # A process may be given another time than its kernel's, by a preloaded library, say.
     return not answer.status & _UNSYNCHRONISED and abs(answer.time_s - wall_s) <= _MOST_APART_S
+
+
+@functools.cache
+def _adjtimex() -> Callable[..., int] | None:
+    """The C library's function, looked up once: the time is asked for with each message; None if there is none."""
+    try:
+        found: Callable[..., int] = ctypes.CDLL(None).adjtimex
+    except (OSError, AttributeError):
+        return None
+    return found
 
 
 class TrustedClock:

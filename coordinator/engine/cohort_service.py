@@ -7,6 +7,8 @@ evaluate are not checked (docs/privacy.md says what their figures show).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from nightjar.coordinator.engine.round_context import RoundContexts
@@ -35,10 +37,10 @@ class CohortService:
             return ()
         cohort = frozenset(after.devices(SeatState.REPORTED))
         try:
-            reason = self.refusal(after, cohort, unit)
             former = self._former(after, unit)
         except NightjarError as error:
             return ((after.task, AggregationFailed(f"its base cannot be read: {error}", unit.now_s)),)
+        reason = self._too_close(cohort, former)
         if not reason:
             self.count(after, unit)
             return ()
@@ -56,7 +58,10 @@ class CohortService:
         Raises:
             NightjarError: an artifact of the base version is missing or damaged.
         """
-        close = too_close(cohort, self._former(state, unit), self._least)
+        return self._too_close(cohort, self._former(state, unit))
+
+    def _too_close(self, cohort: Cohort, former: Sequence[Cohort]) -> str:
+        close = too_close(cohort, former, self._least)
         if close is None:
             return ""
         return (

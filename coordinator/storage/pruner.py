@@ -1,4 +1,4 @@
-"""A thread that prunes while the service runs, and measures the disk once an hour."""
+"""A thread that prunes while the service runs, and measures the disk after each pass."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Pruner:
             self._thread.join()
 
     def turn(self) -> Pruned | None:
-        """Prune once, and measure the disk if that is due; None if the clock is not trusted.
+        """Prune once, and measure the disk; None if the clock is not trusted.
 
         Raises:
             NightjarError: the database, the disk or the store of artifacts does not work, or a manifest is damaged.
