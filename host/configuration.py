@@ -54,6 +54,19 @@ def read_toml(path: Path, remedy: str) -> dict[str, Any]:
         raise ConfigError(msg) from error
 
 
+def flattened(table: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables, each with its path.
+
+    >>> list(flattened({"task": {"goal": 2, "plan": {}}, "seed": 7}))
+    [('task.goal', 2), ('seed', 7)]
+    """
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{where}{name}.")
+        else:
+            yield f"{where}{name}", value
+
+
 def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
     """Return the configuration if it has no faults.
 

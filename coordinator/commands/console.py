@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from nightjar.host.configuration import flattened
 from nightjar.wire.errors import ConfigError
 
 
@@ -71,13 +72,11 @@ def flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
     >>> flat({"spread": {"mean": 0.5, "p10": None}, "reports": [1, 2], "labels": ()})
     [('spread.mean', 0.5), ('reports', '1, 2')]
     """
-    cells: list[tuple[str, object]] = []
-    for name, value in table.items():
-        if isinstance(value, dict):
-            cells += flat(value, f"{where}{name}.")
-        elif value not in (None, "", [], ()):
-            cells.append((where + name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value))
-    return cells
+    return [
+        (where + name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value)
+        for name, value in flattened(table)
+        if value not in (None, "", [], ())
+    ]
 
 
 def when(seconds: float) -> str:

@@ -7,8 +7,6 @@ kill leaves both or neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +44,7 @@ from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.coordinator.versions.retention import without_files
 from nightjar.coordinator.versions.rollout import Stage, cannot_roll_back
+from nightjar.host.configuration import flattened
 from nightjar.wire.identifiers import DeviceId
 
 
@@ -104,17 +103,9 @@ def told(operation: Operation) -> dict[str, object]:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(operation).__name__).lower()
     fields: dict[str, object] = {"operation": name}
     for field, value in flattened(msgspec.to_builtins(operation)):
-        fields.setdefault(field, value)
+        if field.rpartition(".")[2] != "type" and value not in (None, "", [], ()):
+            fields.setdefault(field, " ".join(map(str, value)) if isinstance(value, list | tuple) else value)
     return fields
-
-
-def flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Values of nested tables, named by their path, without empty ones."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from flattened(value, f"{prefix}{name}.")
-        elif name != "type" and value not in (None, "", [], ()):
-            yield f"{prefix}{name}", " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _promote(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -13,6 +13,7 @@ import structlog
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.operations import AuditEntry
+from nightjar.host.configuration import flattened
 
 SECRETS = frozenset({"broker.password", "database_url"})
 """Settings that may hold a password: only a hash of them is stored, and no value is told."""
@@ -34,7 +35,8 @@ class SettingChanged(NamedTuple):
 def settings_of(config: CoordinatorConfig) -> dict[str, str]:
     """Every setting by its name, as ``task.goal``, with its value in words; of secrets a hash."""
     table = msgspec.to_builtins(config, enc_hook=_path)
-    return {name: _hidden(value) if name in SECRETS and value else value for name, value in _flat(table)}
+    told = {name: _in_words(value) for name, value in flattened(table)}
+    return {name: _hidden(value) if name in SECRETS and value else value for name, value in told.items()}
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[SettingChanged]:
@@ -81,12 +83,8 @@ def note_settings(config: CoordinatorConfig, database: Database, now_s: float) -
     return found
 
 
-def _flat(table: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{where}{name}.")
-        else:
-            yield f"{where}{name}", value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _in_words(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _hidden(value: str) -> str:

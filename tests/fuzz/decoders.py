@@ -220,12 +220,15 @@ def replay(path: str) -> None:
         target.compare(data)
 
 
-def main() -> None:
-    """Fuzz, and say what came of it; a defect ends it with a traceback and the input's path."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=1_000_000, help="inputs (default: a million)")
+def run(about: str, fuzz: Callable[[int, int], None], replay: Callable[[str], None], runs: int, what: str) -> None:
+    """Fuzz by the options of the command line, and say what came of it; a defect ends it with a traceback and a path.
+
+    ``about`` is the module's text; ``what`` are the ``runs`` that are tried by default.
+    """
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=runs, help=f"{what} (default: {runs:,})")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replay", metavar="FILE", help="an input that an earlier run has found")
+    parser.add_argument("--replay", metavar="FILE", help=f"{what} that an earlier run has found")
     options = parser.parse_args()
     if options.replay:
         replay(options.replay)
@@ -234,4 +237,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, fuzz, replay, 1_000_000, "inputs")

@@ -10,7 +10,6 @@ nothing expected, an answer of 500, or a coordinator or agent that does not do a
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -40,7 +39,7 @@ from tests.coordinator.fakes import POPULATION
 from tests.coordinator.model_folder import LAYOUT
 from tests.coordinator.web.test_api import Service
 from tests.edge_agent.fakes import Phone
-from tests.fuzz.decoders import FOUND, say
+from tests.fuzz.decoders import FOUND, run, say
 from tests.fuzz.targets import CONTROL
 
 T = TypeVar("T")
@@ -377,18 +376,5 @@ def replay(path: str) -> None:
             sequences.attempt(script)
 
 
-def main() -> None:
-    """Fuzz, and say what came of it; a defect ends it with a traceback and the scripts' path."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20_000, help="sequences (default: 20,000)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replay", metavar="FILE", help="scripts that an earlier run has found")
-    options = parser.parse_args()
-    if options.replay:
-        replay(options.replay)
-    else:
-        fuzz(options.runs, options.seed)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, fuzz, replay, 20_000, "sequences")
