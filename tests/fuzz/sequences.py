@@ -50,6 +50,8 @@ SCRIPTS_OF_A_LIFE = 100
 """Scripts before the next coordinator and agent: some states are only reached by many."""
 DEVICES = ("a", "b", "c", "nobody", "A b", "\N{LATIN SMALL LETTER A WITH DIAERESIS}", "x" * 200)
 CAUSES = tuple(messages.DropoutCause)
+NOT_ASKED = {"static", "pages.live"}
+"""Endpoints that are not fuzzed: files, and a stream of events that ends after minutes."""
 VALUES = ("a", "0", "1", "keyboard", "7", "9" * 20, "%2e%2e", "%00", "x" * 300, "-1")
 FIELDS = (
     *("name", "reason", "task", "add", "remove", "role", "days", "hours", "uses", "prefix", "device", "settings"),
@@ -147,7 +149,7 @@ class FuzzedCoordinator:
         self.world = self.service.world
         self.tokens = [None, "", "x" * 43, *(self.service.token(role) for role in Role)]
         rules = list(self.service.app.url_map.iter_rules())
-        self._routes = [(rule.rule, sorted(rule.methods or ())) for rule in rules if rule.endpoint != "static"]
+        self._routes = [(rule.rule, sorted(rule.methods or ())) for rule in rules if rule.endpoint not in NOT_ASKED]
 
     def close(self) -> None:
         """Free what it holds."""
