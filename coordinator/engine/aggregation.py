@@ -232,7 +232,7 @@ def _aggregate(
     layout, averaged = manifest.layout, made.averaged
     base = Base(manifest.weights.sha256, weights)
     held, reference = _held_by_devices(job, made.federated, manifest, base, artifacts)
-    wanted = cleared(averaged.weights + start.residual, layout, _word_ids(manifest, artifacts))
+    wanted = _without_padding(averaged.weights + start.residual, manifest, artifacts)
     published = publish(reference, wanted, job.downlink, layout, start.rng)
     following = published.weights
     if not np.isfinite(following).all():
@@ -259,12 +259,12 @@ def _aggregate(
     )
 
 
-def _word_ids(manifest: Manifest, artifacts: BlobStore) -> int:
-    """How many rows of the embedding belong to words: noise must not change the others, which devices clear."""
+def _without_padding(weights: Wide, manifest: Manifest, artifacts: BlobStore) -> Wide:
+    """The weights of a padded program without noise in the rows that belong to no word, which devices clear."""
     packaged = packaged_program(manifest)
     if packaged is None or not packaged.padded:
-        return manifest.layout.tensors[0].shape[0]
-    return word_ids(artifacts.get(manifest.vocabulary.sha256))
+        return weights
+    return cleared(weights, manifest.layout, word_ids(artifacts.get(manifest.vocabulary.sha256)))
 
 
 def _held_by_devices(

@@ -55,7 +55,7 @@ from nightjar.coordinator.engine.secure_sums import EnrolledKeyOf, SecureSums
 from nightjar.coordinator.engine.task_creation import TaskCreator, take_stock
 from nightjar.coordinator.engine.task_service import TaskService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
-from nightjar.coordinator.ports import BlobStore, Clock, Repository, Signer, Transaction, Transport, Worker
+from nightjar.coordinator.ports import BlobStore, Clock, Repository, Signer, Transport, Worker
 from nightjar.coordinator.records.effects import (
     AnnounceModel,
     ClearRetained,
@@ -150,11 +150,11 @@ class Driver:
         self._rollouts = RolloutService(config, artifacts)
         self._releases = ReleaseService(config.rollout)
         self._labels = LabelService()
-        self._results = JobResults(artifacts, self._rollouts)
+        self._results = JobResults(artifacts, self._rollouts, config.seed)
         contexts = RoundContexts(artifacts, config.rollout.share)
         cohorts = CohortService(contexts, config.limits.least_cohort)
         self._sums = SecureSums(config.population, config.task.name, contexts, cohorts, enrolled, LibraryPrimitives())
-        self._tasks = TaskService(config.task.name, seed_of_draw or (lambda _number: config.seed))
+        self._tasks = TaskService(config.task.name, config.seed, seed_of_draw)
         self._rounds = RoundService(self._tasks, self._rollouts, self._sums, cohorts)
         self._messages = MessageHandler(config.population, contexts, self._rounds, self._sums)
         self._runner = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
@@ -242,7 +242,7 @@ class Driver:
 
     def _take_up(self) -> None:
         with self._repository.transaction() as tx:
-            unit = self._begin(tx)
+            unit = UnitOfWork(tx, self._clock.now_s(), self._snapshot)
             unfinished = self._rounds.resume(tx.begin_effects(), unit)
             added = _add(unit)
         self._adopt(unit)
@@ -265,7 +265,7 @@ class Driver:
         """Store the changes of all events in one transaction."""
         try:
             with self._repository.transaction() as tx:
-                unit = self._begin(tx)
+                unit = UnitOfWork(tx, self._clock.now_s(), self._snapshot)
                 tx.remove_effects(self._done)
                 for event in batch:
                     self._take_event(event, unit)
@@ -286,9 +286,6 @@ class Driver:
             self._adopt(unit)
             self._pending.extend(sorted(added, key=_is_work))
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
-
-    def _begin(self, tx: Transaction) -> UnitOfWork:
-        return UnitOfWork(tx, self._clock.now_s(), self._snapshot)
 
     def _adopt(self, unit: UnitOfWork) -> None:
         self._snapshot = unit.snapshot

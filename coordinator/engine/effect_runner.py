@@ -113,7 +113,7 @@ class EffectRunner:
         return True
 
     def _announce(self, snapshot: Snapshot) -> None:
-        first = self._config.task.name
+        first, signed_s = self._config.task.name, self._signing_s(snapshot)
         version = snapshot.versions[first]
         with self._repository.transaction() as tx:
             tried = tx.canary_version(first)
@@ -124,7 +124,6 @@ class EffectRunner:
         opened = snapshot.rounds.get(first)
         open_to_all = opened is not None and (opened.phase is Phase.SELECTION or kind_of(opened).has_free_seat(opened))
         awaited = open_to_all and first in steering
-        signed_s = self._signing_s(snapshot)
         message = Announcement(
             version=version.version,
             manifest=Sha256(version.manifest),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from msgspec.structs import replace
 
+from nightjar.coordinator import __version__
 from nightjar.coordinator.engine.rollout_service import RolloutService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.ports import BlobStore
@@ -16,7 +19,7 @@ from nightjar.coordinator.records.jobs import (
     Result,
     TooFewReadable,
 )
-from nightjar.coordinator.records.versions import VersionRecord
+from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     AggregationFinished,
@@ -25,6 +28,7 @@ from nightjar.coordinator.rounds.events import (
     StartAggregation,
 )
 from nightjar.coordinator.rounds.round import Phase, Round
+from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout
 from nightjar.models.manifest import Artifact, Manifest
@@ -37,8 +41,9 @@ NAMED = 20
 class JobResults:
     """Applies job results. A job's effect stays in the database until then, so the job survives a restart."""
 
-    def __init__(self, artifacts: BlobStore, rollouts: RolloutService) -> None:
+    def __init__(self, artifacts: BlobStore, rollouts: RolloutService, seed: int) -> None:
         self._artifacts = artifacts
+        self._seed = seed
         self._rollouts = rollouts
         self._jobs: dict[PendingEffect, int] = {}
 
@@ -116,7 +121,7 @@ class JobResults:
             created_s=unit.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._rollouts.lineage(state, done, unit),
+            lineage=self._lineage(state, done, unit),
         )
         events = self._rollouts.note_figures(base.version, done.federated, unit)
         self._rollouts.take_in(made, done.federated.devices, unit)
@@ -127,6 +132,24 @@ class JobResults:
         if done.left_out:
             _name("reports_left_out", unit, done.round, done.left_out)
         return (*events, (task, AggregationFinished(number, unit.now_s, done.unreadable)))
+
+    def _lineage(self, state: Round, done: AggregationDone, unit: UnitOfWork) -> Lineage:
+        """The lineage of the version that a round made."""
+        settings = unit.snapshot.tasks[state.task].settings
+        averaged = [
+            report.sha256
+            for report in unit.tx.reports(state.number)
+            if state.seats[report.device].state is SeatState.REPORTED and report.device not in done.unreadable
+        ]
+        return Lineage(
+            parent=state.base_version,
+            reports=len(averaged),
+            reports_sha256=hashlib.sha256("".join(averaged).encode()).hexdigest(),
+            seed=self._seed,
+            code_version=__version__,
+            strategy=settings.strategy.choice(),
+            codec=settings.codec.choice(),
+        )
 
 
 def _name(event: str, unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:

@@ -78,7 +78,6 @@ class MessageHandler:
         """
         if not arrived.payload:
             return  # only clears a retained message
-        status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
         try:
             self._take(arrived, unit)
         except RemoteProtocolError as error:
@@ -86,6 +85,7 @@ class MessageHandler:
                 self.not_enforced.add(LIMITS[error.code])
             unit.tx.count("malformed_messages")
             _log.debug("malformed_message", topic=arrived.topic[:200], code=error.code, detail=str(error)[:200])
+            status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
             if (arrived.retained or status) and not _WILDCARDS & set(arrived.topic):
                 unit.effects.append(ClearRetained(arrived.topic))
 
@@ -348,7 +348,9 @@ def _hear(device: DeviceId, unit: UnitOfWork) -> None:
 
 def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
     before = unit.tx.lease(device)
-    after = relabelled(before, leases.step(before or Lease(device=device), event), unit)
+    after = leases.step(before or Lease(device=device), event)
+    if before is None or not isinstance(event, Heard):  # which changes nothing that rules for labels look at
+        after = relabelled(before, after, unit)
     if after != before:
         unit.tx.save_lease(after)
     return after

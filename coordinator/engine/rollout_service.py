@@ -12,22 +12,18 @@ as events.
 
 from __future__ import annotations
 
-import hashlib
 from itertools import islice, takewhile
 
 from msgspec.structs import replace
 
-from nightjar.coordinator import __version__
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
 from nightjar.coordinator.ports import BlobStore
 from nightjar.coordinator.records.effects import AnnounceModel
-from nightjar.coordinator.records.jobs import AggregationDone
-from nightjar.coordinator.records.versions import Lineage, VersionRecord, ancestors
+from nightjar.coordinator.records.versions import VersionRecord, ancestors
 from nightjar.coordinator.rounds.events import CalledOff, RoundEvents
 from nightjar.coordinator.rounds.round import Round
-from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.versions.announcement import LEAST_DEVICES, KeyboardVerdict, is_measured, verdict
@@ -64,26 +60,7 @@ class RolloutService:
         self._names: dict[str, Names] = {}
         self._trial = config.rollout
         self._own_text = config.task.evaluation_text is not None and not config.task.measured_in_public
-        self._seed = config.seed
         self._announced = config.task.name
-
-    def lineage(self, state: Round, done: AggregationDone, unit: UnitOfWork) -> Lineage:
-        """The lineage of the version that a round made."""
-        settings = unit.snapshot.tasks[state.task].settings
-        averaged = [
-            report.sha256
-            for report in unit.tx.reports(state.number)
-            if state.seats[report.device].state is SeatState.REPORTED and report.device not in done.unreadable
-        ]
-        return Lineage(
-            parent=state.base_version,
-            reports=len(averaged),
-            reports_sha256=hashlib.sha256("".join(averaged).encode()).hexdigest(),
-            seed=self._seed,
-            code_version=__version__,
-            strategy=settings.strategy.choice(),
-            codec=settings.codec.choice(),
-        )
 
     def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> RoundEvents:
         """Add a round's on-device metrics to its base version, and judge that version by them.
@@ -129,6 +106,7 @@ class RolloutService:
         The version is not in the database yet. ``devices`` is how many measured its base version in this round; about
         as many will measure it.
         """
+        names = self._names_of(made)
         announced, training = unit.snapshot.versions[made.task], unit.snapshot.training.get(made.task)
         head, settings = training or announced, unit.snapshot.tasks[made.task].settings
         measured = _keyboards_measure(head, settings, unit)
@@ -145,7 +123,7 @@ class RolloutService:
             own_text=self._own_text,
             now_s=unit.now_s,
             measured=measured,
-            names=self._names_of(made),
+            names=names,
         )
         unit.tx.add_version(made)
         if isinstance(event, GateFailed):

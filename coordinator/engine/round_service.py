@@ -22,19 +22,16 @@ import structlog
 from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.hand_over import keep_early_reports
 from nightjar.coordinator.engine.rollout_service import RolloutService
-from nightjar.coordinator.engine.round_results import apply_effects, write_changes
+from nightjar.coordinator.engine.round_results import CheckedReport, apply_effects, write_changes
 from nightjar.coordinator.engine.secure_sums import SecureSums
 from nightjar.coordinator.engine.task_service import HOURS_OVER, TaskService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import PendingEffect
-from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     CalledOff,
     ClockTicked,
-    Effect,
     Event,
-    KeepReport,
     ReportReceived,
     RoundEvents,
     StartAggregation,
@@ -45,11 +42,7 @@ from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.waiting import doing, sentence
 from nightjar.coordinator.tasks.schedule import within_hours
 from nightjar.wire.crash_loop import CRASHES_ALLOWED
-from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.identifiers import DeviceId
-
-CheckedReport = tuple[StoredReport, bytes]
-"""A report that passed its checks, and its frame."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -78,8 +71,7 @@ class RoundService:
         after, effects = kind.step(before, event)
         if after is not before:  # an equality test would visit every seat
             write_changes(before, after, getattr(event, "device", None), unit)
-        _keep_report(effects, report, unit)
-        apply_effects(after, effects, unit)
+        apply_effects(after, effects, unit, report)
         self.apply(self._cohorts.check(before, after, unit), unit)
         if kind.is_summed:
             self.apply(self._sums.follow(before, after, unit), unit)
@@ -110,8 +102,7 @@ class RoundService:
             self.step(meant.task, received, unit, report)
         else:
             _, effects = kind_of(meant).step(meant, received)
-            _keep_report(effects, report, unit)
-            apply_effects(meant, effects, unit)
+            apply_effects(meant, effects, unit, report)
 
     def _end(self, before: Round, ended: Round, unit: UnitOfWork) -> None:
         if before.phase is Phase.COMMITTING and kind_of(ended).spends_privacy:
@@ -174,12 +165,3 @@ class RoundService:
         for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
             self._tasks.open_next(name, unit)
         return again
-
-
-def _keep_report(effects: tuple[Effect, ...], report: CheckedReport | None, unit: UnitOfWork) -> None:
-    for effect in effects:
-        if isinstance(effect, KeepReport):
-            if report is None:
-                msg = f"the round kept a report of {effect.device} that nobody checked"
-                raise LocalProtocolError(msg)
-            unit.tx.add_report(*report)

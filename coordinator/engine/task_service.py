@@ -26,12 +26,13 @@ class TaskService:
 
     Args:
         first: name of the configuration's task.
+        seed: the seed with which each round draws its devices, unless there is a ``seed_of_draw``.
         seed_of_draw: the seed with which a round draws its devices, by the round's number.
     """
 
-    def __init__(self, first: str, seed_of_draw: Callable[[int], int]) -> None:
+    def __init__(self, first: str, seed: int, seed_of_draw: Callable[[int], int] | None = None) -> None:
         self.first = first
-        self._seed_of_draw = seed_of_draw
+        self._seed, self._seed_of_draw = seed, seed_of_draw
 
     def step(self, name: str, event: tasks.Event, unit: UnitOfWork) -> TaskRecord:
         """Apply an event to a task.
@@ -68,7 +69,7 @@ class TaskService:
             return  # the version to evaluate does not exist yet
         number, trial = unit.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
-        seed = self._seed_of_draw(number)
+        seed = self._seed if self._seed_of_draw is None else self._seed_of_draw(number)
         fresh = open_round(number, base.version, rules, seed, unit.now_s, state.empty, name, trial=trial)
         kind = kind_of(fresh)
         if closing and not kind.is_buffer:
