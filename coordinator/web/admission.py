@@ -170,7 +170,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @app.before_request
     def from_here() -> None:
-        if request.method == "POST" and wants_page() and not _is_ours(request):
+        if request.method == "POST" and wants_page() and not is_ours(request):
             abort(403, "this form was not sent from a page of this coordinator; open its page and send it there")
 
     return limiter
@@ -191,7 +191,8 @@ def problem(status: int, detail: str, code: str = "") -> Response:
 def _refusal(asks: Caller, wanted: Role) -> Response | None:
     if asks.role is None:
         if wants_page():
-            abort(401, "this page takes a token")
+            g.wanted = wanted
+            abort(401, f"this page takes a token with the role {wanted.value}")
         refused = problem(401, "give a token that is known and not too old, as 'Authorization: Bearer nj_...'")
         refused.headers["WWW-Authenticate"] = 'Bearer realm="nightjar"'
         return refused
@@ -225,7 +226,7 @@ def wants_page() -> bool:
     return not request.path.startswith(NOT_FOR_PEOPLE)
 
 
-def _is_ours(asked: Request) -> bool:
+def is_ours(asked: Request) -> bool:
     """Whether a form was sent from one of our pages.
 
     Source: Fetch Metadata Request Headers, W3C working draft; RFC 6454 for ``Origin``.

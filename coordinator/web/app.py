@@ -22,10 +22,11 @@ from nightjar.coordinator.storage.census import FRESH_S, CensusTaker
 from nightjar.coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
 from nightjar.coordinator.versions.releases import order_of
 from nightjar.coordinator.web import ROOT, metrics
-from nightjar.coordinator.web.admission import add_admission, problem, wants_page
+from nightjar.coordinator.web.admission import add_admission, is_ours, problem, wants_page
 from nightjar.coordinator.web.api import add_api
 from nightjar.coordinator.web.live import Pulse
 from nightjar.coordinator.web.pages import add_pages
+from nightjar.coordinator.web.pages.refused import keep_for_login, page_of_form, shown_again
 from nightjar.coordinator.web.ports import Site, WebPorts
 from nightjar.models.manifest import Manifest
 from nightjar.models.signed_programs import PROGRAMS_PATH
@@ -133,10 +134,16 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             return problem(code, detail)
         if error.response is not None:
             return cast(Response, error.response)
+        if wants_page() and code == 401:
+            keep_for_login(ours=is_ours(request))
+            back = request.form.get("back", "/") if request.endpoint == "pages.log_in" else page_of_form()
+            return Response(render_template("login.html", said=detail, back=back), code)
         if wants_page() and code >= 400:
-            name = "login.html" if code == 401 else "error.html"
-            page = render_template(name, code=code, name=error.name, said=detail, back=request.full_path.rstrip("?"))
-            return Response(page, code)
+            page = shown_again(code, error.name, detail) if is_ours(request) else None
+            return Response(
+                page or render_template("error.html", code=code, name=error.name, said=detail, back=page_of_form()),
+                code,
+            )
         return Response(f"{code} {error.name}: {detail}\n", code, content_type="text/plain; charset=utf-8")
 
     @app.errorhandler(UnavailableError)

@@ -18,6 +18,7 @@ from nightjar.coordinator.access import ANYBODY, Role
 from nightjar.coordinator.views import words
 from nightjar.coordinator.web.live import Pulse, add_live
 from nightjar.coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
+from nightjar.coordinator.web.pages.refused import add_refused, page_of_form
 from nightjar.coordinator.web.ports import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
@@ -67,6 +68,7 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     tokens.add_tokens(blueprint, site, limiter)
     add_live(blueprint, pulse)
     app.register_blueprint(blueprint)
+    add_refused(app)
     for each in (*_FILTERS, labelled):
         app.jinja_env.filters[each.__name__] = each
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
@@ -84,4 +86,5 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
             "may_administer": caller.role is not None and caller.role.may(Role.ADMIN),
             "revision": pulse.revision(),
             "now_s": site.ports.clock.now_s(),
+            "here_url": page_of_form(),
         }

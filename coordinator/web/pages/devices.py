@@ -25,6 +25,7 @@ from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
 from nightjar.coordinator.web.driver_calls import label as give_labels
 from nightjar.coordinator.web.driver_calls import operate
 from nightjar.coordinator.web.pages import charts
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 from nightjar.wire.identifiers import DeviceId
 
@@ -133,6 +134,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/devices/<name>/labels")
     @needs(Role.OPERATOR)
+    @form_on("one_device")
     def label(name: str) -> AnyResponse:
         wanted = set(request_parsing.form(LabelsForm).labels.split())
         device = request_parsing.device(name)
@@ -144,12 +146,14 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)
+    @form_on("one_device")
     def block(name: str) -> AnyResponse:
         operate(ports, BlockDevice(request_parsing.device(name), request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/unblock")
     @needs(Role.OPERATOR)
+    @form_on("one_device")
     def unblock(name: str) -> AnyResponse:
         request_parsing.form(EmptyBody)
         operate(ports, UnblockDevice(request_parsing.device(name)))

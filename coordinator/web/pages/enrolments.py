@@ -22,6 +22,7 @@ from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 
 
@@ -61,6 +62,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/enrolments/<key>/approve")
     @needs(Role.ADMIN)
+    @form_on("enrolments")
     def approve(key: str) -> Response:
         request_parsing.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=True)
@@ -68,6 +70,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/enrolments/<key>/refuse")
     @needs(Role.ADMIN)
+    @form_on("enrolments")
     def refuse(key: str) -> Response:
         request_parsing.form(EmptyBody)
         decide(ports, key, g.caller.name, approved=False)
@@ -75,6 +78,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/claims")
     @needs(Role.ADMIN)
+    @form_on("enrolments")
     def create_claim() -> tuple[str, int]:
         made = make_claim(ports, request_parsing.form(ClaimWanted), g.caller.name)
         file = carried(made)
@@ -83,6 +87,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/claims/<name>/revoke")
     @needs(Role.ADMIN)
+    @form_on("enrolments")
     def revoke_claim(name: str) -> Response:
         request_parsing.form(EmptyBody)
         end_claim(ports, name, g.caller.name)
@@ -90,6 +95,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/devices/<name>/forget")
     @needs(Role.ADMIN)
+    @form_on("enrolments")
     def forget_device(name: str) -> Response:
         request_parsing.form(EmptyBody)
         forget(ports, name, g.caller.name)

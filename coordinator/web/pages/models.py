@@ -15,6 +15,7 @@ from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import Before, ReasonBody
 from nightjar.coordinator.web.driver_calls import operate
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 
 
@@ -73,6 +74,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/models/<int:number>/promote")
     @needs(Role.OPERATOR)
+    @form_on("one_model")
     def promote(number: int) -> Response:
         operate(
             ports, PromoteVersion(request_parsing.number(number, "version"), request_parsing.form(ReasonBody).reason)
@@ -81,6 +83,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/models/<int:number>/take-back")
     @needs(Role.OPERATOR)
+    @form_on("one_model")
     def take_back(number: int) -> Response:
         operate(
             ports,

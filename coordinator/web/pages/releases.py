@@ -15,6 +15,7 @@ from nightjar.coordinator.views.rows import release_views
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.driver_calls import operate
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 
 CHOICES = {
@@ -47,6 +48,7 @@ def add_releases(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/releases/<version>")
     @needs(Role.OPERATOR)
+    @form_on("releases")
     def change_release(version: str) -> Response:
         asked = request_parsing.form(ReleaseForm)
         labels = tuple(asked.labels.split())

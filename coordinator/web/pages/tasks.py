@@ -19,6 +19,7 @@ from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, ReasonBody
 from nightjar.coordinator.web.driver_calls import operate
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.task_types import usable
@@ -73,6 +74,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/tasks")
     @needs(Role.OPERATOR)
+    @form_on("tasks")
     def create() -> Response:
         wanted = request_parsing.form(TaskForm)
         operate(ports, CreateTask(TaskSettings(**msgspec.structs.asdict(wanted))))
@@ -80,12 +82,14 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/tasks/<name>/pause")
     @needs(Role.OPERATOR)
+    @form_on("one_task")
     def pause(name: str) -> Response:
         operate(ports, PauseTask(name, request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)
 
     @blueprint.post("/tasks/<name>/resume")
     @needs(Role.OPERATOR)
+    @form_on("one_task")
     def resume(name: str) -> Response:
         request_parsing.form(EmptyBody)
         operate(ports, ResumeTask(name))
@@ -93,6 +97,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
 
     @blueprint.post("/tasks/<name>/stop")
     @needs(Role.OPERATOR)
+    @form_on("one_task")
     def stop(name: str) -> Response:
         operate(ports, StopTask(name, request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)

@@ -16,6 +16,7 @@ from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, needs, open_to_all
 from nightjar.coordinator.web.documents import EmptyBody, TokenWanted
+from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 
 
@@ -30,6 +31,7 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
 
     @blueprint.post("/tokens")
     @needs(Role.ADMIN)
+    @form_on("tokens")
     def make_token() -> tuple[str, int]:
         wanted = request_parsing.form(TokenWanted)
         characters, record = new_token(wanted.name, wanted.role, ports.clock.now_s(), wanted.days * DAY_S)
@@ -42,6 +44,7 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
 
     @blueprint.post("/tokens/<name>/revoke")
     @needs(Role.ADMIN)
+    @form_on("tokens")
     def revoke_token(name: str) -> Response:
         request_parsing.form(EmptyBody)
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):

@@ -10,8 +10,19 @@ let seen = document.body.dataset.revision;
 let stream = null;
 let timer = 0;
 
-// A part that a person is reading, typing in or standing on stays as it is until they leave it.
+// What a person typed or chose and has not sent is nowhere else.
+function filled(control) {
+  if (control.matches("select")) {
+    const proposed = Math.max(0, [...control.options].findLastIndex((option) => option.defaultSelected));
+    return control.selectedIndex !== proposed;
+  }
+  return control.value !== control.defaultValue || control.checked !== control.defaultChecked;
+}
+
+// A part that a person is reading, typing in or standing on stays as it is until they leave it, and one that holds
+// what they typed until it is sent.
 function inUse(part) {
+  if ([...part.querySelectorAll("input, select")].some(filled)) return true;
   const selection = getSelection();
   const selecting = !selection.isCollapsed && selection.containsNode(part, true);
   return selecting || (part.contains(document.activeElement) && document.activeElement !== part);

@@ -185,6 +185,28 @@ def test_what_somebody_reads_or_types_in_stays(fresh, look):
     fresh.service.world.check_in("b")
     page.wait_for_timeout(4000)  # news came, and was not taken over
     assert page.input_value("[name=reason]") == "half a sen"
+    page.locator("h1").click()  # and lets go of the field
+    fresh.service.world.check_in("c")
+    page.wait_for_timeout(4000)
+    assert page.input_value("[name=reason]") == "half a sen"
+
+
+def test_a_form_that_is_refused_is_in_sight_with_what_was_typed_and_why(fresh, look, axe):
+    look.expected.append("409")
+    page = look(fresh, "/tasks", Role.OPERATOR, PHONE)
+    page.get_by_label("Name").fill("night")
+    page.get_by_label("Kind").select_option("evaluate")
+    page.get_by_label("At least").fill("9")
+    page.get_by_role("button", name="Create").click()
+    said = page.get_by_role("alert")
+    said.wait_for()
+    assert "expected at most goal" in said.inner_text()
+    assert 0 <= said.bounding_box()["y"] < PHONE["height"]
+    assert (page.get_by_label("Name").input_value(), page.get_by_label("Kind").input_value()) == ("night", "evaluate")
+    assert axe.run(page).violations_count == 0
+    page.get_by_label("At least").fill("2")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("heading", name="Task night").wait_for()
 
 
 def test_a_coordinator_that_is_gone_is_said_and_one_that_is_back_is_seen(look, tmp_path):
