@@ -194,11 +194,21 @@ def _unchanged(_number: int, message: MessageT, /) -> MessageT:
     return message
 
 
-def run(terms: Terms, members: Sequence[Member], primitives: Primitives, changed: MessageChange = _unchanged) -> Result:
-    """Run a session to its end; ``changed`` may put lies in place of true messages."""
+def run(
+    terms: Terms,
+    members: Sequence[Member],
+    primitives: Primitives,
+    changed: MessageChange = _unchanged,
+    told: Sequence[Terms] | None = None,
+) -> Result:
+    """Run a session to its end.
+
+    ``changed`` may put lies in place of true messages, and ``told`` has the terms that follow from each device's
+    orders, where these differ.
+    """
     session = _Run(terms, members, primitives, changed)
     for number, member in enumerate(members):
         if member.silent > Silent.KEYS:
-            session.join(number, terms)
+            session.join(number, terms if told is None else told[number])
     session.finish()
     return session.result

@@ -15,6 +15,7 @@ from nightjar.benchmarks.attack.defences import Defence, defence
 from nightjar.benchmarks.attack.malicious import Attack
 from nightjar.benchmarks.attack.measure_harm import Battle, Harm
 from nightjar.benchmarks.attack.measure_leaks import Leak, LeakMeter
+from nightjar.benchmarks.attack.measure_orders import OrderMeter
 from nightjar.benchmarks.attack.measure_programs import ProgramMeter
 from nightjar.benchmarks.attack.scene import Scene, make_scene
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, show
@@ -38,7 +39,7 @@ def leaks(scene: Scene, defences: Sequence[Defence], console: Console, seeds: in
         say(console, f"{leak.defence}: {leak.attack}, cohort of {leak.cohort}: {shown}")
 
     found = [leak for each in defences for leak in observer.leaks(each, got)]
-    return [*found, *ProgramMeter(scene, seeds).leaks(got)]
+    return [*found, *ProgramMeter(scene, seeds).leaks(got), *OrderMeter(scene, seeds).leaks(got)]
 
 
 def harms(

@@ -107,7 +107,7 @@ class LeakMeter:
         for number, people in enumerate(disjoint(self.scene.members, cohort, TRIALS, self.scene.seed, "members")):
             draw = seeded(self.scene.seed, "others", cohort, number).permutation(self.scene.group)
             others = [self.scene.outsiders[i] for i in draw[: max(OTHERS, cohort)].tolist()]
-            after = self.scene.weights + self._observed(defence, self._reports(defence, people))
+            after = self.scene.weights + self._observed(defence, self.reports(defence, people))
             found.append(auc(*([self._gain(each, after) for each in group] for group in (people, others))))
         return _leak("membership", defence, cohort, auc=statistics.fmean(found))
 
@@ -124,7 +124,7 @@ class LeakMeter:
             typed = [*scene.texts[people[0]], *[" ".join([*canary.PREFIX, *secret])] * canary.REPEATS]
             device = defence.applied_to(scene.typing(people[0], typed))
             whose, _ = train_client(device, people[0], ROUND, scene.weights, None, measured=False)
-            seen = self._observed(defence, [whose, *self._reports(defence, people[1:])])
+            seen = self._observed(defence, [whose, *self.reports(defence, people[1:])])
             after, before = (
                 canary.log_probabilities(weights, scene.layout, prefix, choices)
                 for weights in (scene.weights + seen, scene.weights)
@@ -132,7 +132,8 @@ class LeakMeter:
             found.append(canary.exposure(after - before, first * canary.CHOICES + second))
         return _leak("canary", defence, cohort, exposure=statistics.fmean(found))
 
-    def _reports(self, defence: Defence, people: Sequence[int]) -> list[Reported]:
+    def reports(self, defence: Defence, people: Sequence[int]) -> list[Reported]:
+        """What these people's devices report in one round."""
         work = defence.codec, defence.plan
         for person in people:
             if (work, person) not in self.trained:
@@ -145,7 +146,7 @@ class LeakMeter:
         """(n,) float32: the change that the attacker sees; zero where a single report is masked."""
         layout, weights = self.scene.layout, self.scene.weights
         if len(reports) > 1:
-            state = self._state(defence, len(reports))
+            state = self.state(defence, len(reports))
             averaged, _ = defence.average(list(map(sent, reports)), weights, layout, state, ROUND)
             return averaged.weights - weights
         if defence.privacy.summed:
@@ -153,21 +154,21 @@ class LeakMeter:
         update = reports[0].update
         return update.dense() if isinstance(update, Sparse) else update
 
-    def _state(self, defence: Defence, cohort: int) -> RoundState:
+    def state(self, defence: Defence, cohort: int) -> RoundState:
         """The state before the round: of a sum, after rounds of shadows without a step of the model."""
         scene, key = self.scene, (defence.name, cohort)
         if key not in self.states:
             state = defence.first_state(scene.layout)
             for number in range(EARLIER_SUMS if defence.privacy.summed else 0):
                 people = seeded(scene.seed, "earlier", number).choice(scene.group, cohort, replace=False).tolist()
-                reports = self._reports(defence, [scene.shadows[i] for i in people])
+                reports = self.reports(defence, [scene.shadows[i] for i in people])
                 _, state = defence.average(list(map(sent, reports)), scene.weights, scene.layout, state, -number)
             self.states[key] = state
         return self.states[key]
 
     def _features(self, defence: Defence, people: Sequence[int]) -> Floats:
         embedding, start, stop = self.scene.layout.spans()[0]
-        seen = self._observed(defence, self._reports(defence, people))[start:stop].reshape(embedding.shape)
+        seen = self._observed(defence, self.reports(defence, people))[start:stop].reshape(embedding.shape)
         rows = seen[FIRST_WORD:]
         return recover_words.features(rows, -np.log(np.arange(1, len(rows) + 1)))
 

@@ -13,27 +13,23 @@ that they allow. The gain is what the attacker reads beyond an honest coordinato
 
 from __future__ import annotations
 
-import math
-import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
+from nightjar.benchmarks.attack.crafted_weights import constant_state, state_of
+from nightjar.benchmarks.attack.gains import embedding_of, gain_of, lengths_of, named, people_of
 from nightjar.benchmarks.attack.measure_leaks import Leak
 from nightjar.benchmarks.attack.scene import Scene
 from nightjar.edge_agent.core.owners import ProgramOwner
-from nightjar.edge_agent.core.prediction import advance, weights_of
 from nightjar.edge_agent.shell.owned_programs import OwnedPrograms, no_document
 from nightjar.edge_agent.shell.signatures import signature_valid
 from nightjar.edge_agent.shell.tflite import TfliteProgram
 from nightjar.models.folder import MINIMUM_AGENT_VERSION
 from nightjar.models.manifest import Artifact, Manifest
-from nightjar.models.vocabulary import BOS, EOS, FIRST_WORD
+from nightjar.models.vocabulary import EOS, FIRST_WORD
 from nightjar.simulation.laboratory.clients import Device, train_client
-from nightjar.simulation.warm_start import seeded
 from nightjar.wire.codec import Sparse
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.limits import Limits
@@ -41,28 +37,10 @@ from nightjar.wire.messages import CodecChoice
 from nightjar.wire.parameters import Vector
 
 ROUND = 1
-T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.1, 2.09)
-"""Student's t at 97.5 % by degrees of freedom, from 1; above, 2 is near enough."""
-OPEN_GATE, SHUT_GATE = 5.0, -5.0
-"""Biases of gates that are always open, or shut: the logistic function gives 0.99 and 0.01."""
 OWNER = ProgramOwner(frozenset({"0" * 64}))
 """Somebody whose key the coordinator does not have."""
 
 Triple = tuple[int, int, int]
-
-
-def interval(gains: Sequence[float]) -> tuple[float, float, float]:
-    """The mean and its 95 % interval (Student 1908).
-
-    >>> interval([0.0, 0.0])
-    (0.0, 0.0, 0.0)
-    """
-    mean = statistics.fmean(gains)
-    if len(gains) < 2:
-        return mean, -math.inf, math.inf
-    t = T_95[len(gains) - 2] if len(gains) - 2 < len(T_95) else 2.0
-    half = t * statistics.stdev(gains) / math.sqrt(len(gains))
-    return mean, mean - half, mean + half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +65,7 @@ class ProgramMeter:
 
         scene = self.scene
         program = crafted_program(scene.shape, scene.vocabulary.size)
-        people = self._people("program")
+        people = people_of(scene, "program", self.seeds)
         honest = [self._read_in_order(device, person) for person in people]
         for mended in (False, True):
             computes = not mended or self._allowed(program)
@@ -96,7 +74,8 @@ class ProgramMeter:
                 loaded = TfliteProgram(program, scene.weights, scene.layout)
                 crafted = replace(device, program=loaded)
             read = [self._read_in_order(crafted, person) for person in people] if computes else honest
-            yield self._leak("program", mended, [one - other for one, other in zip(read, honest, strict=True)])
+            gains = [one - other for one, other in zip(read, honest, strict=True)]
+            yield gain_of("program", "none", 1, gains, mended=mended)
 
     def _allowed(self, program: bytes) -> bool:
         """Whether a device's own check lets the program through."""
@@ -121,41 +100,14 @@ class ProgramMeter:
         return True
 
     def _weights(self, device: Device) -> Iterable[Leak]:
-        people, gains = self._people("weights"), []
-        constant = self._constant_state()
-        state = self._state_of(constant)
-        for person in people:
-            usual = np.linalg.norm(self._rows(device, person, self.scene.weights), axis=1)
-            crafted = self._rows(device, person, constant) @ state
-            gains.append(self._named(crafted, person) - self._named(usual, person))
-        yield self._leak("weights", False, gains)
-
-    def _constant_state(self) -> Vector:
-        """Weights whose state does not depend on what was read."""
-        layout, hidden = self.scene.layout, self.scene.shape.hidden
-        tensors = {name: values.copy() for name, values in layout.unflatten(self.scene.weights).items()}
-        for name in ("input_kernel", "recurrent_kernel"):
-            tensors[name][:] = 0.0
-        tensors["gate_bias"][:] = OPEN_GATE
-        tensors["gate_bias"][:hidden] = SHUT_GATE  # forget
-        return layout.flatten(tensors)
-
-    def _state_of(self, weights: Vector) -> Vector:
-        """The constant state, (D,) float32."""
-        model = weights_of(weights, self.scene.layout)
-        hidden, width = model.projection.shape
-        return advance(model, BOS, np.zeros(width, np.float32), np.zeros(hidden, np.float32))[1]
-
-    def _named(self, scores: Vector, person: int) -> float:
-        """The share of a person's words among as many words with the highest scores (V,)."""
-        typed = np.unique(self.scene.device.batches[person].y)
-        typed = typed[typed >= FIRST_WORD]
-        best = FIRST_WORD + np.argsort(-scores[FIRST_WORD:], kind="stable")[: typed.size]
-        return float(np.isin(typed, best).mean())
-
-    def _rows(self, device: Device, person: int, weights: Vector) -> Vector:
-        """The rows of the embedding in a person's report, (V, D) float32."""
-        return self.scene.layout.unflatten(self._update(device, person, weights))["embedding"]
+        scene, gains = self.scene, []
+        constant = constant_state(scene)
+        state = state_of(scene, constant)
+        for person in people_of(scene, "weights", self.seeds):
+            usual = lengths_of(scene, self._update(device, person, scene.weights))
+            crafted = embedding_of(scene, self._update(device, person, constant)) @ state
+            gains.append(named(scene, crafted, person) - named(scene, usual, person))
+        yield gain_of("weights", "none", 1, gains, mended=False)
 
     def _update(self, device: Device, person: int, weights: Vector) -> Vector:
         reported, _ = train_client(device, person, ROUND, weights, None, measured=False)
@@ -168,13 +120,6 @@ class ProgramMeter:
         rows = read_ids(self._update(device, person, self.scene.weights), self.scene.shape, self.scene.vocabulary.size)
         typed = _triples(self.scene.device.batches[person].y.reshape(-1, self.scene.shape.sequence_length).tolist())
         return len(typed & _triples(rows)) / max(len(typed), 1)
-
-    def _people(self, what: str) -> list[int]:
-        return [int(seeded(self.scene.seed, what, each).integers(self.scene.group)) for each in range(self.seeds)]
-
-    def _leak(self, attack: str, mended: bool, gains: Sequence[float]) -> Leak:
-        gain, low, high = interval(gains)
-        return Leak(attack=attack, defence="none", cohort=1, mended=mended, gain=gain, gain_low=low, gain_high=high)
 
 
 def _triples(rows: Sequence[Sequence[int]]) -> set[Triple]:

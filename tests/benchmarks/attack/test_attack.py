@@ -12,6 +12,7 @@ from nightjar.benchmarks.attack.defences import SentUpdate, defence
 from nightjar.benchmarks.attack.malicious import Attack
 from nightjar.benchmarks.attack.measure_harm import Battle
 from nightjar.benchmarks.attack.measure_leaks import LeakMeter
+from nightjar.benchmarks.attack.measure_orders import OrderMeter
 from nightjar.benchmarks.attack.measure_programs import ProgramMeter
 from nightjar.benchmarks.attack.scene import make_scene
 from nightjar.wire.identifiers import DeviceId
@@ -97,3 +98,24 @@ def test_a_crafted_program_reads_what_was_typed_unless_devices_check_it(scene):
     assert rows["program", False].gain_low > 0
     assert rows["program", True].gain_low <= 0 <= rows["program", True].gain_high
     assert rows["weights", False].gain_low <= rows["weights", False].gain <= rows["weights", False].gain_high
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """Twelve members, each with five words out of sixty."""
+    rows = [
+        f"user{n}\tthe word{(7 * n + i % 5) % 60} is word{(7 * n + i % 4) % 60}" for n in range(48) for i in range(20)
+    ]
+    path = tmp_path_factory.mktemp("text") / "people.tsv"
+    path.write_text("\n".join(["user\ttext", *rows]) + "\n")
+    return make_scene(str(path), "tiny", 100, 1, QUIET, steps=3)
+
+
+def test_orders_that_give_one_device_away_gain_nothing_where_they_are_checked(people):
+    rows = {(each.attack, each.mended): each for each in OrderMeter(people, 6).leaks(lambda _leak: None)}
+    attacks = ("inconsistency", "differencing", "evaluation")
+    assert set(rows) == set(itertools.product(attacks, (False, True)))
+    for attack in attacks:
+        assert rows[attack, False].gain_low > 0, attack
+    for attack in attacks:
+        assert rows[attack, True].gain_low <= 0 <= rows[attack, True].gain_high, attack
