@@ -46,7 +46,7 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     import_s = _import_s(keyboard=keyboard)
 
     import nightjar.edge_agent.assembly
-    from nightjar.edge_agent.config import load
+    from nightjar.edge_agent.kept_settings import settings_of
     from nightjar.host.logs import configure_logs
 
     def measure() -> None:
@@ -60,7 +60,7 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     configure_logs("warning")
     # The agent forks its suggester first: until then, this thread must hold no lock.
     threading.Timer(FORKED_WITHIN_S, measure).start()
-    nightjar.edge_agent.assembly.run_agent(load(config, {}))
+    nightjar.edge_agent.assembly.run_agent(settings_of(config, {}))
 
 
 def _import_s(*, keyboard: bool) -> float:
@@ -77,7 +77,7 @@ def _reports(config: Path, number: int) -> None:
     import structlog
 
     from nightjar.edge_agent import assembly
-    from nightjar.edge_agent.config import load
+    from nightjar.edge_agent.kept_settings import settings_of
     from nightjar.host.logs import configure_logs
 
     after: list[int] = []
@@ -93,7 +93,7 @@ def _reports(config: Path, number: int) -> None:
 
     configure_logs("info")
     structlog.configure(processors=[note, *structlog.get_config()["processors"]])
-    assembly.run_agent(load(config, {}))
+    assembly.run_agent(settings_of(config, {}))
 
 
 def _written_bytes() -> int:

@@ -21,7 +21,8 @@ import msgspec
 import nightjar.host.one_thread  # noqa: F401 - before anything imports numpy
 from nightjar.edge_agent import __version__
 from nightjar.edge_agent.commands import EXIT_NO
-from nightjar.edge_agent.config import AgentConfig, load
+from nightjar.edge_agent.config import AgentConfig
+from nightjar.edge_agent.kept_settings import SERVICE_SETTINGS, folder_of, settings_of
 from nightjar.host.children import python_command
 from nightjar.host.files import close_what_is_written
 from nightjar.host.logs import configure_logs
@@ -37,7 +38,7 @@ config_option = click.option(
     "--config",
     "path",
     type=click.Path(path_type=Path),
-    default=Path("/etc/nightjar/agent.toml"),  # the service's path
+    default=SERVICE_SETTINGS,
     envvar="NIGHTJAR_SETTINGS",  # set by the command of the Debian package
     show_default=True,
     help="The agent's TOML file.",
@@ -85,7 +86,7 @@ def run(path: Path, log_level: str) -> None:
     configure_logs(log_level)
     environment = dict(os.environ)  # as the service manager gave it
     try:
-        run_agent(_load(path), log_level)
+        run_agent(settings_of(path, os.environ), log_level)
     except RestartNeededError:
         again = int(environment.get(_RESTARTS, "0")) + 1
         if again > MOST_RESTARTS:
@@ -168,7 +169,8 @@ def doctor(path: Path, as_json: bool) -> None:
     from nightjar.edge_agent.commands.doctor import CheckOutcome, examine
 
     checks, category = [], ""
-    for check in examine(_load(path)):
+    found = settings_of(path, os.environ)
+    for check in examine(found.config, found.notice):
         checks.append(check)
         if as_json:
             continue
@@ -275,11 +277,10 @@ def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -
     Exit status 0: enrolled; a warning names each place where the claim could not be wiped. 2: refused, a new claim is
     needed. 3: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
-    from nightjar.edge_agent.config import data_dir_of
     from nightjar.edge_agent.enrolment.enrolling import enrol as enrol_with_claim
     from nightjar.edge_agent.shell.folder import own_folder, running_agent
 
-    data_dir = data_dir_of(path, os.environ)
+    data_dir = folder_of(path, os.environ)
     # A running agent holds the folder's lock; only identity/ changes.
     with contextlib.nullcontext() if running_agent(data_dir) else own_folder(data_dir):
         done = enrol_with_claim(data_dir, claim, also_wipe)
@@ -355,7 +356,10 @@ def start() -> None:
 
 
 def _load(path: Path) -> AgentConfig:
-    return load(path, os.environ)
+    found = settings_of(path, os.environ)
+    if found.notice:
+        click.echo(f"nightjar-agent: warning: {found.notice}", err=True)
+    return found.config
 
 
 def _print_json(value: object, indent: int = 2) -> None:

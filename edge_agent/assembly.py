@@ -28,6 +28,7 @@ from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, 
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
+from nightjar.edge_agent.kept_settings import Settings
 from nightjar.edge_agent.keyboard.key import note_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.trust import KnownKey, SignatureCheck
@@ -82,15 +83,15 @@ WIPE_S = 30.0
 log = structlog.get_logger()
 
 
-def run_agent(config: AgentConfig, log_level: str = "info") -> None:
+def run_agent(settings: Settings, log_level: str = "info") -> None:
     """Run an agent until SIGTERM or SIGINT; ``log_level`` is the least that its suggester logs.
 
     Raises:
         ConfigError: the configuration cannot be used on this machine.
     """
-    runtime = runtime_name()
+    config, runtime = settings.config, runtime_name()
     with contextlib.ExitStack() as stack:
-        take_folder(stack, config.data_dir)
+        take_folder(stack, config.data_dir, settings.put_damaged_away)
         clock, typing = SystemClock(config.data_dir, keeps=True), typing_activity(config)
         prepare_store(config, message_store.prepare)
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -184,14 +185,17 @@ def run_agent(config: AgentConfig, log_level: str = "info") -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: inbox.put(StopAsked()))
         signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(wipe, Future())))
+        settings.keep()
         transport.start()
         driver.run()
         service_manager.stopping()
         disconnect(config, transport)
 
 
-def take_folder(stack: contextlib.ExitStack, data_dir: Path) -> None:
-    """Lock the agent's folder, and put away what is damaged in it.
+def take_folder(
+    stack: contextlib.ExitStack, data_dir: Path, further: Callable[[float | None], None] = lambda _wall_s: None
+) -> None:
+    """Lock the agent's folder, and put away what is damaged in it, and what ``further`` does with the trusted time.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -200,7 +204,9 @@ def take_folder(stack: contextlib.ExitStack, data_dir: Path) -> None:
         put_lock_away(data_dir)
         stack.enter_context(own_folder(data_dir))
         before = notes(data_dir)
-        put_damaged_away(data_dir, SystemClock(data_dir).trusted_s())
+        wall_s = SystemClock(data_dir).trusted_s()
+        put_damaged_away(data_dir, wall_s)
+        further(wall_s)
         mend_identity(data_dir)
     for note in notes(data_dir)[len(before) :]:
         log.error("damaged_file", note=note)

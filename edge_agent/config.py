@@ -19,7 +19,7 @@ from nightjar.edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Dema
 from nightjar.edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from nightjar.edge_agent.enrolment.identity import held_identity
 from nightjar.edge_agent.shell.probes.network import Metered
-from nightjar.host.configuration import ConfigurationReader, accepted, in_home, read_toml
+from nightjar.host.configuration import ConfigurationReader, accepted, in_home, parsed_toml, read_settings, read_toml
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.identifiers import DeviceId, Population, device_id, population
@@ -27,6 +27,7 @@ from nightjar.wire.limits import Limits
 from nightjar.wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
+DATA_DIR_VARIABLE = f"{ENVIRONMENT_PREFIX}_DATA_DIR"
 KEYBOARD_HOST = "127.0.0.1"
 """Loopback only: anybody who reaches the page can type as this device's user."""
 
@@ -243,7 +244,16 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: the file cannot be read, or settings are wrong; the error lists all of them.
     """
-    return _read(path, environment, enrols=False)
+    return load_text(path, read_settings(path, FIRST), environment)
+
+
+def load_text(path: Path, text: str, environment: Mapping[str, str]) -> AgentConfig:
+    """Read a configuration from the text of a file that lies, or lay, at a path.
+
+    Raises:
+        ConfigError: settings are wrong; the error lists all of them.
+    """
+    return _read(path, text, environment, enrols=False)
 
 
 def check(path: Path, *, enrols: bool) -> None:
@@ -256,12 +266,13 @@ def check(path: Path, *, enrols: bool) -> None:
     Raises:
         ConfigError: the file cannot be read, or settings are wrong; the error lists all of them.
     """
-    elsewhere = {f"{ENVIRONMENT_PREFIX}_DATA_DIR": "/nowhere/at/all"}
-    _read(path, elsewhere | ({f"{ENVIRONMENT_PREFIX}_DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
+    elsewhere = {DATA_DIR_VARIABLE: "/nowhere/at/all"}
+    text = read_settings(path, FIRST)
+    _read(path, text, elsewhere | ({f"{ENVIRONMENT_PREFIX}_DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
 
 
-def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
-    table = read_toml(path, _FIRST)
+def _read(path: Path, text: str, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
+    table = parsed_toml(path, text)
     folder = path.resolve().parent
     reader = ConfigurationReader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
     enrolled = _take_identity(reader, folder, table) or enrols
@@ -278,11 +289,14 @@ def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentC
 def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
     """Read only ``data_dir``: a device that is not enrolled yet has no complete configuration.
 
+    The file is not needed where the environment says it, as that of the service does.
+
     Raises:
         ConfigError: the file cannot be read, or does not set ``data_dir``.
     """
-    table = read_toml(path, _FIRST)
-    data_dir = ConfigurationReader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
+    data_dir: object = environment.get(DATA_DIR_VARIABLE)
+    if data_dir is None:
+        data_dir = read_toml(path, FIRST).get("data_dir")
     if not isinstance(data_dir, str) or not data_dir:
         msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
@@ -336,7 +350,7 @@ def _take_day(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) 
         reader.faults.append(str(error))
 
 
-_FIRST = "'nightjar-agent example' prints one to begin with"
+FIRST = "'nightjar-agent example' prints one to begin with"
 _ENROL = ", or enrol this device with a claim: nightjar-agent enrol"
 _MISSING = {
     "device": f'; add a line such as device = "phone-01"{_ENROL}',

@@ -33,6 +33,10 @@ _Kind = TypeVar("_Kind")
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 
 
+MOST_BYTES = 1 << 20
+"""A file of settings that is larger is none: what lies in its place could fill the memory."""
+
+
 def read_toml(path: Path, remedy: str) -> dict[str, Any]:
     """Read the tables of a file.
 
@@ -41,15 +45,42 @@ def read_toml(path: Path, remedy: str) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or is not TOML.
     """
+    return parsed_toml(path, read_settings(path, remedy))
+
+
+def read_settings(path: Path, remedy: str) -> str:
+    """Read the text of a file of settings; ``remedy`` is as for :func:`read_toml`.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no text.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            msg = f"{path} cannot be a configuration file: expected at most {MOST_BYTES} bytes, and it is larger"
+            raise ConfigError(msg)
+        return data.decode()
     except FileNotFoundError as error:
         msg = f"there is no configuration file {path}; {remedy}"
         raise ConfigError(msg) from error
     except OSError as error:
         msg = f"cannot read the configuration file {path}: {error.strerror or error}"
         raise ConfigError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not valid TOML: {error}"
+        raise ConfigError(msg) from error
+
+
+def parsed_toml(path: Path, text: str) -> dict[str, Any]:
+    """Read the tables of a text; ``path`` is for the error's message.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:  # the latter for hundreds of nested lists
         msg = f"{path} is not valid TOML: {error}"
         raise ConfigError(msg) from error
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from nightjar.edge_agent.config import data_dir_of
 from nightjar.edge_agent.desktop.settings import read_settings, settings_path, socket_path
+from nightjar.edge_agent.kept_settings import folder_of
 from nightjar.edge_agent.shell.suggester import FOLDER, SOCKET
 from nightjar.host.unix_sockets import address_of
 from nightjar.wire.errors import UnavailableError
@@ -46,7 +46,7 @@ def socket_of(config: Path | None, environment: Mapping[str, str]) -> Path:
         ConfigError: the configuration cannot be read.
     """
     if config is not None:
-        return data_dir_of(config, environment) / FOLDER / SOCKET
+        return folder_of(config, environment) / FOLDER / SOCKET
     home = Path.home()
     settings, _ = read_settings(settings_path(environment, home))
     return socket_path(environment, home, settings)

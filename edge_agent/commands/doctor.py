@@ -83,8 +83,14 @@ class Check(NamedTuple):
     remedy: str
 
 
-def examine(config: AgentConfig) -> Iterator[Check]:
-    """Run all checks, in the order in which the agent needs their subjects."""
+def examine(config: AgentConfig, settings_notice: str = "") -> Iterator[Check]:
+    """Run all checks, in the order in which the agent needs their subjects.
+
+    ``settings_notice`` says why the settings are not those of the file.
+    """
+    if settings_notice:
+        remedy = "mend the file ('nightjar-agent check FILE' lists its faults), and start the agent again"
+        yield Check("settings", "file", WARNING, settings_notice, remedy)
     checks: tuple[tuple[str, Callable[[AgentConfig], Findings]], ...] = (
         ("runtime", _runtime),
         ("storage", _storage),

@@ -19,7 +19,7 @@ from nightjar.edge_agent.shell.clock import FILE as CLOCK
 from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST
-from nightjar.edge_agent.shell.kept_apart import PAUSED
+from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, PAUSED, DamagedFileError, unsealed
 from nightjar.edge_agent.shell.put_away import put_away
 
 NO_FILE, NO_FOLDER = "something that is no file is in its place", "something that is no folder is in its place"
@@ -38,6 +38,7 @@ def put_damaged_away(data_dir: Path, wall_s: float | None) -> None:
     """
     for name in (CLOCK, KEY, PAUSED, TYPED, FOUND, WRITTEN):
         _check(data_dir, data_dir / name, _key_fault if name == KEY else _read_fault, wall_s)
+    _check(data_dir, data_dir / KEPT_SETTINGS, _seal_fault, wall_s)
     for name in (ARTIFACTS, RELEASE):
         if _there(data_dir / name) and not (data_dir / name).is_dir():
             put_away(data_dir, [data_dir / name], NO_FOLDER, wall_s)
@@ -117,6 +118,18 @@ def _pointer_fault(path: Path) -> str:
 
 def _key_fault(path: Path) -> str:
     return _content_fault(path, lambda data: _KEY.fullmatch(data))
+
+
+def _seal_fault(path: Path) -> str:
+    return _content_fault(path, _is_sealed)
+
+
+def _is_sealed(data: bytes) -> bool:
+    try:
+        unsealed(data)
+    except DamagedFileError:
+        return False
+    return True
 
 
 def _metadata_fault(path: Path) -> str:

@@ -19,6 +19,8 @@ from nightjar.host.files import replace_file
 from nightjar.wire.errors import UnavailableError
 
 LEDGER, PAUSED = "ledger.json", "learning-paused"
+KEPT_SETTINGS = "settings.kept"
+"""The settings that the agent ran with last (:mod:`nightjar.edge_agent.kept_settings`)."""
 
 
 class KeptLedger(msgspec.Struct, frozen=True):

@@ -1,22 +1,27 @@
 """Puts damaged files away, so that the device goes on without them and a person can look at them.
 
-They lie in ``put-away`` in the data folder, each beside a text that says what was wrong. Nothing there is deleted, but
-for what a wipe and the age limit delete anywhere: typed text.
+They lie in ``put-away`` in the data folder, each beside a text that says what was wrong. A card that goes bad damages
+a file each day, so the oldest are deleted when there are too many or too large ones; of text that was typed also what a
+wipe and the age limit delete anywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from nightjar.host.files import private_folder, replace_file, sync_folder
+from nightjar.host.files import PARTIAL, private_folder, replace_file, sync_folder
 
 FOLDER = "put-away"
 _WHY = ".why"
 TYPED = ("agent.db", ".personal")
 """Parts of the names of files that have typed text in them, or what was learned from it."""
-_MOST_SAID = 2
+_MOST_SAID, _MOST_DIGITS = 2, 9
+MOST_FILES, MOST_NOTES, MOST_BYTES = 20, 40, 50_000_000
+"""What is kept at most: enough to see a pattern, and some databases, whose text is at most 4 MB; and the newest."""
 
 
 def put_away(data_dir: Path, paths: Iterable[Path], why: str, wall_s: float | None = None) -> None:
@@ -36,6 +41,7 @@ def put_away(data_dir: Path, paths: Iterable[Path], why: str, wall_s: float | No
         path.rename(kept)
         _write(kept, f"{path.name} was put away{_when(wall_s)}: {why}")
         sync_folder(path.parent)
+    _tidy(folder)
 
 
 def note(data_dir: Path, name: str, why: str, wall_s: float | None = None) -> None:
@@ -44,14 +50,31 @@ def note(data_dir: Path, name: str, why: str, wall_s: float | None = None) -> No
     Raises:
         OSError: it cannot be noted.
     """
-    _write(_free(_folder(data_dir), name), f"{name} was made anew{_when(wall_s)}: {why}")
+    folder = _folder(data_dir)
+    _write(_free(folder, name), f"{name} was made anew{_when(wall_s)}: {why}")
+    _tidy(folder)
+
+
+def put_copy_away(data_dir: Path, name: str, data: bytes, why: str, wall_s: float | None = None) -> None:
+    """Keep a copy of what is wrong with a file that is not ours to move; once for each thing that is wrong.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    if any(why in text for text in notes(data_dir)):
+        return
+    folder = _folder(data_dir)
+    kept = _free(folder, name)
+    if data:
+        replace_file(kept, data)
+    _write(kept, f"{name} cannot be used{_since(wall_s)}: {why}")
+    _tidy(folder)
 
 
 def notes(data_dir: Path) -> list[str]:
     """What was put away and why, the newest last."""
     try:
-        found = [(path.stat().st_mtime_ns, path.name, path) for path in (data_dir / FOLDER).glob(f"*{_WHY}")]
-        return [path.read_text(encoding="utf-8", errors="replace").strip()[:300] for _, _, path in sorted(found)]
+        return [_note(path) for path in _kept(data_dir / FOLDER)]
     except OSError:
         return [f"{data_dir / FOLDER} cannot be read"]
 
@@ -87,12 +110,66 @@ def _when(wall_s: float | None) -> str:
     return "" if wall_s is None else datetime.datetime.fromtimestamp(wall_s, datetime.UTC).strftime(" on %Y-%m-%d")
 
 
+def _note(kept: Path) -> str:
+    why = kept.with_name(kept.name + _WHY)
+    if not why.exists():
+        return f"{kept.name} was put away; why could not be noted: was the disk full?"
+    return why.read_text(encoding="utf-8", errors="replace").strip()[:300]
+
+
+def _kept(folder: Path) -> list[Path]:
+    """What was put away or only noted, without the notes, the newest last."""
+    names = {path.name.removesuffix(_WHY) for path in folder.iterdir()} if folder.is_dir() else set()
+    return sorted((folder / name for name in names if not name.endswith(PARTIAL)), key=_order)
+
+
+def _since(wall_s: float | None) -> str:
+    return _when(wall_s).replace(" on ", " since ")
+
+
 def _write(kept: Path, text: str) -> None:
-    replace_file(kept.with_name(kept.name + _WHY), f"{text}\n".encode())
+    with contextlib.suppress(OSError):  # a full disk: what was put away says enough
+        replace_file(kept.with_name(kept.name + _WHY), f"{text}\n".encode())
 
 
 def _free(folder: Path, name: str) -> Path:
-    number = 1
+    """A free name with the next number; by it they are ordered, because the clock may be wrong."""
+    newest = max((_number(path) for path in folder.iterdir()), default=0) if folder.name == FOLDER else 0
+    number = newest + 1
     while any((folder / f"{name}.{number}{end}").exists() for end in ("", _WHY)):
         number += 1
     return folder / f"{name}.{number}"
+
+
+def _number(path: Path) -> int:
+    digits = path.name.removesuffix(_WHY).rpartition(".")[2]
+    return int(digits) if digits.isdecimal() and len(digits) < _MOST_DIGITS else 0
+
+
+def _order(path: Path) -> tuple[int, str]:
+    return _number(path), path.name
+
+
+def _tidy(folder: Path) -> None:
+    """Delete the oldest of what is too much; their notes stay longer."""
+    with contextlib.suppress(OSError):
+        inside = list(reversed(_kept(folder)))
+        used_bytes = 0
+        for place, path in enumerate(path for path in inside if path.exists() or path.is_symlink()):
+            used_bytes += _bytes(path)
+            if place and (place >= MOST_FILES or used_bytes > MOST_BYTES):
+                _delete(path)
+        for path in inside[MOST_NOTES:]:
+            path.with_name(path.name + _WHY).unlink(missing_ok=True)
+
+
+def _bytes(path: Path) -> int:
+    inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
+    return sum(each.lstat().st_size for each in inside if each.is_file())
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """Each file of an agent's folder is damaged in turn: it is put away, and its place is free."""
 
 import hashlib
-import os
 import shutil
 import signal
 import subprocess
@@ -95,7 +94,6 @@ def test_a_folder_in_the_place_of_the_lock_or_of_what_is_put_away(data_dir):
 def test_only_the_newest_notes_are_told_to_the_coordinator(data_dir):
     for number in range(5):
         put_away.note(data_dir, f"file{number}", "gone")
-        os.utime(data_dir / put_away.FOLDER / f"file{number}.1.why", (number, number))
     assert put_away.in_short(data_dir) == "file4 was made anew: gone; file3 was made anew: gone; and 3 before"
 
 
