@@ -53,7 +53,7 @@ _LOCKS = frozenset({"Caps_Lock", "Num_Lock", "Scroll_Lock", "Shift_Lock", "ISO_L
 
 
 class _WatchedLine(SuggesterLine):
-    """The connection to the suggester, which all engines of this process share, in GLib's event loop."""
+    """A connection to the suggester, which all engines of this process share, in GLib's event loop."""
 
     def __init__(self, socket: Path) -> None:
         super().__init__(socket, time.monotonic, self._watch)
@@ -76,7 +76,9 @@ class _WatchedLine(SuggesterLine):
 class NightjarEngine(IBus.Engine):  # type: ignore[misc]
     """An engine; IBus has one or several, and says in which field the cursor is."""
 
-    def __init__(self, connection: Any, path: str, settings: DesktopSettings, line: SuggesterLine) -> None:
+    def __init__(
+        self, connection: Any, path: str, settings: DesktopSettings, words: SuggesterLine, rest: SuggesterLine
+    ) -> None:
         # IBus 1.5.27 and later name the program with the focus.
         named = hasattr(IBus.Engine.props, "has_focus_id")
         super().__init__(
@@ -100,7 +102,8 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         self._switch.set_symbol(IBus.Text.new_from_string("N"))
         self._properties = IBus.PropList()
         self._properties.append(self._switch)
-        self._line = line
+        # Words do not wait for what takes its time, such as keeping a message.
+        self._words, self._rest = words, rest
         self._destroyed = self._wanted = False
 
     # --- to the core and back ---
@@ -121,7 +124,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
                 settings = self._state.settings
                 request: dict[str, Any] = {"do": "suggest", "text": text, "count": settings.candidates + 1}
                 request["language"] = settings.language or _language()
-                self._line.ask(request, lambda answer: self._answered(words_in(number, answer)), overtaken=True)
+                self._words.ask(request, lambda answer: self._answered(words_in(number, answer)), overtaken=True)
             case ShowCandidates(words):
                 self._show(words)
             case ReplaceText(delete, insert):
@@ -130,9 +133,9 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
                 self.commit_text(IBus.Text.new_from_string(insert))
             case KeepText(text, program):
                 learn = {"do": "learn", "text": text, "program": program[:100], "language": _language()}
-                self._line.ask(learn, lambda _: None)
+                self._rest.ask(learn, lambda _: None)
             case PauseEverything(paused):
-                self._line.ask({"do": "pause", "paused": paused}, self._told)
+                self._rest.ask({"do": "pause", "paused": paused}, self._told)
             case ConsumeKey():
                 pass  # the key's answer says it
 
@@ -182,7 +185,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         self._wanted = False
         self.take(FieldEntered(program))
         self.register_properties(self._properties)
-        self._line.ask({"do": "status"}, self._told)
+        self._rest.ask({"do": "status"}, self._told)
 
     def do_focus_out(self) -> None:
         """IBus's, before 1.5.27: the cursor left the field."""
@@ -214,7 +217,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         if name == "pause":
             paused = state == IBus.PropState.CHECKED
             self.take(PauseTold(paused))
-            self._line.ask({"do": "pause", "paused": paused}, self._told)
+            self._rest.ask({"do": "pause", "paused": paused}, self._told)
 
     def do_process_key_event(self, value: int, _code: int, modifiers: int) -> bool:
         """IBus's: a key was pressed or released. Whether the program does not get it."""
@@ -268,11 +271,11 @@ def serve(settings: DesktopSettings, socket: Path, engine_type: type[NightjarEng
         raise NoIBusError(msg)
     loop = GLib.MainLoop()
     bus.connect("disconnected", lambda *_: loop.quit())
-    line = _WatchedLine(socket)
+    words, rest = _WatchedLine(socket), _WatchedLine(socket)
     count = iter(range(1, 1 << 31))
 
     def create() -> NightjarEngine:
-        return engine_type(bus.get_connection(), f"{PATH}/{next(count)}", settings, line)
+        return engine_type(bus.get_connection(), f"{PATH}/{next(count)}", settings, words, rest)
 
     factory = _Factory(bus, create)
     bus.request_name(BUS_NAME, 0)

@@ -227,7 +227,7 @@ def _text_shown(state: TypingState, now: TextShown) -> Step:
     fits = [at for at, text in enumerate(state.pending) if _fits(state, before, text)]
     if not fits:
         return _moved(state, before)
-    place = fits[0] if state.whole else fits[-1]
+    place, entered = fits[0] if state.whole else fits[-1], not state.whole
     expected = state.pending[place]
     added = "" if state.whole else before.removesuffix(expected)
     typed = len(expected) > state.run_from
@@ -235,9 +235,9 @@ def _text_shown(state: TypingState, now: TextShown) -> Step:
         state, text=added + state.text, whole=True, run_from=state.run_from + len(added), shown=added + expected,
         pending=tuple(added + each for each in state.pending[place + 1 :]), echoes=state.echoes or typed,
     )  # fmt: skip
-    if added and (state.waiting or state.visible):
-        return _offered(state)  # with what stands before
-    return state, ()
+    if state.waiting or state.visible:
+        return _offered(state) if added else (state, ())  # with what stands before
+    return _offered_in_empty(state) if entered else (state, ())
 
 
 def _fits(state: TypingState, before: str, expected: str) -> bool:
@@ -270,7 +270,8 @@ def _moved(state: TypingState, before: str) -> Step:
         _forgotten(state), text=before, shown=before, whole=True, run_from=len(before), pending=(),
         following=state.following, selected=state.selected,
     )  # fmt: skip
-    return state, (*hidden, *kept)
+    state, asked = _offered_in_empty(state)
+    return state, (*hidden, *asked, *kept)
 
 
 def _replaced(state: TypingState, change: ReplaceText) -> TypingState:
@@ -323,7 +324,7 @@ def _key(state: TypingState, key: KeyPressed) -> Step:
         kept = _kept(state)
         state, hidden = _hidden(state)
         state, asked = _offered(_forgotten(state))
-        return state, (*kept, *(asked or hidden))
+        return state, (*(asked or hidden), *kept)  # words first: keeping a line takes its time
     if key.name.startswith("dead_") or key.name == "Multi_key":
         state, hidden = _hidden(state)
         return (replace(state, composing=True), hidden) if state.shows and state.confirmed else _elsewhere(state)
@@ -388,6 +389,13 @@ def _offered(state: TypingState) -> Step:
     if allowed.offer is Offer.ALWAYS and not (shown_late or inside or (bare and not state.settings.next_words)):
         return _asked(state)
     return _hidden(state)
+
+
+def _offered_in_empty(state: TypingState) -> Step:
+    """The words that a text begins with, in an empty field; where one only clicked, nothing is offered."""
+    if state.text.strip() or state.following or state.selected or state.paused:
+        return state, ()
+    return _offered(state)
 
 
 def _asked(state: TypingState) -> Step:

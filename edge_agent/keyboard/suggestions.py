@@ -14,7 +14,8 @@ does not store typed text and does not depend on the page.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nightjar.edge_agent.keyboard.common_words import code_of, common_words
@@ -32,6 +33,9 @@ from nightjar.models.vocabulary import OOV, words
 
 OTHER_LANGUAGE = "The model was trained in another language than this keyboard's: common words of yours instead."
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
+
+MOST_WAIT_S = 0.2
+"""Most time that a word of a sent message waits for suggestions: somebody who asks without a pause delays it only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Suggester:
         lexicon: Callable[[str], WordList | None] = lambda _: None,
     ) -> None:
         self._lock = threading.Lock()
+        self._answered = threading.Condition()
+        self._asking = 0
         self._loaded = None if predictor is None else ModelWords(predictor)
         self._learned = tuple(own)
         self._own = OwnWords(self._learned, self.knows)
@@ -135,12 +141,25 @@ class Suggester:
         ``slurs`` says whether slurs are offered, too (:mod:`nightjar.edge_agent.keyboard.slurs`).
         """
         typed = read_typed(text)
-        sources, reason = self._sources_after(typed.finished, language, slurs=slurs)
-        version = sources.model.predictor.version
-        if not typed.prefix:
-            return Suggestions(next_words(sources, count), "", False, version, reason)
-        found, takes = completions(sources, typed, count)
-        return Suggestions(tuple(found[:count]), typed.prefix, takes, version, reason)
+        with self._asked():
+            sources, reason = self._sources_after(typed.finished, language, slurs=slurs)
+            version = sources.model.predictor.version
+            if not typed.prefix:
+                return Suggestions(next_words(sources, count), "", False, version, reason)
+            found, takes = completions(sources, typed, count)
+            return Suggestions(tuple(found[:count]), typed.prefix, takes, version, reason)
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Somebody waits for words."""
+        with self._answered:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._answered:
+                self._asking -= 1
+                self._answered.notify_all()
 
     def glide(
         self,
@@ -172,16 +191,21 @@ class Suggester:
             self._phrases = Phrases()
 
     def recall(self, text: str, language: str = "") -> Foreseen:
-        """How many words of a whole text would have been predicted, each before its first letter."""
+        """How many words of a whole text would have been predicted, each before its first letter.
+
+        Whoever waits for words gets them first: a suggestion waits for one word of this at most.
+        """
         counted = top1 = top3 = 0
-        with self._lock:
-            for sentence in sentences(text):
-                sentence_words = words(sentence)
-                for place, word in enumerate(sentence_words):
+        for sentence in sentences(text):
+            sentence_words = words(sentence)
+            for place, word in enumerate(sentence_words):
+                with self._answered:
+                    self._answered.wait_for(lambda: not self._asking, MOST_WAIT_S)
+                with self._lock:
                     sources = self._sources(sentence_words[:place], language, slurs=False)
-                    offered = [one.lower() for one in next_words(sources, 3)]
-                    counted, top3 = counted + 1, top3 + (word in offered)
-                    top1 += word in offered[:1]
+                offered = [one.lower() for one in next_words(sources, 3)]
+                counted, top3 = counted + 1, top3 + (word in offered)
+                top1 += word in offered[:1]
         return Foreseen(counted, top1, top3)
 
     def _sources_after(self, finished: Sequence[str], language: str, *, slurs: bool) -> tuple[Sources, str]:

@@ -262,6 +262,33 @@ def test_a_word_is_chosen_before_its_first_letter(desk):
     assert desk.text == "how are you"
 
 
+def test_words_are_offered_in_an_empty_field_and_after_a_message_was_sent(desk):
+    assert [request.text for request in desk.asked] == [""]
+    desk.answer(("hello",))
+    assert desk.shown[0] == "hello"
+    desk.type("see you")
+    desk.press("Return")
+    assert desk.asked[-1].text == ""
+    desk.text, desk.cursor = "", 0
+    desk.report()
+    desk.answer(("hello",))
+    desk.press("Tab")
+    assert desk.text == "hello"
+
+
+def test_where_one_only_clicked_nothing_is_offered(desk):
+    asked = len(desk.asked)
+    desk.text, desk.cursor = "their words ", 12
+    desk.report()
+    assert (len(desk.asked), desk.shown) == (asked, ())
+
+
+def test_words_are_asked_for_before_a_line_is_kept(desk):
+    desk.type("how are you")
+    effects = desk.press("Return")
+    assert [type(effect) for effect in effects] == [AskWords, KeepText]
+
+
 def test_a_choice_waits_for_no_program_that_is_behind(desk):
     desk.lag = True
     desk.type("hel")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -372,6 +373,32 @@ def test_recall_counts_what_stood_there_before_the_first_letter(bench):
     assert bench.suggester.recall("Hello there. How are zorblax") == (5, 3, 4)
     assert bench.suggester.recall("...") == (0, 0, 0)
     assert Suggester().recall("ich und du", "de") == (3, 1, 2)
+
+
+def test_words_do_not_wait_until_a_whole_message_was_looked_at():
+    message = ["hello"] * 1_000
+    looked_at, answered = [], []
+
+    class Slow:
+        vocabulary, version = Vocabulary(("hello", "there")), 1
+
+        def scores(self, finished):
+            if finished == tuple(message[:10]):
+                asks.start()
+            if finished[:1] == ("hello",):
+                looked_at.append(len(finished))
+                time.sleep(0.001 if not answered else 0)
+            return np.zeros(self.vocabulary.size, np.float32)
+
+    suggester = Suggester(Slow())
+    asks = threading.Thread(
+        target=lambda: answered.append((suggester.suggest("there ").words, looked_at[-1])), daemon=True
+    )
+    assert suggester.recall(" ".join(message)).words == len(message)
+    asks.join()
+    ((words, place),) = answered
+    assert set(words) == {"hello", "there"}
+    assert place < len(message) - 1
 
 
 def test_threads_never_mix_two_models(bench):
