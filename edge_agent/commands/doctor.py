@@ -30,6 +30,7 @@ from nightjar.edge_agent.commands.opened import held_model, runnable
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.core.card_budget import spent, today_mb
 from nightjar.edge_agent.core.eligibility import Answer, Condition, Demand
+from nightjar.edge_agent.core.sandbox import lacking, open_without_systemd, unit_of, wanted
 from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity
 from nightjar.edge_agent.shell.card_use import read_budget
 from nightjar.edge_agent.shell.clock import SystemClock
@@ -54,6 +55,8 @@ ANSWER_S = 5.0
 MOST_SKEW_S = 300.0
 """A larger clock error breaks TLS certificates, the times of messages and quiet hours."""
 SERVICE = "nightjar-agent.service"
+SYSTEMD = Path("/run/systemd/system")
+"""There where systemd runs the machine, sd_booted(3)."""
 
 
 class CheckOutcome(Enum):
@@ -103,6 +106,7 @@ def examine(config: AgentConfig, settings_notice: str = "") -> Iterator[Check]:
         ("clock", _clock),
         ("conditions", _conditions),
         ("service", _service),
+        ("sandbox", _sandbox),
     )
     for category, check in checks:
         try:
@@ -387,6 +391,40 @@ def _service(config: AgentConfig) -> Findings:
         yield "start", WARNING, f"does not start with the device ({error})", remedy
     else:
         yield "start", OK, f"{SERVICE} is {enabled}", ""
+
+
+def _sandbox(config: AgentConfig) -> Findings:
+    """What the running agent's unit keeps from it and its processes; where nothing does, what is open."""
+    if config.emulator is not None:
+        return
+    pid, systemd = running_agent(config.data_dir), SYSTEMD.is_dir()
+    if systemd and pid is None:
+        yield "unit", WARNING, "not known, because no agent is running", "start it, and look again"
+        return
+    unit = unit_of(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")) if systemd else None
+    if unit is None:
+        why = "the agent is no service of systemd" if systemd else "there is no systemd here"
+        detail = f"{why}, so beside its user's rights nothing keeps it in: {'; '.join(open_without_systemd())}"
+        remedy = "start it as a service (docs/device.md); without systemd, give it a user or a machine of its own"
+        yield "unit", WARNING, detail, remedy
+        return
+    asked = ",".join(wanted(of_a_person=unit.of_a_person))
+    command = ("systemctl", *(("--user",) if unit.of_a_person else ()), "show", unit.name, f"--property={asked}")
+    try:
+        lines = run(command, ANSWER_S).splitlines()
+    except UnavailableError as error:
+        yield "unit", WARNING, f"not known, because systemd does not answer ({error})", "run this as the agent's user"
+        return
+    shown = dict(line.split("=", 1) for line in lines if "=" in line)
+    missing = lacking(shown, of_a_person=unit.of_a_person)
+    if missing:
+        remedy = f"systemctl revert {unit.name} takes its drop-ins away; nightjar-agent service prints it anew"
+        yield "unit", WARNING, f"{unit.name} lacks a part of its sandbox: {'; '.join(missing)}", remedy
+    elif unit.of_a_person:
+        left = "; ".join(open_without_systemd(of_a_person=True))
+        yield "unit", OK, f"{unit.name} has what a person's own systemd can do; beside it {left}", ""
+    else:
+        yield "unit", OK, f"{unit.name} has its whole sandbox", ""
 
 
 def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:

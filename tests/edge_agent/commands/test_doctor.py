@@ -7,11 +7,14 @@ import threading
 import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.edge_agent.commands import doctor
+from nightjar.edge_agent.config import load
+from nightjar.edge_agent.core.sandbox import unit_of, wanted
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 
 CATEGORIES = {
     *("runtime", "storage", "permissions", "processes", "model", "broker", "coordinator", "clock", "conditions"),
-    "service",
+    *("service", "sandbox"),
 }
 
 
@@ -146,3 +149,56 @@ def test_something_else_on_the_brokers_port_is_not_a_broker(place):
         place.config.write_text(place.config.read_text().replace("port = 9\n", f"port = {port}\n"))
         checks = by_name(place.json("doctor", status=4))
     assert "does not answer as a broker" in checks["broker", "connection"]["detail"]
+
+
+def sandbox_found(place, monkeypatch, cgroup, shown):
+    """What doctor says of a sandbox, where systemd says this of the unit of the process that holds the lock: ours."""
+    asked = []
+
+    def run(command, _timeout_s):
+        asked.append(command)
+        return shown
+
+    place.move_in("hello there")
+    config = load(place.config, {})
+    monkeypatch.setattr(doctor, "running_agent", lambda _: 1)
+    monkeypatch.setattr(doctor, "SYSTEMD", place.data)
+    monkeypatch.setattr(doctor, "unit_of", lambda _: unit_of(cgroup))
+    monkeypatch.setattr(doctor, "run", run)
+    (found,) = [check for check in doctor.examine(config) if check.category == "sandbox"]
+    return found, asked[-1]
+
+
+WHOLE = "\n".join(f"{name}={'read' if value == '*' else value}" for name, value in wanted(of_a_person=False).items())
+
+
+@pytest.mark.tflite
+def test_a_unit_with_its_whole_sandbox_is_fine_and_a_drop_in_that_took_a_part_is_named(place, monkeypatch):
+    cgroup = "0::/system.slice/nightjar-agent.service"
+    found, asked = sandbox_found(place, monkeypatch, cgroup, WHOLE)
+    assert (found.outcome, found.detail) == (doctor.OK, "nightjar-agent.service has its whole sandbox")
+    assert asked[:3] == ("systemctl", "show", "nightjar-agent.service")
+    found, _ = sandbox_found(place, monkeypatch, cgroup, WHOLE.replace("ProtectHome=yes", "ProtectHome=no"))
+    assert found.outcome is doctor.WARNING
+    assert "files of the system and of people can be read and changed (ProtectHome=yes)" in found.detail
+    assert "systemctl revert nightjar-agent.service" in found.remedy
+
+
+@pytest.mark.tflite
+def test_of_a_persons_own_unit_it_says_what_that_cannot_close(place, monkeypatch):
+    cgroup = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/nightjar-agent.service"
+    found, asked = sandbox_found(place, monkeypatch, cgroup, WHOLE)
+    assert asked[:2] == ("systemctl", "--user")
+    assert found.outcome is doctor.OK
+    assert "beside it files of the system and of people can be read" in found.detail
+
+
+@pytest.mark.tflite
+def test_where_systemd_is_not_it_says_in_words_what_is_open(place, monkeypatch):
+    monkeypatch.setattr(doctor, "SYSTEMD", place.data / "none")
+    place.move_in("hello there")
+    (found,) = [check for check in doctor.examine(load(place.config, {})) if check.category == "sandbox"]
+    assert found.outcome is doctor.WARNING
+    assert found.detail.startswith("there is no systemd here")
+    assert "sockets of every kind can be opened" in found.detail
+    assert "a user or a machine of its own" in found.remedy

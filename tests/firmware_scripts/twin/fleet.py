@@ -36,6 +36,9 @@ PLATFORM = PLATFORMS[BOARD]
 # Emulated, on a machine that may be busy with other things.
 PATIENCE_S = float(os.environ.get("NIGHTJAR_TWIN_PATIENCE_S", "900"))
 
+# Whom the first run makes, from inside its sandbox.
+PERSON = "ada"
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8nZ0mQ1zq0v2c8b1T6xwW3pJr4k5L6m7N8o9P0q1R2 ada@desk"
 SETTINGS = """\
 data_dir = "/var/lib/nightjar-agent"
 [conditions]
@@ -160,4 +163,5 @@ def image_with(bundle, folder, board=BOARD):
 
 def order(bundle, hostname, claim):
     parcel = load_parcel(bundle, keys(bundle.parent)[1])
-    return Order(HostSettings(hostname, None, (), None, None), parcel, SETTINGS, claim.read_bytes(), f"test-{hostname}")
+    settings = HostSettings(hostname, PERSON, (SSH_KEY,), None, None)
+    return Order(settings, parcel, SETTINGS, claim.read_bytes(), f"test-{hostname}")

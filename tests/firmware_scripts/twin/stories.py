@@ -1,6 +1,8 @@
 """How a story of a twin goes on: it waits for what the device or its coordinator says, never for a time."""
 
 import contextlib
+import json
+import re
 import subprocess
 import time
 
@@ -10,7 +12,8 @@ from nightjar.firmware_scripts.twin.joining import join
 from nightjar.firmware_scripts.twin.person import sentences, set_charging
 from nightjar.firmware_scripts.twin.running import DISK, Twin, prepare
 from nightjar.wire.errors import UnavailableError
-from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
+from tests.deploy.sandboxes import MOST_EXPOSURE
+from tests.firmware_scripts.twin.fleet import PATIENCE_S, PERSON, SSH_KEY, order
 from tests.firmware_scripts.twin.over_the_air import ask_for, record
 from tests.firmware_scripts.twin.power import what_the_kernel_says
 
@@ -102,6 +105,32 @@ def told(fleet, name, version):
     """The coordinator's words about a release that was taken back; empty as long as it knows nothing."""
     found = str(fleet.device(name).get("taken_back") or "")
     return found if found.startswith(version) else ""
+
+
+def is_sandboxed(guest):
+    """What systemd inside says of the units that ran: how exposed each is, and that none failed or was in want."""
+    units = " ".join(f"{name}.service" for name in MOST_EXPOSURE)
+    said = guest.shell(f"LC_ALL=C systemd-analyze security --no-pager {units} | grep -a 'exposure level'")
+    print(said)
+    exposures = {name: float(score) for name, score in re.findall(r"level for (\S+)\.service: ([\d.]+)", said)}
+    assert exposures.keys() == MOST_EXPOSURE.keys()
+    assert {name: score for name, score in exposures.items() if score > MOST_EXPOSURE[name]} == {}
+    assert guest.shell("systemctl list-units --failed --plain --no-legend 'nightjar-*'") == ""
+    found = json.loads(guest.shell("nightjar-agent doctor --json || true"))
+    (unit,) = [check for check in found["checks"] if check["category"] == "sandbox"]
+    assert unit["detail"] == "nightjar-agent.service has its whole sandbox"
+    refused = "Read-only file system|Operation not permitted|Permission denied|Address family not supported"
+    assert guest.shell(f"journalctl --boot --output=cat --unit 'nightjar-*' | grep -aE '{refused}' || true") == ""
+
+
+def was_set_up(guest, name):
+    """What the first run was to do was done, although little of root was left to it."""
+    assert guest.shell("cat /proc/sys/kernel/hostname /etc/hostname").split() == [name, name]
+    home = f"/home/{PERSON}"
+    found = guest.shell(f"stat --format='%U %a %n' {home}/.ssh {home}/.ssh/authorized_keys").splitlines()
+    assert found == [f"{PERSON} 700 {home}/.ssh", f"{PERSON} 600 {home}/.ssh/authorized_keys"]
+    assert guest.shell(f"cat {home}/.ssh/authorized_keys").strip() == SSH_KEY
+    assert "failed with status" not in guest.shell("cat /boot/firmware/nightjar-status.txt")
 
 
 def ordered(fleet, owner, bundle, version, *, security=False, share=1.0):

@@ -11,6 +11,7 @@ from tests.firmware_scripts.twin.fleet import MARKS
 from tests.firmware_scripts.twin.over_the_air import ask_for, look, record, tried
 from tests.firmware_scripts.twin.stories import (
     eventually,
+    is_sandboxed,
     is_whole,
     join_until_unplugged,
     ordered,
@@ -20,6 +21,7 @@ from tests.firmware_scripts.twin.stories import (
     told,
     twin_of,
     until,
+    was_set_up,
 )
 
 pytestmark = MARKS
@@ -32,6 +34,7 @@ def test_it_joins_trains_stops_unplugged_takes_a_good_release_and_goes_back_from
     twin = twin_of(image, bundle, fleet, folder, "joins")
     with powered(twin, fleet.ports()) as machine:
         join_until_unplugged(twin, machine, fleet, "joins")
+        was_set_up(twin.guest, "joins")
 
         # On battery only a security release is fetched.
         ordered(fleet, owner, good_bundle(bundle, GOOD), GOOD, security=True)
@@ -41,6 +44,7 @@ def test_it_joins_trains_stops_unplugged_takes_a_good_release_and_goes_back_from
         set_charging(twin.guest, charging=True)
         until(lambda: tried(fleet, GOOD) == (1, 1), "trained with the good release")
         set_charging(twin.guest, charging=False)
+        is_sandboxed(twin.guest)
 
         ask_for(fleet, "promote", GOOD)
         ordered(fleet, owner, bad_bundle(bundle, owner, CRASHES, "crashes"), CRASHES, security=True)
