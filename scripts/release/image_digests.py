@@ -8,6 +8,7 @@ for all machines. skopeo fetches them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import shutil
 import subprocess
@@ -21,7 +22,11 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 OURS = "nightjar"
 """The image that deploy/Containerfile makes; whoever deploys it pushes it to a registry of their own."""
 _BY_DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
-_INSTRUCTION = re.compile(r"\s*(FROM|COPY)\s+(.*)", re.IGNORECASE)
+_INSTRUCTION = re.compile(r"\s*(FROM|COPY|RUN)\s+(.*)", re.IGNORECASE)
+_SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
+"""The image that reads a Containerfile, in its first lines."""
+_QUADLET = re.compile(r"\s*Image\s*=\s*(\S+)")
+"""The image of a unit of podman."""
 _LONGEST_S = 120
 
 
@@ -40,6 +45,8 @@ def images(path: Path) -> list[str]:
             raise ValueError(msg) from error
     elif "containerfile" in path.name.lower() or "dockerfile" in path.name.lower():
         named = list(_in_containerfile(text))
+    elif path.suffix in {".container", ".image", ".volume"}:
+        named = [found[1] for line in text.splitlines() if (found := _QUADLET.fullmatch(line))]
     else:
         named = []
     return list(dict.fromkeys(name for name in named if name != OURS))
@@ -107,19 +114,24 @@ def _kustomized(entry: dict[str, object]) -> str:
 def _in_containerfile(text: str) -> Iterator[str]:
     stages = {"scratch"}
     for line in text.replace("\\\n", " ").splitlines():
+        if (syntax := _SYNTAX.fullmatch(line.strip())) is not None:
+            yield syntax[1]
         found = _INSTRUCTION.fullmatch(line)
         if found is None:
             continue
         words = found[2].split()
-        flags = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
-        rest = [word for word in words if not word.startswith("--")]
+        options = list(itertools.takewhile(lambda word: word.startswith("--"), words))
+        flags, rest = dict(word[2:].partition("=")[::2] for word in options), words[len(options) :]
         if found[1].upper() == "FROM":
             if rest and rest[0] not in stages:
                 yield rest[0]
             if len(rest) == 3 and rest[1].upper() == "AS":
                 stages.add(rest[2])
-        elif "from" in flags and flags["from"] not in stages and not flags["from"].isdecimal():
-            yield flags["from"]
+        else:
+            mounts = [word.partition("=")[2].split(",") for word in options if word.startswith("--mount=")]
+            used = [part.removeprefix("from=") for mount in mounts for part in mount if part.startswith("from=")]
+            used += [flags["from"]] if "from" in flags else []
+            yield from (name for name in used if name not in stages and not name.isdecimal())
 
 
 @click.command(help=__doc__)
@@ -148,6 +160,9 @@ def main(folder: Path, *, check: bool, renew: bool) -> None:
             if wanted:
                 text = path.read_text(encoding="utf-8")
                 path.write_text(written(text, {name: known[name] for name in wanted}), encoding="utf-8")
+                if left := by_tag(images(path)):
+                    msg = f"{path} names {', '.join(left)} in parts: write the digests there by hand"
+                    raise click.ClickException(msg)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

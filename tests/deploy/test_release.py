@@ -11,8 +11,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from nightjar.firmware_scripts.bundle.signing import make_key
+from scripts.release import image_digests
 from scripts.release.container_sbom import installed, locked
 from scripts.release.image_digests import by_tag, digest, images, written
 from tests.deploy.installed import ROOT, copy_tracked
@@ -46,11 +48,17 @@ def test_every_image_is_found_wherever_a_file_names_it(tmp_path):
     assert images(custom) == ["postgres:17"]
     container = tmp_path / "Containerfile"
     container.write_text(
-        "# FROM nothing\nARG BASE=debian:12\nFROM --platform=linux/arm64 \\\n  debian:12 AS made\n"
+        "# syntax=docker/dockerfile:1\n# FROM nothing\nARG BASE=debian:12\n"
+        "FROM --platform=linux/arm64 \\\n  debian:12 AS made\n"
         "FROM scratch\nFROM made\nfrom ${BASE}\nCOPY --from=made /a /b\n"
         "COPY --from=docker.io/tool:2 /c /d\nCOPY --from=0 /e /f\nCOPY g h\n"
+        "RUN --mount=type=cache,target=/x --mount=type=bind,from=other:3,target=/y make --from=no\n"
+        "RUN --mount=from=made,target=/z true\n"
     )
-    assert by_tag(images(container)) == ["debian:12", "${BASE}", "docker.io/tool:2"]
+    assert by_tag(images(container)) == ["docker/dockerfile:1", "debian:12", "${BASE}", "docker.io/tool:2", "other:3"]
+    unit = tmp_path / "broker.container"
+    unit.write_text("[Container]\n# Image=old:1\nImage=docker.io/broker:2\n")
+    assert images(unit) == ["docker.io/broker:2"]
 
 
 def test_digests_are_written_beside_the_tag_and_nothing_else_changes():
@@ -61,6 +69,15 @@ def test_digests_are_written_beside_the_tag_and_nothing_else_changes():
     )
     newer = "sha256:" + "cd" * 32
     assert written(f"image: a:1@{DIGEST}\n", {f"a:1@{DIGEST}": newer}) == f"image: a:1@{newer}\n"
+
+
+def test_an_image_that_is_named_in_parts_is_not_passed_over(tmp_path, monkeypatch):
+    custom = tmp_path / "kustomization.yaml"
+    custom.write_text("images:\n- {name: postgres, newTag: '17'}\n")
+    monkeypatch.setattr(image_digests, "digest", lambda _: DIGEST)
+    done = CliRunner().invoke(image_digests.main, ["--folder", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "names postgres:17 in parts: write the digests there by hand" in done.output
 
 
 @pytest.fixture
@@ -205,6 +222,11 @@ def test_advisories_stop_a_release_and_so_does_silence_unless_its_owner_takes_it
         found = checkout.release(*options, audit=str(program))
         assert (found.returncode, "CVE-1" in found.stdout) == (1, True)
         assert "there are advisories" in found.stderr
+    # Of one lock an advisory is known, and the next ones cannot be audited: the advisory still stops.
+    half = tmp_path / "half"
+    half.write_text(f"#!/bin/sh\ncase $* in *agent.txt*) exec {program} ;; esac\nexit 1\n")
+    half.chmod(0o755)
+    assert "there are advisories" in checkout.release("--unaudited", audit=str(half)).stderr
     silent = checkout.release(audit="false")
     assert (silent.returncode, "--unaudited" in silent.stderr) == (1, True)
 
