@@ -14,9 +14,11 @@ from nightjar.coordinator.commands.options import answer_options, config_option
 from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
+from nightjar.coordinator.storage.apart import LOST_AFTER_S, apart
 from nightjar.wire.identifiers import DeviceId
 
 _PAGE = 1_000
@@ -33,18 +35,17 @@ def export_devices(config: CoordinatorConfig) -> None:
     """Print everything that is known about every device, as CSV."""
     with opened(config) as database, database.transaction() as view:
         columns = ["standing", *(name for name in Lease.__struct_fields__ if name != "week")]
-        revoked = Register(database).revoked()
+        revoked, before_s = Register(database).revoked(), WallClock().now_s() - LOST_AFTER_S
         rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         after = ""
         while leases := view.leases_after(_PAGE, after):
-            rows.writerows(_row(lease, revoked) for lease in leases)
+            rows.writerows(_row(lease, revoked, before_s) for lease in leases)
             after = leases[-1].device
 
 
-def _row(lease: Lease, revoked: Collection[DeviceId]) -> dict[str, object]:
-    gone = "revoked" if lease.device in revoked else "blocked" if lease.blocked else ""
-    standing = gone or ("" if lease.last_seen_s else "never heard of")
+def _row(lease: Lease, revoked: Collection[DeviceId], lost_before_s: float) -> dict[str, object]:
+    standing = apart(lease, lost_before_s, revoked=lease.device in revoked)
     known: dict[str, object] = msgspec.to_builtins(lease)
     return known | {"standing": standing, "rounds_counted": len(counted_rounds(lease))}
 

@@ -16,6 +16,7 @@ from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.standing import standing_word, what_to_do
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
+from nightjar.coordinator.storage.apart import LOST_AFTER_S, apart
 from nightjar.coordinator.views.rows import RoundRow, device_row, last_week, round_detail, round_row
 from nightjar.coordinator.views.words import duration, in_words, percent, si_bytes
 from nightjar.wire.errors import ConfigError
@@ -113,11 +114,13 @@ def list_devices(config: CoordinatorConfig, limit: int, label: str, *, as_json: 
     """List the devices that were heard from last."""
     with opened(config) as database, database.transaction() as view:
         leases = view.leases_after(limit, "", label) if label else view.leases(limit)
-        rows = [device_row(lease, WallClock().now_s()) for lease in leases]
+        gone, now_s = Register(database).revoked([lease.device for lease in leases]), WallClock().now_s()
+    why = {lease.device: apart(lease, now_s - LOST_AFTER_S, revoked=lease.device in gone) for lease in leases}
+    rows = [device_row(lease, now_s, why[lease.device]) for lease in leases]
     cells = [
         (
             row.device,
-            in_words(row.state),
+            row.apart or in_words(row.state),
             row.reason,
             duration(row.last_seen_s_ago),
             row.examples,

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import structlog
 
 from nightjar.coordinator.ports import Clock
+from nightjar.coordinator.storage.apart import APART, lost_before
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.fleet import Census, Sample
 from nightjar.coordinator.versions.releases import OUT
@@ -44,8 +46,11 @@ _log = structlog.get_logger("coordinator")
 class CensusTaker:
     """Takes and caches the census. Thread-safe."""
 
-    def __init__(self, database: Database, clock: Clock, fresh_s: float = FRESH_S) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, fresh_s: float = FRESH_S, distrust: Callable[[], str] = str
+    ) -> None:
         self._database = database
+        self._distrust = distrust  # why the clock is not trusted; empty if it is
         self._clock = clock
         self._fresh_s = fresh_s
         self._lock = threading.Lock()
@@ -86,13 +91,15 @@ class CensusTaker:
     def _count(self) -> Census:
         begun_s, now_s = time.monotonic(), self._clock.now_s()
         with self._database.transaction() as view:
-            states = view.device_states()
+            lost_before_s = lost_before(now_s, self._distrust())
+            states = view.device_states(lost_before_s)
             holders = view.holders(now_s - LATELY_S)
             offers = view.device_offers()
             newest = {record.version for record in view.versions(VERSIONS_NAMED)}
-            known, apart = view.fleet_size(), view.devices_apart()
+            fleet = view.fleet(lost_before_s)
             out = [each for each in view.releases() if each.rollout.stage in OUT]
             tried = {each.rollout.stage: view.release_health(each, now_s).tried for each in out}
+        known, apart = fleet.get("", 0), {why: fleet[why] for why in APART if why in fleet}
         held: dict[int | None, int] = {}
         for reported, devices in holders.items():
             version = reported if reported in newest else None

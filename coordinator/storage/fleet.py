@@ -30,12 +30,12 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """One count of all devices."""
 
     counted_s: float  # wall-clock time
-    known: int  # devices of the fleet: heard of, and neither revoked nor blocked
+    known: int  # devices of the fleet: heard of lately, and neither revoked nor blocked
     states: Mapping[tuple[str, str], int]  # (lifecycle state, reason, empty except for ineligible ones) -> devices
     holders: Mapping[int | None, int]  # version -> devices heard from lately that report it; None for older ones
     offers: Mapping[tuple[str, str], int] = {}  # (task types, codecs), as in a lease -> devices that offer them
     releases: Mapping[Stage, DeviceGroup] = {}  # stage on trial or current -> devices that tried the release in it
-    apart: Mapping[str, int] = {}  # why devices are not of the fleet -> devices
+    apart: Mapping[str, int] = {}  # why devices are not of the fleet -> devices, as in coordinator.storage.apart
 
     @property
     def groups(self) -> dict[str, int]:

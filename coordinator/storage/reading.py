@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from nightjar.coordinator.records.rounds import RoundSummary, StoredReport
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
+from nightjar.coordinator.storage.apart import why_apart
 from nightjar.coordinator.storage.fleet import Sample
 from nightjar.coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples
 from nightjar.coordinator.tasks.operations import AuditEntry
@@ -55,6 +56,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset()  # lifecycle states
     reason: str | None = None  # reason for its state that the device gave
     blocked: bool = False  # whether to return only devices that an operator blocked
+    apart: str | None = None  # why the device is not of the fleet; empty for devices of the fleet
+    lost_before_s: float = 0.0  # devices last heard of before this time are lost
     version: int | None = None  # model version that the device holds
     label: str = ""  # a label of the device
 
@@ -199,6 +202,8 @@ class Reading(abc.ABC):
             rows = rows.where(heard <= after.last_seen_s, (heard < after.last_seen_s) | (name < after.device))
         looked_at = rows.order_by(*order).limit(ROWS_SEARCHED).cte("looked_at")
         matching = sa.select(looked_at)
+        if wanted.apart is not None:
+            matching = matching.where(why_apart(wanted.lost_before_s, looked_at) == wanted.apart)
         if wanted.states:
             matching = matching.where(looked_at.c.state.in_(wanted.states))
         if wanted.reason is not None:

@@ -17,13 +17,13 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.records.effects import EFFECTS, PendingEffect
 from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
+from nightjar.coordinator.storage.apart import why_apart
 from nightjar.coordinator.storage.baselines import KeptBaselines
 from nightjar.coordinator.storage.disk_use import DiskPoint
 from nightjar.coordinator.storage.reading import Reading, lease_from, summed_up
@@ -31,7 +31,6 @@ from nightjar.coordinator.storage.tables import (
     chunks,
     counted_cohorts,
     counters,
-    credentials,
     devices,
     effects,
     facts,
@@ -306,25 +305,22 @@ class DatabaseView(VersionQueries, Reading):
         self.flush()
         return self._scalar(sa.select(sa.func.count()).select_from(devices).where(devices.c.last_seen_s >= since_s))
 
-    def device_states(self) -> Mapping[tuple[str, str], int]:
-        """(State, reason) -> number of devices; the reason is empty except for ineligible devices."""
+    def device_states(self, lost_before_s: float = 0.0) -> Mapping[tuple[str, str], int]:
+        """(State, reason) -> number of devices of the fleet; the reason is empty except for ineligible devices."""
         self.flush()
         reason = sa.case((devices.c.state == "ineligible", devices.c.reason), else_="").label("reason")
         many = sa.func.count().label("many")
-        query = sa.select(devices.c.state, reason, many).where(_IN_THE_FLEET).group_by(devices.c.state, reason)
-        rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
+        query = sa.select(devices.c.state, reason, many).where(why_apart(lost_before_s) == "")
+        rows = self._connection.execute(
+            query.group_by(devices.c.state, reason).order_by(many.desc()).limit(STATES_TOLD_APART)
+        )
         return {(state, why): count for state, why, count in rows}
 
-    def fleet_size(self) -> int:
-        """Number of devices of the fleet, without those that :meth:`devices_apart` counts."""
+    def fleet(self, lost_before_s: float) -> Mapping[str, int]:
+        """Why devices are not of the fleet -> number of devices; an empty reason for the devices of the fleet."""
         self.flush()
-        return self._scalar(sa.select(sa.func.count()).select_from(devices).where(_IN_THE_FLEET))
-
-    def devices_apart(self) -> Mapping[str, int]:
-        """Why devices are not of the fleet -> number of devices."""
-        self.flush()
-        why = sa.case((_REVOKED, "revoked"), (devices.c.blocked != "", "blocked"), else_="never heard of")
-        counted = sa.select(why.label("why"), sa.func.count()).where(sa.not_(_IN_THE_FLEET)).group_by("why")
+        why = why_apart(lost_before_s).label("why")
+        counted = sa.select(why, sa.func.count()).select_from(devices).group_by("why")
         return {str(row[0]): int(row[1]) for row in self._connection.execute(counted)}
 
     def device_offers(self) -> Mapping[tuple[str, str], int]:
@@ -478,14 +474,6 @@ def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnEl
     return (chunks.c.round == round_number) & (chunks.c.device == device) & (chunks.c.attempt == attempt)
 
 
-_REVOKED = sa.and_(
-    devices.c.device.in_(sa.select(credentials.c.device)),
-    devices.c.device.not_in(sa.select(credentials.c.device).where(credentials.c.standing != KeyState.REVOKED.value)),
-)
-"""A device that had certificates, and lost them for good."""
-_IN_THE_FLEET = sa.and_(
-    devices.c.blocked == "", sa.or_(devices.c.state != "", devices.c.last_seen_s > 0), sa.not_(_REVOKED)
-)
 _ROUNDS = sa.select(rounds.c.state)
 # Every message reads or writes these; SQLAlchemy takes longer to build a statement than to run it.
 _DEVICE = sa.select(devices).where(devices.c.device == sa.bindparam("of"))

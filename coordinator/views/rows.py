@@ -23,7 +23,8 @@ class DeviceView(msgspec.Struct, frozen=True):
     """A device's last known state; ``blocked`` is why an operator blocked it, or empty.
 
     ``taken_back`` is the newest agent release that did not work on it, with the reason, or empty; ``notice`` is what it
-    said that its people should know though it goes on, or empty.
+    said that its people should know though it goes on, or empty; ``apart`` is why it is not of the fleet: ``revoked``,
+    ``blocked``, ``lost``, ``never heard of``, or empty.
     """
 
     device: str
@@ -38,6 +39,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     labels: str
     taken_back: str
     notice: str
+    apart: str
 
 
 class Occupation(msgspec.Struct, frozen=True):
@@ -211,11 +213,11 @@ def why_not_active(record: TaskRecord) -> str:
     return f"{state.reason} ({state.who})" if state.who else state.reason
 
 
-def device_row(lease: Lease, now_s: float) -> DeviceView:
-    """The view of a device."""
+def device_row(lease: Lease, now_s: float, apart: str = "") -> DeviceView:
+    """The view of a device; ``apart`` is why it is not of the fleet."""
     return DeviceView(
         device=lease.device,
-        online=lease.online,
+        online=lease.online and not apart,
         state=lease.state,
         reason=lease.reason,
         last_seen_s_ago=max(0.0, now_s - lease.last_seen_s) if lease.last_seen_s else None,
@@ -226,6 +228,7 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         labels=lease.labels,
         taken_back=lease.taken_back,
         notice=lease.notice,
+        apart=apart,
     )
 
 
@@ -237,9 +240,9 @@ def last_week(lease: Lease, now_s: float) -> list[Occupation]:
     return [Occupation(doing, seconds) for doing, seconds in total.most_common()]
 
 
-def device_detail(lease: Lease, now_s: float) -> DeviceDetail:
+def device_detail(lease: Lease, now_s: float, apart: str = "") -> DeviceDetail:
     """The detailed view of a device."""
-    return DeviceDetail(**msgspec.structs.asdict(device_row(lease, now_s)), last_week=last_week(lease, now_s))
+    return DeviceDetail(**msgspec.structs.asdict(device_row(lease, now_s, apart)), last_week=last_week(lease, now_s))
 
 
 def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:

@@ -19,6 +19,8 @@ from spectree.models import SecureType, SecuritySchemeData
 from nightjar.coordinator.access import ANYBODY, Caller, Role, new_token
 from nightjar.coordinator.enrolment.routes import add_enrolment
 from nightjar.coordinator.rounds.labelling import LabelRule
+from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.storage.apart import apart, lost_before
 from nightjar.coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.views.rows import (
@@ -41,6 +43,7 @@ from nightjar.coordinator.web.ports import WebPorts
 from nightjar.coordinator.web.release_routes import add_release_routes
 from nightjar.coordinator.web.task_routes import add_task_routes
 from nightjar.coordinator.web.version_routes import add_version_routes
+from nightjar.wire.identifiers import DeviceId
 
 CHANGES_PER_MINUTE = 60
 
@@ -137,12 +140,19 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
         with ports.repository.transaction() as view:
             return counters(view)
 
+    def why_apart(leases: list[Lease]) -> dict[DeviceId, str]:
+        names, before_s = [each.device for each in leases], lost_before(ports.clock.now_s(), ports.distrust())
+        gone: frozenset[DeviceId] = frozenset() if ports.issuer is None else ports.issuer.register.revoked(names)
+        return {each.device: apart(each, before_s, revoked=each.device in gone) for each in leases}
+
     @api.look("/devices", docs.DeviceList)
     def devices(query: docs.DevicesAsked) -> docs.DeviceList:
         """List devices, sorted by name; with ``label``, those that have it."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
-            items = [device_row(each, now_s) for each in view.leases_after(query.limit, query.after, query.label)]
+            leases = view.leases_after(query.limit, query.after, query.label)
+        why = why_apart(leases)
+        items = [device_row(each, now_s, why[each.device]) for each in leases]
         return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
     @api.look("/devices/<name>", DeviceDetail, 404)
@@ -152,7 +162,7 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
             lease = view.lease(request_parsing.device(name))
         if lease is None:
             abort(404, f"no device {name} was ever heard of")
-        return device_detail(lease, ports.clock.now_s())
+        return device_detail(lease, ports.clock.now_s(), why_apart([lease])[lease.device])
 
     @api.look("/audit", docs.AuditLog, role=Role.OPERATOR)
     def audit(query: docs.Newest) -> docs.AuditLog:

@@ -55,7 +55,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     app.config |= {"SESSION_COOKIE_NAME": "nightjar", "SESSION_COOKIE_SAMESITE": "Strict"}
     app.session_interface = _Cookie(ports.config)
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
-    census = CensusTaker(ports.repository, ports.clock, fresh_s)
+    census = CensusTaker(ports.repository, ports.clock, fresh_s, ports.distrust)
     site = Site(ports, census, read_manifest, ports.clock.now_s())
     metadata = ReleaseMetadata(ports.config.data_dir, ports.artifacts)
     pulse = Pulse(lambda: _pulse(ports))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from flask import Blueprint, redirect, render_template, url_for
@@ -14,6 +14,7 @@ from nightjar.coordinator.enrolment.standing import Standing, standing_word, wha
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from nightjar.coordinator.rounds.week import DAY_S, spent
+from nightjar.coordinator.storage.apart import APART, BLOCKED, LOST, LOST_AFTER_DAYS, apart, lost_before
 from nightjar.coordinator.storage.fleet import GROUPS
 from nightjar.coordinator.storage.reading import HeardPosition, Wanted
 from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
@@ -32,6 +33,9 @@ from nightjar.wire.identifiers import DeviceId
 MOST_DRAWN = 6
 """Occupations in the plot of a week: as many as the style sheet has colours for."""
 
+FLEET = "fleet"
+"""The choice of devices that are not apart from the fleet."""
+
 Short = Annotated[str, Meta(max_length=64)]
 
 
@@ -41,7 +45,7 @@ class DevicesAsked(msgspec.Struct, frozen=True):
     name: Short = ""
     doing: Short = ""
     why: Annotated[str, Meta(max_length=500)] | None = None
-    blocked: bool = False
+    which: Literal["fleet", "revoked", "blocked", "lost", "never heard of"] | None = None
     version: Number | None = None
     label: Short = ""
     seen: float = 0.0
@@ -76,6 +80,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def devices() -> str:
         asked = request_parsing.query(DevicesAsked)
+        lost_before_s = lost_before(ports.clock.now_s(), ports.distrust())
         with ports.repository.transaction() as view:
             if asked.version is not None and view.version(asked.version) is None:
                 request_parsing.missing(f"version {asked.version}")
@@ -83,7 +88,9 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 name=asked.name,
                 states=GROUPS.get(asked.doing, frozenset()),
                 reason=asked.why,
-                blocked=asked.blocked,
+                blocked=asked.which == BLOCKED,
+                apart="" if asked.which == FLEET else asked.which,
+                lost_before_s=lost_before_s,
                 version=asked.version,
                 label=asked.label,
             )
@@ -96,7 +103,9 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
         return render_template(
             "devices.html",
             devices=leases,
-            revoked=revoked,
+            apart={each.device: apart(each, lost_before_s, revoked=each.device in revoked) for each in leases},
+            choices={FLEET: "of the fleet", **{why: why for why in APART}},
+            lost_after_days=LOST_AFTER_DAYS,
             asked=asked,
             last=last,
             census=site.census.now(),
@@ -130,6 +139,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             standing=standing_word(standing),
             remedy=what_to_do(standing),
             enrols=ports.issuer is not None,
+            lost=apart(lease, lost_before(now_s, ports.distrust()), revoked=False) == LOST,
         )
 
     @blueprint.post("/devices/<name>/labels")

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.claims import Claim
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.labelling import Labelling, LabelRule
@@ -44,7 +45,7 @@ def test_a_round_shows_what_became_of_each_device(ask):
 def test_why_a_device_dropped_out_and_what_it_does_are_words(run, ask, site):
     database = Database(f"sqlite:///{database_file(site.data)}")
     with database.transaction() as tx:
-        tx.save_lease(replace(tx.lease("a"), state="checked-in"))
+        tx.save_lease(replace(tx.lease("a"), state="checked-in", last_seen_s=WallClock().now_s()))
         over = tx.round(2)
         seat = replace(over.seats["b"], state=SeatState.DROPPED, cause=DropoutCause.FETCH_FAILED)
         tx.save_round(replace(over, seats={**over.seats, "b": seat}))

@@ -3,13 +3,16 @@ from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.storage import census as module
+from nightjar.coordinator.storage.apart import APART, apart
 from nightjar.coordinator.storage.census import KEEP_S, CensusTaker, Recorder
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.fleet import Census
+from nightjar.coordinator.storage.reading import Wanted
 from nightjar.coordinator.storage.tables import credentials
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.fakes import FakeClock
@@ -72,15 +75,50 @@ def test_devices_that_are_shut_out_or_were_never_heard_of_are_counted_apart(data
     with database.transaction() as tx:
         tx.save_lease(Lease(device=DeviceId("lost"), state="resting", last_seen_s=1_000_000.0, blocked="lost"))
         tx.save_lease(Lease(device=DeviceId("typo"), labels="porch"))
+        for name, days in (("drawer", 31), ("travels", 29)):
+            heard_s = 1_000_000.0 - days * 86400
+            tx.save_lease(Lease(device=DeviceId(name), state="offline", last_seen_s=heard_s + 1e8))
         tx.save_lease(Lease(device=DeviceId("gone"), state="resting", last_seen_s=1_000_000.0))
     with database.connection() as tx:
         texts = dict.fromkeys(["claim", "csr", "certificate", "serial", "authority", "address"], "")
         key = {**texts, "key": "k", "device": "gone", "standing": "revoked", "requested_s": 0.0, "expires_s": 1.0}
         tx.execute(sa.insert(credentials).values(key))
-    found = taker(database).now()
-    assert found.known == 3
-    assert sum(found.groups.values()) == 3
-    assert found.apart == {"revoked": 1, "blocked": 1, "never heard of": 1}
+    clock = FakeClock()
+    clock.time_s += 1e8
+    with database.transaction() as tx:
+        for name in ("d0", "d1", "d2"):
+            tx.save_lease(replace(tx.lease(DeviceId(name)), last_seen_s=clock.time_s))
+    found = CensusTaker(database, clock).now()
+    assert found.known == sum(found.groups.values()) == 4
+    assert list(found.apart.items()) == [("revoked", 1), ("blocked", 1), ("lost", 1), ("never heard of", 1)]
+    found = CensusTaker(database, clock, distrust=lambda: "it is 1970").now()
+    assert found.known == sum(found.groups.values()) == 5, "nobody is lost by a clock that is not trusted"
+
+
+@pytest.mark.parametrize("state", ["", "offline"])
+@pytest.mark.parametrize("last_seen_s", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("blocked", ["", "odd"])
+@pytest.mark.parametrize("standing", [None, "active", "revoked"])
+@pytest.mark.parametrize("lost_before_s", [0.0, 50.0])
+def test_a_search_and_a_lease_say_alike_why_a_device_is_apart(
+    tmp_path, state, last_seen_s, blocked, standing, lost_before_s
+):
+    database = Database(f"sqlite:///{tmp_path / 'one.sqlite'}")
+    one = Lease(device=DeviceId("a"), state=state, last_seen_s=last_seen_s, blocked=blocked)
+    with database.transaction() as tx:
+        tx.save_lease(one)
+    if standing:
+        with database.connection() as tx:
+            texts = dict.fromkeys(["claim", "csr", "certificate", "serial", "authority", "address"], "")
+            key = {**texts, "key": "k", "device": "a", "standing": standing, "requested_s": 0.0, "expires_s": 1.0}
+            tx.execute(sa.insert(credentials).values(key))
+    why = apart(one, lost_before_s, revoked=standing == "revoked")
+    with database.transaction() as tx:
+        assert tx.fleet(lost_before_s) == {why: 1}
+        for each in ("", *APART):
+            wanted = Wanted(apart=each, lost_before_s=lost_before_s)
+            assert len(tx.search_devices(wanted, 9, None)[0]) == (each == why), each
+    database.close()
 
 
 def test_where_counting_takes_long_nobody_waits_for_it(database, monkeypatch):
