@@ -12,15 +12,14 @@ import click
 import msgspec
 from rich.console import Console
 
+from nightjar.host.files import replace_file
 from nightjar.simulation.progress import progress, say
 from nightjar.simulation.rounds.result import table_of
-from nightjar.simulation.year.result import year_result
-from nightjar.simulation.year.world import DEVICES, YearSettings, run_year
+from nightjar.simulation.year.result import remarks, year_result
+from nightjar.simulation.year.world import DEVICES, YearOutcome, YearSettings, run_year
 
 WRONG, INTERRUPTED = 1, 130
 """Exit status if a bar about devices or reports was missed; and after ctrl-C."""
-NAMED = 20
-"""Devices that needed a visit, and errors, that are named."""
 
 
 @click.command()
@@ -40,16 +39,30 @@ NAMED = 20
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Tree of an earlier commit (scripts/former_version.sh), whose agent every second device has.",
 )
+@click.option(
+    "--so-far",
+    default=None,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for the result so far, which is written again after each day.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def year(
-    *, seed: int, model: str, days: int, devices: int, folder: Path | None, former: Path | None, as_json: bool
+    *,
+    seed: int,
+    model: str,
+    days: int,
+    devices: int,
+    folder: Path | None,
+    former: Path | None,
+    so_far: Path | None,
+    as_json: bool,
 ) -> None:
     """Simulate a year of a fleet, with the real database, files, certificates and device stores."""
     console = Console(stderr=True)
     settings = YearSettings(seed, model, days, devices, former)
     say(console, f"{devices} devices, {days} days, {model}, seed {seed}")
     try:
-        outcome = run_year(settings, partial(progress, console, what="days"), folder)
+        outcome = run_year(settings, partial(progress, console, what="days"), folder, partial(_write, so_far))
     except KeyboardInterrupt:
         say(console, "interrupted: no result")
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -58,11 +71,13 @@ def year(
         click.echo(msgspec.json.encode(result))
     else:
         Console().print(table_of(result, "Year"))
-    for device, why in list(outcome.visits.items())[:NAMED]:
-        say(console, f"visit needed: {device}: {why}")
-    for line in [*outcome.alerts.without_alert, *outcome.alerts.without_fault][:NAMED]:
-        say(console, f"fault without alert, or alert without fault: {line}")
-    for line in list(outcome.errors.unexpected.values())[:NAMED]:
-        say(console, f"logged: {line}")
+    for line in remarks(outcome):
+        say(console, line)
     if any(result[bar] for bar in ("visits_needed", "reports_lost", "reports_counted_twice", "faults_without_alert")):
         raise click.exceptions.Exit(WRONG)
+
+
+def _write(path: Path | None, outcome: YearOutcome) -> None:
+    """Write the result so far, and what was not as it should be."""
+    if path is not None:
+        replace_file(path, msgspec.json.encode({**year_result(outcome), "remarks": remarks(outcome)}))

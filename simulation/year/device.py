@@ -92,6 +92,8 @@ class CardStore:
         self._touched, self._produced = touched, produced
         self._store: Store | None = None
         self.damaged = False  # since the last start
+        self.notice = ""
+        """What the device says of the files that it has put away, which it does only at a start."""
 
     def open(self) -> Store:
         """The open database.
@@ -113,12 +115,8 @@ class CardStore:
         why = mend(self.path, trusted_s)
         if self.path.exists():
             agree(self.path)
+        self.notice = in_short(self.path.parent)
         return why
-
-    @property
-    def notice(self) -> str:
-        """What the device says of the files that it has put away."""
-        return in_short(self.path.parent)
 
     def lose_power(self, rng: np.random.Generator) -> None:
         """Close the file as a power cut does: its log stays, with a page that was half written behind it."""

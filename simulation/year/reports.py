@@ -6,7 +6,6 @@ forgets a round when it has ended, so a year needs no more memory than a day.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 
 from nightjar.coordinator.records.jobs import AggregationJob
@@ -20,21 +19,18 @@ from nightjar.wire.secure_sum.masks import Words
 ReportKey = tuple[DeviceId, int]
 """Device and attempt."""
 SLOT_S = 900.0
-"""A round is expected each quarter of an hour."""
+"""A round is expected in each quarter of an hour."""
 REMEMBERED_ROUNDS = 50
 """Ended rounds whose reports are remembered, for receipts that are sent again."""
 
 
 def missed(ends_s: list[float], until_s: float) -> int:
-    """Rounds that are missing between those that were committed at these times, and until the end.
+    """Quarters of an hour in which no round was committed; the rounds ended at these times.
 
-    >>> missed([900.0, 1800.0, 5400.0], 6000.0)
-    3
+    >>> missed([100.0, 1700.0, 1790.0], 3600.0)
+    2
     """
-    gaps = sum(
-        max(0, round((after_s - before_s) / SLOT_S) - 1) for before_s, after_s in itertools.pairwise([0.0, *ends_s])
-    )
-    return gaps + int((until_s - (ends_s[-1] if ends_s else 0.0)) / SLOT_S)
+    return int(until_s / SLOT_S) - len({int(end_s / SLOT_S) for end_s in ends_s if end_s < until_s})
 
 
 class ReportBook:

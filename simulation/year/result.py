@@ -12,6 +12,8 @@ from nightjar.simulation.year.world import YearOutcome
 
 WEEK, QUARTER = 7, 90
 """Days."""
+NAMED = 20
+"""So many of a kind are named."""
 
 
 def year_result(outcome: YearOutcome) -> dict[str, Any]:
@@ -20,7 +22,7 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
     return {
         "seed": settings.seed,
         "model": settings.model,
-        "days": settings.days,
+        "days": len(outcome.disk),
         "devices": settings.devices,
         "faults_thrown": {name: outcome.thrown[name] for name in sorted(outcome.thrown)},
         "visits_needed": len(outcome.visits),
@@ -34,7 +36,7 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
         "reports_counted_twice": len(book.twice),
         "rounds_committed": len(book.commits_s),
         "rounds_abandoned": book.abandoned,
-        "rounds_missed": missed(book.commits_s, settings.days * DAY_S),
+        "rounds_missed": missed(book.commits_s, len(outcome.disk) * DAY_S),
         "disk_bytes": max(outcome.disk),
         "disk_growth_last_90_days_percent": growth_percent(outcome.disk),
         "written_mb_per_device_day": round(outcome.written_bytes / 1e6, 2),
@@ -43,8 +45,20 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
         "authority_renewed": outcome.authority_renewed,
         "errors_logged": {name: outcome.errors.counts[name] for name in sorted(outcome.errors.counts)},
         "wall_seconds": round(outcome.wall_s, 1),
+        "processor_seconds": round(outcome.processor_s, 1),
         "peak_memory_mb": round(peak_memory_mb(), 1),
     }
+
+
+def remarks(outcome: YearOutcome) -> list[str]:
+    """What was not as it should be, in words: some of each kind."""
+    kinds = (
+        [f"visit needed: {device}: {why}" for device, why in outcome.visits.items()],
+        [f"fault without alert: {line}" for line in outcome.alerts.without_alert],
+        [f"alert without fault: {line}" for line in outcome.alerts.without_fault],
+        [f"logged: {line}" for line in outcome.errors.unexpected.values()],
+    )
+    return [line for lines in kinds for line in lines[:NAMED]]
 
 
 def growth_percent(daily: Sequence[int]) -> float | None:

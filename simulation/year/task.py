@@ -24,12 +24,14 @@ from nightjar.wire.identifiers import Sha256
 HOUR_S = 3600.0
 GOAL, MINIMUM = 12, 10
 """A fortieth of the devices a round; the minimum is the smallest cohort that devices and coordinator allow."""
-SELECTION_DEADLINE_S = 600.0
+SELECTION_DEADLINE_S = 300.0
+"""Devices that are not needed return within half of it, if a tenth of them is free; at its end ten devices suffice."""
 REPORT_DEADLINE_S = 600.0
-PAUSE_S = 690.0
-"""With three minutes from the opening of a round to its end, a round each quarter of an hour."""
-FREE = 22
-"""Devices that are free at any time, for rounds of 15: of 500, each is free for an hour a day."""
+PAUSE_S = 480.0
+"""A round fills within five minutes and ends within two, so one is committed in each quarter of an hour."""
+FREE = 30
+"""Devices that are free at any time, two for each seat of a round: of 500, each is free for 86 minutes a day. In a
+trace of 710 phones half as many again are free."""
 CACHED_MODELS = 200
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import tempfile
 import time
@@ -100,6 +101,7 @@ class YearOutcome:
     versions: int = 0
     errors: Errors = field(default_factory=Errors)
     wall_s: float = 0.0
+    processor_s: float = 0.0
     authority_renewed: bool = False
     releases_current: int = 0
 
@@ -189,12 +191,14 @@ class YearWorld:
         for planned in plan_year(self.settings.seed, len(self.devices), self.settings.days):
             self.timeline.at(planned.at_s, partial(self._happen, planned))
 
-    def run(self, follow: YearFollow = iter) -> None:
-        """Run all days."""
+    def run(self, follow: YearFollow = iter, so_far: Callable[[], None] = lambda: None) -> None:
+        """Run all days; ``so_far`` is called after each."""
         self.start()
         for day in follow(range(1, self.settings.days + 1)):
             self.timeline.run(lambda: False, day * DAY_S)
             self.disk.append(size_of(self.folder / "coordinator"))
+            with contextlib.suppress(UnavailableError):  # the database is away now
+                so_far()
 
     # What happens
 
@@ -375,7 +379,11 @@ class YearWorld:
         return float(self._rng.uniform(low, high))
 
     def outcome(self) -> YearOutcome:
-        """What the days came to."""
+        """What the days so far came to.
+
+        Raises:
+            UnavailableError: the database does not work now.
+        """
         measured = [device.written_bytes for device in self.devices if device.measured]
         former = [device.device for device in self.devices if device.former]
         with self.coordinator.database.transaction() as tx:
@@ -386,7 +394,7 @@ class YearWorld:
             thrown=self.thrown,
             visits=self.visits,
             disk=self.disk,
-            written_bytes=sum(measured) / len(measured) / self.settings.days,
+            written_bytes=sum(measured) / len(measured) / len(self.disk),
             restarts=self.coordinator.restarts,
             mended=self._mended_devices,
             renewed_late=sum(device.certificate.renewed_late for device in self.devices),
@@ -403,16 +411,36 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def run_year(settings: YearSettings, follow: YearFollow = iter, parent: Path | None = None) -> YearOutcome:
-    """Run a year in a temporary folder, which is deleted afterwards; ``parent`` is where, by default in memory."""
-    started = time.monotonic()
+def run_year(
+    settings: YearSettings,
+    follow: YearFollow = iter,
+    parent: Path | None = None,
+    so_far: Callable[[YearOutcome], None] = lambda _outcome: None,
+) -> YearOutcome:
+    """Run a year in a temporary folder, which is deleted afterwards.
+
+    Args:
+        settings: of the command line.
+        follow: iterates over the days.
+        parent: where to make the folder, by default in memory.
+        so_far: called after each day with what the days so far came to.
+    """
+    started_s, began_s = time.monotonic(), time.process_time()
+
+    def outcome() -> YearOutcome:
+        found = world.outcome()
+        found.errors, found.wall_s = errors, time.monotonic() - started_s
+        found.processor_s = time.process_time() - began_s
+        return found
+
     memory = Path("/dev/shm")  # noqa: S108 - the folder is a fresh one of our own
     if parent is None and memory.is_dir():
         parent = memory
     with tempfile.TemporaryDirectory(dir=parent, prefix="nightjar-year-") as folder, errors_counted() as errors:
         world = YearWorld(settings, Path(folder))
-        world.run(follow)
-        outcome = world.outcome()
+        gc.freeze()  # the fleet stays to the end, and would be searched for garbage again and again
+        world.run(follow, lambda: so_far(outcome()))
+        whole = outcome()
         world.coordinator.database.close()
-    outcome.errors, outcome.wall_s = errors, time.monotonic() - started
-    return outcome
+        gc.unfreeze()
+    return whole

@@ -96,11 +96,12 @@ def test_the_book_forgets_old_rounds(book):
 @pytest.mark.parametrize(
     ("ends_s", "until_s", "count"),
     [
-        ([900.0 * n for n in range(1, 97)], 86_400.0, 0),
+        ([900.0 * n for n in range(96)], 86_400.0, 0),
         ([850.0 * n for n in range(1, 102)], 86_400.0, 0),
+        ([1100.0 * n for n in range(79)], 86_400.0, 17),
         ([], 86_400.0, 96),
         ([900.0, 8100.0], 8999.0, 7),
     ],
 )
-def test_missed_rounds_are_the_gaps(ends_s, until_s, count):
+def test_quarters_of_an_hour_without_a_round_are_missed(ends_s, until_s, count):
     assert missed(ends_s, until_s) == count

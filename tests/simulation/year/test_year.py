@@ -14,7 +14,7 @@ from nightjar.simulation.rounds.logs import errors_counted
 from nightjar.simulation.year.command import year
 from nightjar.simulation.year.plan import DAY_S, YearEvent
 from nightjar.simulation.year.reports import ReportBook
-from nightjar.simulation.year.result import growth_percent, year_result
+from nightjar.simulation.year.result import growth_percent, remarks, year_result
 from nightjar.simulation.year.task import DailyWindows
 from nightjar.simulation.year.world import YearOutcome, YearSettings, YearWorld, size_of
 from tests.skips import NO_HISTORY
@@ -71,12 +71,17 @@ def test_a_database_that_is_away_ends_the_process_and_no_report_is_lost(world):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_two_days_have_every_event_and_lose_nothing(tmp_path):
-    result, done = run("--days", "2", "--devices", "50", "--seed", "3", "--folder", str(tmp_path))
+    so_far, folder = tmp_path / "so-far.json", tmp_path / "folder"
+    folder.mkdir()
+    options = ("--days", "2", "--devices", "50", "--seed", "3", "--folder", str(folder), "--so-far", str(so_far))
+    result, done = run(*options)
     assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
     assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0)
     assert result["reports_accepted"] > 0
     assert result["rounds_committed"] + result["rounds_missed"] >= 2 * 90
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
+    written = msgspec.json.decode(so_far.read_bytes())
+    assert (written["days"], written["reports_accepted"]) == (2, result["reports_accepted"])
 
 
 @pytest.mark.long
@@ -87,6 +92,7 @@ def test_ten_days_of_five_hundred_devices_keep_to_their_bars():
     assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0), done.stderr
     assert (result["visits_needed"], result["faults_without_alert"]) == (0, 0), done.stderr
     assert result["disk_bytes"] < 2e9
+    assert result["rounds_missed"] < 0.08 * 960, done.stderr  # a database and a broker were away for hours
 
 
 def test_devices_are_free_evenly_over_the_day():
@@ -94,8 +100,8 @@ def test_devices_are_free_evenly_over_the_day():
     for hour in range(24, 48):
         spans = [windows.next_window(device, hour * 3600.0) for device in range(500)]
         free.append(sum(begin_s <= hour * 3600.0 for begin_s, _ in spans))
-    assert min(free) > 15
-    assert max(free) < 40
+    assert min(free) > 20
+    assert max(free) < 45
 
 
 def test_a_disk_that_grows_is_seen():
@@ -106,7 +112,7 @@ def test_a_disk_that_grows_is_seen():
 
 @pytest.fixture
 def outcome():
-    return YearOutcome(YearSettings(1, days=10), ReportBook(), disk=[1])
+    return YearOutcome(YearSettings(1), ReportBook(), disk=[1] * 10)
 
 
 def test_every_key_of_the_result_is_on_the_page(outcome):
@@ -120,6 +126,15 @@ def test_every_option_and_event_is_on_the_page():
 
 def test_a_day_without_rounds_is_missed(outcome):
     assert year_result(outcome)["rounds_missed"] == 10 * DAY_S / 900
+
+
+def test_some_of_what_went_wrong_is_named(outcome):
+    outcome.visits |= {f"phone-{number} on day 1": "dead" for number in range(30)}
+    outcome.alerts.without_fault.append("NightjarUnhealthy at 5")
+    outcome.errors.first["boom"] = "boom: no"
+    said = remarks(outcome)
+    assert len(said) == 22
+    assert said[-2:] == ["alert without fault: NightjarUnhealthy at 5", "logged: boom: no"]
 
 
 @pytest.mark.long
@@ -154,4 +169,4 @@ def test_a_year_keeps_to_its_bars_and_prints_them_for_the_record(model, capsys):
     assert result["disk_bytes"] <= {"tiny": 2e9, "gboard": 6e9}[model]
     assert result["disk_growth_last_90_days_percent"] <= 1
     assert result["alerts_without_fault"] <= 12
-    assert result["wall_seconds"] <= 2 * 3600
+    assert result["processor_seconds"] <= 2 * 3600
