@@ -196,7 +196,7 @@ class MessageHandler:
                 self._take_chunk(device, content, payload, unit)
 
     def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
-        meant = self._rounds.find(report.round, device, unit)
+        meant = _find(report.round, device, unit)
         if meant is None:
             send_receipt(_stranger(device, report.round, report.attempt, unit), unit)
             return
@@ -245,7 +245,7 @@ class MessageHandler:
         return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number], state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
-        meant = self._rounds.find(chunk.round, device, unit)
+        meant = _find(chunk.round, device, unit)
         if meant is None or not kind_of(meant).awaits_report(meant, device, chunk.attempt, chunk.round):
             if chunk.index:
                 return  # one answer is enough for all chunks of an unwanted report
@@ -281,7 +281,7 @@ class MessageHandler:
             self._join(device, chunk, meant, unit)
 
     def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
-        meant = self._rounds.find(query.round, device, unit)
+        meant = _find(query.round, device, unit)
         if meant is None:
             send_receipt(_stranger(device, query.round, query.attempt, unit), unit)
         elif kind_of(meant).awaits_report(meant, device, query.attempt, query.round):
@@ -354,6 +354,17 @@ def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
     if after != before:
         unit.tx.save_lease(after)
     return after
+
+
+def _find(number: int, device: DeviceId, unit: UnitOfWork) -> Round | None:
+    """The round, open or ended, that answers for a device's seat of round ``number``; None if there is none."""
+    found = unit.snapshot.round_of_seat(number, device) or unit.tx.round(number)
+    while found is not None and found.following is not None:
+        seat = found.seats.get(device)
+        if seat is None or seat.state is not SeatState.CARRIED:
+            break
+        found = unit.snapshot.round(found.following) or unit.tx.round(found.following)
+    return found
 
 
 def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:

@@ -7,7 +7,6 @@ from collections import Counter
 from msgspec.structs import replace
 
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
-from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.rounds import lease as leases
 from nightjar.coordinator.rounds.events import (
     CountRefusal,
@@ -21,12 +20,8 @@ from nightjar.coordinator.rounds.lease import Lease, ReportCounted, ReportRefuse
 from nightjar.coordinator.rounds.pace_steering import round_timed
 from nightjar.coordinator.rounds.round import STALE, AbandonCause, Phase, Round
 from nightjar.coordinator.rounds.seats import causes_of
-from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import DropoutCause, Verdict
-
-CheckedReport = tuple[StoredReport, bytes]
-"""A report that passed its checks, and its frame."""
 
 
 def write_changes(before: Round, after: Round, device: DeviceId | None, unit: UnitOfWork) -> None:
@@ -46,20 +41,11 @@ def write_changes(before: Round, after: Round, device: DeviceId | None, unit: Un
     unit.save_round(after)
 
 
-def apply_effects(
-    state: Round, effects: tuple[Effect, ...], unit: UnitOfWork, report: CheckedReport | None = None
-) -> None:
-    """Apply the effects that belong into the transaction, and keep the others for after the commit.
-
-    ``report`` is the one that the round may keep.
-    """
+def apply_effects(state: Round, effects: tuple[Effect, ...], unit: UnitOfWork) -> None:
+    """Apply the effects that belong into the transaction, and keep the others for after the commit."""
     for effect in effects:
         match effect:
             case KeepReport(device):
-                if report is None:
-                    msg = f"the round kept a report of {device} that nobody checked"
-                    raise LocalProtocolError(msg)
-                unit.tx.add_report(*report)
                 heard = unit.tx.lease(device)
                 if heard is not None:
                     unit.tx.save_lease(leases.step(heard, ReportCounted(state.number)))

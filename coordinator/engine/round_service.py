@@ -22,27 +22,32 @@ import structlog
 from nightjar.coordinator.engine.cohort_service import CohortService
 from nightjar.coordinator.engine.hand_over import keep_early_reports
 from nightjar.coordinator.engine.rollout_service import RolloutService
-from nightjar.coordinator.engine.round_results import CheckedReport, apply_effects, write_changes
+from nightjar.coordinator.engine.round_results import apply_effects, write_changes
 from nightjar.coordinator.engine.secure_sums import SecureSums
 from nightjar.coordinator.engine.task_service import HOURS_OVER, TaskService
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
 from nightjar.coordinator.records.effects import PendingEffect
+from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.rounds.events import (
     AggregationFailed,
     CalledOff,
     ClockTicked,
+    Effect,
     Event,
+    KeepReport,
     ReportReceived,
     RoundEvents,
     StartAggregation,
 )
 from nightjar.coordinator.rounds.kinds import kind_of
 from nightjar.coordinator.rounds.round import TERMINAL, Phase, Round
-from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.rounds.waiting import doing, sentence
 from nightjar.coordinator.tasks.schedule import within_hours
 from nightjar.wire.crash_loop import CRASHES_ALLOWED
-from nightjar.wire.identifiers import DeviceId
+from nightjar.wire.errors import LocalProtocolError
+
+CheckedReport = tuple[StoredReport, bytes]
+"""A report that passed its checks, and its frame."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -62,7 +67,7 @@ class RoundService:
         ``report`` is the report behind a ReportReceived.
 
         Raises:
-            IllegalEvent: see :func:`nightjar.coordinator.rounds.round.step`.
+            IllegalEvent: see :func:`nightjar.coordinator.rounds.synchronous.step`.
         """
         before = unit.snapshot.rounds.get(task)
         if before is None:
@@ -71,7 +76,8 @@ class RoundService:
         after, effects = kind.step(before, event)
         if after is not before:  # an equality test would visit every seat
             write_changes(before, after, getattr(event, "device", None), unit)
-        apply_effects(after, effects, unit, report)
+        _keep_report(effects, report, unit)
+        apply_effects(after, effects, unit)
         self.apply(self._cohorts.check(before, after, unit), unit)
         if kind.is_summed:
             self.apply(self._sums.follow(before, after, unit), unit)
@@ -83,16 +89,6 @@ class RoundService:
         for task, event in events:
             self.step(task, event, unit)
 
-    def find(self, number: int, device: DeviceId, unit: UnitOfWork) -> Round | None:
-        """The round, open or ended, that answers for a device's seat of round ``number``; None if there is none."""
-        found = unit.snapshot.round_of_seat(number, device) or unit.tx.round(number)
-        while found is not None and found.following is not None:
-            seat = found.seats.get(device)
-            if seat is None or seat.state is not SeatState.CARRIED:
-                break
-            found = unit.snapshot.round(found.following) or unit.tx.round(found.following)
-        return found
-
     def route_report(
         self, meant: Round, received: ReportReceived, unit: UnitOfWork, report: CheckedReport | None = None
     ) -> None:
@@ -102,7 +98,8 @@ class RoundService:
             self.step(meant.task, received, unit, report)
         else:
             _, effects = kind_of(meant).step(meant, received)
-            apply_effects(meant, effects, unit, report)
+            _keep_report(effects, report, unit)
+            apply_effects(meant, effects, unit)
 
     def _end(self, before: Round, ended: Round, unit: UnitOfWork) -> None:
         if before.phase is Phase.COMMITTING and kind_of(ended).spends_privacy:
@@ -165,3 +162,12 @@ class RoundService:
         for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
             self._tasks.open_next(name, unit)
         return again
+
+
+def _keep_report(effects: tuple[Effect, ...], report: CheckedReport | None, unit: UnitOfWork) -> None:
+    for effect in effects:
+        if isinstance(effect, KeepReport):
+            if report is None:
+                msg = f"the round kept a report of {effect.device} that nobody checked"
+                raise LocalProtocolError(msg)
+            unit.tx.add_report(*report)
