@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 
 from nightjar.coordinator.rounds.events import ClockTicked, DeviceCheckedIn, ReportReceived
-from nightjar.coordinator.rounds.round import TERMINAL, Phase, open_round, step
+from nightjar.coordinator.rounds.round import TERMINAL, Phase, open_round
 from nightjar.coordinator.rounds.rules import rules_for
+from nightjar.coordinator.rounds.synchronous import step
 from nightjar.edge_agent.core import lifecycle, outbox
 from nightjar.edge_agent.core.eligibility import EligibilityRun
 from nightjar.edge_agent.core.events import ConditionsJudged, Moment

@@ -1,6 +1,6 @@
 """Runs the secure sums of rounds: passes events between a round, its session and the devices.
 
-:mod:`nightjar.coordinator.rounds.round` decides which devices take part, and when enough have reported;
+:mod:`nightjar.coordinator.rounds.synchronous` decides which devices take part, and when enough have reported;
 :mod:`nightjar.coordinator.rounds.secure_sum` runs the protocol beside it. A session is opened with REPORTING. While
 devices train, it collects keys and shares; a device that sends none in time loses its seat, and nobody gets it. Masked
 updates come as reports. In COMMITTING the devices confirm and disclose, and only then the worker averages. The session

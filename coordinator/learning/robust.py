@@ -52,7 +52,7 @@ Rule = Callable[[Sequence[Contribution], int], Combined]
 
 
 class Collected:
-    """SignatureCheck the updates of a cohort, and combines them by a rule that needs all of them."""
+    """Collects the updates of a cohort, and combines them by a rule that needs all of them."""
 
     def __init__(self, rule: Rule, size: int) -> None:
         self._rule, self._size = rule, size

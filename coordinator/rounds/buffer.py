@@ -19,7 +19,7 @@ next buffer, which may then open with more than ``goal`` reports.
 A round that is called off (:attr:`~nightjar.coordinator.rounds.round.Round.closing`) gives no more seats. When no
 device is at work any more, it makes a version of at least the minimum of reports or is ABANDONED.
 
-:func:`step` is as in :mod:`nightjar.coordinator.rounds.round`; :func:`carry` hands the seats over.
+:func:`step` is as in :mod:`nightjar.coordinator.rounds.synchronous`; :func:`carry` hands the seats over.
 
 Source: Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation", algorithm 1.
 """
@@ -51,27 +51,29 @@ from nightjar.coordinator.rounds.round import (
     AbandonCause,
     Phase,
     Round,
-    Step,
     abandoned,
-    answer,
-    begin_commit,
     dropped,
-    end_grace,
-    fail,
-    finish,
     is_lost,
     is_named,
     out_of_time,
-    record_report,
-    refuse,
     reseated,
     seat_round,
     seated,
+)
+from nightjar.coordinator.rounds.seats import AWAITED, Seat, SeatGrant, SeatState, newcomer, staleness_of
+from nightjar.coordinator.rounds.synchronous import (
+    Step,
+    answer,
+    begin_commit,
+    end_grace,
+    fail,
+    finish,
+    record_report,
+    refuse,
     stale_receipt,
     start_grace,
     watch_committing,
 )
-from nightjar.coordinator.rounds.seats import AWAITED, Seat, SeatGrant, SeatState, newcomer, staleness_of
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.machine import Row, find_row, row, table
 from nightjar.wire.messages import DropoutCause, RejectionReason
@@ -107,7 +109,7 @@ _OPEN = frozenset({Phase.REPORTING, Phase.COMMITTING})
 
 
 def step(state: Round, event: Event) -> Step:
-    """The buffered round after an event, and the effects of it; see :func:`nightjar.coordinator.rounds.round.step`.
+    """The round after an event, and the effects of it; as :func:`nightjar.coordinator.rounds.synchronous.step`.
 
     Raises:
         IllegalEvent: the table has no row for this event in this phase.

@@ -1,7 +1,7 @@
 """The events and effects of a round: values without behaviour.
 
-Events are named in the past tense and carry their time; effects are imperative. The state machine is
-:mod:`nightjar.coordinator.rounds.round`.
+Events are named in the past tense and carry their time; effects are imperative. The state machines
+are :mod:`nightjar.coordinator.rounds.synchronous` and :mod:`nightjar.coordinator.rounds.buffer`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A column of the table is an attribute of :class:`RoundKind`; whatever treats rou
 ============== ========================= ============== ==================== =================
 column         SYNCHRONOUS               BUFFERED       SUMMED               ON_TRIAL
 ============== ========================= ============== ==================== =================
-step           round                     buffer         round                round
+step           synchronous               buffer         synchronous          synchronous
 awaits_report  with a seat               also of an     with a seat          with a seat
                of this round             earlier round  of this round        of this round
 has_room       in the first half         if few are     never: masks are     in the first half
@@ -27,7 +27,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from nightjar.coordinator.rounds import buffer, round
+from nightjar.coordinator.rounds import buffer, round, synchronous
 from nightjar.coordinator.rounds.events import Event
 from nightjar.coordinator.rounds.report_checks import (
     Accepted,
@@ -37,7 +37,8 @@ from nightjar.coordinator.rounds.report_checks import (
     check_masked,
     check_report,
 )
-from nightjar.coordinator.rounds.round import Round, Step
+from nightjar.coordinator.rounds.round import Round
+from nightjar.coordinator.rounds.synchronous import Step
 from nightjar.wire.frame import Report
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import Work
@@ -112,7 +113,7 @@ def _in_selection(state: Round, _now_s: float, _closing: str) -> Round:
 _CHECKS: Mapping[Work, Check] = {Work.TRAIN: check_report, Work.EVALUATE: check_figures}
 
 SYNCHRONOUS = RoundKind(
-    step=round.step,
+    step=synchronous.step,
     awaits_report=round.awaits_report,
     has_room=round.has_room,
     has_free_seat=_never,

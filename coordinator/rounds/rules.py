@@ -18,7 +18,8 @@ empty selection  selection deadline, doubled     no device is waiting, and a coo
                  after each one, at most 1 h     must not open thousands of rounds
 ================ =============================== ==================================================================
 
-Pure values. :mod:`nightjar.coordinator.rounds.round` applies them; a round keeps the rules that it was opened with.
+Pure values. :mod:`nightjar.coordinator.rounds.synchronous` applies them; a round keeps the rules that it was opened
+with.
 """
 
 from __future__ import annotations

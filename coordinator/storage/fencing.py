@@ -4,8 +4,7 @@ Each leader has a term, whose number stands in the table ``leadership``. Each wr
 number is still its own, and locks the row until it commits, so a term cannot end in the middle of a transaction.
 
 Source: M. Kleppmann, "How to do distributed locking", 2016 (fencing tokens). :mod:`nightjar.coordinator.storage.lead`
-    decides
-who leads.
+decides who leads.
 """
 
 from __future__ import annotations

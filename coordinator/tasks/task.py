@@ -13,8 +13,8 @@ a FINISHED task active again; a STOPPED task stays stopped. A task whose rounds 
     step(task, event) -> task
 
 A pair (status, event) that is not in TABLE raises IllegalEvent and changes nothing. What a task trains, and on which
-devices, is configuration (:mod:`nightjar.coordinator.config`); :mod:`nightjar.coordinator.rounds.round` is the state
-machine of a round.
+devices, is configuration (:mod:`nightjar.coordinator.config`); :mod:`nightjar.coordinator.rounds.synchronous` is the
+state machine of a round.
 """
 
 from __future__ import annotations

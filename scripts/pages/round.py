@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from nightjar.coordinator.engine.worker import JOB_TIMEOUT_S
-from nightjar.coordinator.rounds import buffer, lease, round, rules
+from nightjar.coordinator.rounds import buffer, lease, round, rules, synchronous
 from nightjar.coordinator.tasks import task
 from nightjar.coordinator.versions import rollout
 from nightjar.edge_agent.core import lifecycle, outbox
@@ -39,9 +39,9 @@ class Machine:
 MACHINES = (
     Machine(
         "Round (coordinator)",
-        "coordinator/rounds/round.py",
+        "coordinator/rounds/synchronous.py",
         "One attempt to get enough reports for a version.",
-        round.TABLE,
+        synchronous.TABLE,
         round.Phase.SELECTION,
         {
             round.Phase.SELECTION: "`selection_deadline_s`; doubles after each round without devices, up to an hour",

@@ -1,9 +1,9 @@
 """A hand-over between two hosts of one database within a round, for the explorer.
 
-The round is the product's machine (:mod:`nightjar.coordinator.rounds.round`), and so are its effects. Around it is what
-:mod:`nightjar.coordinator.storage.fencing` says: a host reads the round when its term begins, a transaction stores
-state, reports and effects together if its term is still the last one, receipts go out after it, and a host that froze
-anywhere goes on as if nothing had been. Devices send a report again until its receipt comes.
+The round is the product's machine (:mod:`nightjar.coordinator.rounds.synchronous`), and so are its effects. Around it
+is what :mod:`nightjar.coordinator.storage.fencing` says: a host reads the round when its term begins, a transaction
+stores state, reports and effects together if its term is still the last one, receipts go out after it, and a host that
+froze anywhere goes on as if nothing had been. Devices send a report again until its receipt comes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from nightjar.coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from nightjar.coordinator.rounds.round import Phase, Round, open_round, step
+from nightjar.coordinator.rounds.round import Phase, Round, open_round
 from nightjar.coordinator.rounds.rules import RoundRules
+from nightjar.coordinator.rounds.synchronous import step
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import Verdict
 

@@ -11,10 +11,10 @@ from nightjar.coordinator.rounds.eligibility import Eligibility, Variant
 from nightjar.coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
 from nightjar.coordinator.rounds.lease import CheckInCame, Lease, step
 from nightjar.coordinator.rounds.round import Phase, Round, open_round
-from nightjar.coordinator.rounds.round import step as step_round
 from nightjar.coordinator.rounds.rules import rules_for
 from nightjar.coordinator.rounds.seats import Seat
 from nightjar.coordinator.rounds.selection import Admission
+from nightjar.coordinator.rounds.synchronous import step as step_round
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import CheckIn, DropoutCause, RejectionReason, Work
 from nightjar.wire.shares import share_of

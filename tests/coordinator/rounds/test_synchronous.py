@@ -25,7 +25,6 @@ from nightjar.coordinator.rounds.events import (
 )
 from nightjar.coordinator.rounds.round import (
     MAX_ATTEMPTS,
-    TABLE,
     TERMINAL,
     AbandonCause,
     Phase,
@@ -33,10 +32,10 @@ from nightjar.coordinator.rounds.round import (
     awaits_report,
     dropouts,
     open_round,
-    step,
 )
 from nightjar.coordinator.rounds.rules import RoundRules
 from nightjar.coordinator.rounds.seats import SeatState
+from nightjar.coordinator.rounds.synchronous import TABLE, step
 from nightjar.wire.errors import IllegalEvent
 from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.messages import DropoutCause, RejectionReason, Verdict
