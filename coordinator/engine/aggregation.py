@@ -8,20 +8,21 @@ caller passes in the measuring function, because that needs TensorFlow and this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from nightjar.coordinator.learning.device_metrics import Tally, keystrokes, merged, tally
+from nightjar.coordinator.engine.stored_reports import ReportReader, masked_updates, measured, read_report
+from nightjar.coordinator.learning.device_metrics import Tally, merged
 from nightjar.coordinator.learning.downlink import Base, earlier_steps, keeps_residual, publish, ways_to
 from nightjar.coordinator.learning.fedavg import (
     Aggregate,
     Averaged,
-    ClientUpdate,
     NextNorm,
     TooFewReadableError,
     federated_average,
@@ -31,7 +32,6 @@ from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private
 from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.robust import aggregate_for
-from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import (
     ServerOptimizer,
     State,
@@ -51,7 +51,6 @@ from nightjar.coordinator.records.jobs import (
     FiguresDone,
     FiguresJob,
     Job,
-    ReportFile,
     Result,
     SummedReports,
     TooFewReadable,
@@ -62,13 +61,10 @@ from nightjar.host.primitives import LibraryPrimitives
 from nightjar.models.manifest import Artifact, Manifest
 from nightjar.models.packaged import packaged_program
 from nightjar.models.padding import cleared, word_ids
-from nightjar.wire import frame
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import IntegrityError, NightjarError, RemoteProtocolError
-from nightjar.wire.identifiers import DeviceId
 from nightjar.wire.parameters import Vector, weights_from_bytes, weights_to_bytes
 from nightjar.wire.secure_sum.low_rank import from_bytes
-from nightjar.wire.secure_sum.messages import MaskedUpdate, decode_up
 
 _NOISE = 1
 """Part of the seed of an aggregation's noise, so that it is not the noise of rounding."""
@@ -84,19 +80,20 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
         NightjarError: a blob is missing or damaged, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
-        return FiguresDone(job.round, _measured([_read(job, stored, private) for stored in job.reports], trained=False))
-    manifest = Manifest.decode(artifacts.get(job.manifest))
-    weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
+        return FiguresDone(
+            job.round, measured([read_report(job, stored, private) for stored in job.reports], trained=False)
+        )
+    manifest, base = _version(job.manifest, artifacts)
     match job:
         case AggregationJob():
-            done = _aggregate(job, manifest, weights, artifacts, private)
+            done = _aggregate(job, manifest, base, artifacts, private)
             if job.evaluation is None or isinstance(done, TooFewReadable):
                 return done
             following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
             metrics = measure(manifest, following, job.evaluation)
             return msgspec.structs.replace(done, metrics=metrics)
         case EvaluationJob(version, _, evaluation):
-            return EvaluationDone(version, measure(manifest, weights, evaluation))
+            return EvaluationDone(version, measure(manifest, base.weights, evaluation))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,61 +141,45 @@ def _average(job: AggregationJob, start: _Start, artifacts: BlobStore, private: 
     """
     if job.summed is not None:
         return _average_sum(job, job.summed, start, artifacts, private)
-    reports = _Reports(job, private)
-    averaged = _average_plain(job, start, reports) if job.noise is None else _noised(job, job.noise, start, reports)
-    return _Made(averaged, reports.figures(averaged.unreadable))
-
-
-def _average_plain(job: AggregationJob, start: _Start, reports: _Reports) -> Averaged:
-    """The weighted mean of the updates, or what a robust rule makes of them."""
-    return _mean(
-        job,
-        start,
-        reports,
-        job.clip_norm,
-        aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE])),
-        weighting=job.strategy.weighting,
-        next_norm=following_quantile(job.strategy.clip_quantile),
-    )
-
-
-def _noised(job: AggregationJob, noise: NoiseTerms, start: _Start, reports: _Reports) -> Averaged:
-    """The mean of the updates with noise, in which every device weighs the same."""
-    clip_norm = noise.clip_norm if job.clip_norm is None else job.clip_norm
-    return _mean(
-        job,
-        start,
-        reports,
-        clip_norm,
-        noised_mean(noise, job.step, clip_norm),
-        weighting=Weighting.EQUAL,
-        next_norm=partial(next_private_norm, noise, job.step),
-    )
-
-
-def _mean(
-    job: AggregationJob,
-    start: _Start,
-    reports: _Reports,
-    clip_norm: float | None,
-    aggregate: Aggregate | None,
-    *,
-    weighting: Weighting,
-    next_norm: NextNorm,
-) -> Averaged:
-    return federated_average(
+    rule = _plain(job) if job.noise is None else _noised(job, job.noise)
+    reports = ReportReader(job, private)
+    averaged = federated_average(
         start.weights,
         start.state,
         reports.updates(),
         codec_for(job.codec),
         start.manifest.layout,
         start.optimizer,
-        clip_norm,
+        rule.clip_norm,
         job.minimum,
-        aggregate,
-        weighting=weighting,
-        next_norm=next_norm,
+        rule.aggregate,
+        weighting=rule.weighting,
+        next_norm=rule.next_norm,
     )
+    return _Made(averaged, reports.figures(averaged.unreadable))
+
+
+class _MeanRule(NamedTuple):
+    """How single updates become one mean, as :mod:`nightjar.coordinator.learning.fedavg` has it."""
+
+    clip_norm: float | None
+    aggregate: Aggregate
+    weighting: Weighting
+    next_norm: NextNorm
+
+
+def _plain(job: AggregationJob) -> _MeanRule:
+    """The weighted mean of the updates, or what a robust rule makes of them."""
+    generator = np.random.default_rng([job.seed, job.round, _NOISE])
+    next_norm = following_quantile(job.strategy.clip_quantile)
+    return _MeanRule(job.clip_norm, aggregate_for(job.strategy, generator), job.strategy.weighting, next_norm)
+
+
+def _noised(job: AggregationJob, noise: NoiseTerms) -> _MeanRule:
+    """The mean of the updates with noise, in which every device weighs the same."""
+    clip_norm = noise.clip_norm if job.clip_norm is None else job.clip_norm
+    aggregate = noised_mean(noise, job.step, clip_norm)
+    return _MeanRule(clip_norm, aggregate, Weighting.EQUAL, partial(next_private_norm, noise, job.step))
 
 
 def _average_sum(
@@ -209,7 +190,7 @@ def _average_sum(
         start.weights,
         start.state,
         start.average.astype(np.float32),
-        unmasked_sum(summed.plan, _masked(job, private), LibraryPrimitives()),
+        unmasked_sum(summed.plan, masked_updates(job, private), LibraryPrimitives()),
         len(summed.plan.members),
         summed.order,
         start.manifest.layout,
@@ -221,16 +202,15 @@ def _average_sum(
 
 
 def _aggregate(
-    job: AggregationJob, manifest: Manifest, weights: Vector, artifacts: BlobStore, private: PrivateStore
+    job: AggregationJob, manifest: Manifest, base: Base, artifacts: BlobStore, private: PrivateStore
 ) -> AggregationDone | TooFewReadable:
     """Average the reports, and store the next weights."""
-    start = _start(job, manifest, weights, private)
+    start = _start(job, manifest, base.weights, private)
     try:
         made = _average(job, start, artifacts, private)
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
     layout, averaged = manifest.layout, made.averaged
-    base = Base(manifest.weights.sha256, weights)
     held, reference = _held_by_devices(job, made.federated, manifest, base, artifacts)
     wanted = _without_padding(averaged.weights + start.residual, manifest, artifacts)
     published = publish(reference, wanted, job.downlink, layout, start.rng)
@@ -280,48 +260,7 @@ def _held_by_devices(
     found = verdict(tally, manifest.version, job.announced.version, job.minimum)
     if found.outcome is KeyboardOutcome.BETTER:
         return manifest, base
-    held = Manifest.decode(artifacts.get(job.announced.manifest))
-    return held, Base(held.weights.sha256, weights_from_bytes(artifacts.get(held.weights.sha256), held.layout))
-
-
-class _Reports:
-    """The reports of a round. Each is read once, when it is averaged; after that only what it measured is kept."""
-
-    def __init__(self, job: AggregationJob, private: PrivateStore) -> None:
-        self._job, self._private = job, private
-        self._without_update: dict[DeviceId, frame.Report] = {}
-
-    def updates(self) -> list[ClientUpdate]:
-        """The updates."""
-        factor = parse_staleness(self._job.staleness)
-        return [
-            ClientUpdate(each.device, each.num_examples, partial(self._payload, each), factor(each.staleness))
-            for each in self._job.reports
-        ]
-
-    def figures(self, unreadable: Collection[DeviceId]) -> Tally:
-        """What the devices in the mean measured of the base version; a late report measured an earlier one."""
-        current = [each for each in self._job.reports if not each.staleness and each.device not in unreadable]
-        return _measured([self._without_update[each.device] for each in current])
-
-    def _payload(self, stored: ReportFile) -> bytes:
-        report = _read(self._job, stored, self._private)
-        self._without_update[stored.device] = msgspec.structs.replace(report, payload=b"")
-        return report.payload
-
-
-def _measured(reports: Sequence[frame.Report], *, trained: bool = True) -> Tally:
-    """What the devices of these reports measured."""
-    evaluations = (each.evaluation for each in reports if each.evaluation is not None)
-    keyboards = (each.keyboard for each in reports if each.keyboard is not None)
-    return merged(tally(evaluations, trained=trained), keystrokes(keyboards))
-
-
-def _masked(job: AggregationJob, private: PrivateStore) -> Iterator[bytes]:
-    for stored in job.reports:
-        update = decode_up(_read(job, stored, private).payload)
-        if isinstance(update, MaskedUpdate):
-            yield update.values
+    return _version(job.announced.manifest, artifacts)
 
 
 def with_bases(manifest: Manifest, privacy: Privacy, seed: int, artifacts: BlobStore) -> Manifest:
@@ -355,25 +294,18 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
     """Earlier versions, newest first, up to the first one whose files were removed."""
     for name in job.bases:
         try:
-            manifest = Manifest.decode(artifacts.get(name))
-            weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
+            _, base = _version(name, artifacts)
         except NightjarError:
             return
-        yield Base(manifest.weights.sha256, weights)
+        yield base
 
 
-def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> frame.Report:
-    """A stored report. It was checked on arrival, so a report that can no longer be read was damaged on disk."""
-    whose = f"the stored report of {stored.device} in round {job.round}"
-    try:
-        report = frame.decode(private.frame(job.round, stored.device, stored.attempt))
-    except RemoteProtocolError as error:
-        msg = f"{whose} is damaged: {error}"
-        raise IntegrityError(msg) from error
-    if not isinstance(report, frame.Report):
-        msg = f"{whose} is a chunk"
-        raise IntegrityError(msg)
-    return report
+def _version(name: str, artifacts: BlobStore) -> tuple[Manifest, Base]:
+    """A stored version by the hash of its manifest: the manifest, and the weights."""
+    manifest = Manifest.decode(artifacts.get(name))
+    return manifest, Base(
+        manifest.weights.sha256, weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
+    )
 
 
 def _start(job: AggregationJob, manifest: Manifest, weights: Vector, private: PrivateStore) -> _Start:

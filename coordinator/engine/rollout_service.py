@@ -1,10 +1,9 @@
-"""The rollout service: carries out what the quality gate, canary trials and operators decide about versions.
+"""The rollout service: carries out what the quality gate, canary trials, keyboards and operators decide about versions.
 
-The state machine of a version is :mod:`nightjar.coordinator.versions.rollout`; this module keeps the versions of a line
-consistent. At any time one is CURRENT, at most one is CANARY, and at most one is TRAINING: rounds go on from that one
-while keyboards keep the current one (docs/adr/0056). While there is a canary, the rounds of its task only evaluate it
-on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be discarded with
-it, and one trained from the current version would start a second line (docs/adr/0021).
+The state machine of a version is :mod:`nightjar.coordinator.versions.rollout`, and
+:mod:`nightjar.coordinator.engine.version_moves` applies its events. While there is a canary, the rounds of its task
+only evaluate it on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to
+be discarded with it, and one trained from the current version would start a second line (docs/adr/0021).
 
 All changes are part of a unit of work, so a kill leaves all of them or none. What they mean for open rounds is returned
 as events.
@@ -18,49 +17,41 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.unit_of_work import UnitOfWork
+from nightjar.coordinator.engine.version_moves import VersionMoves, found_by_keyboards, minimum_of
 from nightjar.coordinator.learning.device_metrics import Tally, merged, tried_in
 from nightjar.coordinator.ports import BlobStore
-from nightjar.coordinator.records.effects import AnnounceModel
 from nightjar.coordinator.records.versions import VersionRecord, ancestors
 from nightjar.coordinator.rounds.events import CalledOff, RoundEvents
 from nightjar.coordinator.rounds.round import Round
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.settings import TaskSettings
-from nightjar.coordinator.versions.announcement import LEAST_DEVICES, KeyboardVerdict, is_measured, verdict
+from nightjar.coordinator.versions.announcement import is_measured, verdict
 from nightjar.coordinator.versions.quality_gate import COMPARED_WITH, Names, VersionMetrics, worse_on_devices
 from nightjar.coordinator.versions.rollout import (
-    Event,
     GateFailed,
-    Overtaken,
     Promoted,
     Stage,
     Withdrawn,
     decided,
     judge,
     judge_new,
-    step,
 )
 from nightjar.models.manifest import Manifest
 from nightjar.models.task_types import figure_names
 
-MOST_CHARACTERS = 500
-"""Maximum length of a stored reason."""
 MOST_LOOKED_AT = 1000
 """Maximum number of versions searched for the one that was current before."""
 
-_TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
-"""Stages that change which version devices use."""
-
 
 class RolloutService:
-    """Moves versions between stages."""
+    """Judges versions, and moves them between stages."""
 
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
         self._artifacts = artifacts
         self._names: dict[str, Names] = {}
         self._trial = config.rollout
         self._own_text = config.task.evaluation_text is not None and not config.task.measured_in_public
-        self._announced = config.task.name
+        self._moves = VersionMoves(config.task.name)
 
     def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> RoundEvents:
         """Add a round's on-device metrics to its base version, and judge that version by them.
@@ -74,12 +65,12 @@ class RolloutService:
         unit.tx.save_federated(version, found)
         training = next((each for each in unit.snapshot.training.values() if each.version == version), None)
         if training is not None:
-            event = decided(self._found(training, unit.snapshot.versions[training.task], unit), unit.now_s)
+            event = decided(found_by_keyboards(training, unit.snapshot.versions[training.task], unit), unit.now_s)
             if event is not None:
-                self._move(training, event, unit)
+                self._moves.move(training, event, unit)
             return ()
         current = next((each for each in unit.snapshot.versions.values() if each.version == version), None)
-        if current is None or is_measured(found, _minimum(current.task, unit)):
+        if current is None or is_measured(found, minimum_of(current.task, unit)):
             return ()
         former = [each for each in _line(current, unit)[1:] if each.pruned_s is None]
         tallies = [unit.tx.federated(each.version) for each in former]
@@ -109,7 +100,7 @@ class RolloutService:
         names = self._names_of(made)
         announced, training = unit.snapshot.versions[made.task], unit.snapshot.training.get(made.task)
         head, settings = training or announced, unit.snapshot.tasks[made.task].settings
-        measured = _keyboards_measure(head, settings, unit)
+        measured = settings.measures and _keyboards_decide(head, settings, unit)
         since = unit.tx.measured_since()
         line = _line(announced, unit, since)
         best = None if measured else unit.tx.best_version(made.task, since)
@@ -128,7 +119,7 @@ class RolloutService:
         unit.tx.add_version(made)
         if isinstance(event, GateFailed):
             unit.tx.count("versions_refused")
-        self._move(made, event, unit)
+        self._moves.move(made, event, unit)
 
     def end_round(self, ended: Round, unit: UnitOfWork) -> tasks.Event | None:
         """Judge the canary, if there is one, after a round that has ended.
@@ -155,7 +146,7 @@ class RolloutService:
         began_s, names = canary.rollout.since_s, self._names_of(canary)
         event = judge(self._trial, tally, latest, began_s, unit.now_s, names, canary.version, former.version)
         if event is not None:
-            self._move(canary, event, unit)
+            self._moves.move(canary, event, unit)
         return event is not None
 
     def _committed(self, ended: Round, unit: UnitOfWork, *, made: bool) -> tasks.RoundCommitted:
@@ -165,7 +156,7 @@ class RolloutService:
         if not made or announced is None or head is None:
             return tasks.RoundCommitted(unit.now_s, rule)
         top1 = None if head.metrics is None else head.metrics.top1
-        if _keyboards_measure(head, settings, unit):
+        if settings.measures and _keyboards_decide(head, settings, unit):
             if ended.base_version != announced.version:
                 tally = unit.tx.federated(ended.base_version)
                 figures = verdict(tally, ended.base_version, announced.version, settings.minimum).reason
@@ -194,8 +185,8 @@ class RolloutService:
         """
         canary = unit.tx.canary_version(record.task)
         if canary is not None and canary.version != record.version:
-            self._move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
-        self._move(replace(record, by_hand=True), Promoted(reason, unit.now_s), unit)
+            self._moves.move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
+        self._moves.move(replace(record, by_hand=True), Promoted(reason, unit.now_s), unit)
         return ((record.task, CalledOff(f"version {record.version} was promoted", unit.now_s)),)
 
     def withdraw(
@@ -206,9 +197,9 @@ class RolloutService:
         ``successor`` replaces a current version. Instead of another one, devices and rounds use the current version.
         Returns what the open round has to hear, as :meth:`promote`.
         """
-        self._move(record, Withdrawn(reason, unit.now_s), unit)
+        self._moves.move(record, Withdrawn(reason, unit.now_s), unit)
         if successor is not None:
-            self._move(successor, Promoted(f"instead of version {record.version}: {reason}", unit.now_s), unit)
+            self._moves.move(successor, Promoted(f"instead of version {record.version}: {reason}", unit.now_s), unit)
         return ((record.task, CalledOff(f"version {record.version} was rolled back", unit.now_s)),)
 
     def _names_of(self, record: VersionRecord) -> Names:
@@ -217,87 +208,19 @@ class RolloutService:
             self._names[record.task] = figure_names(Manifest.decode(self._artifacts.get(record.manifest)).task_type)
         return self._names[record.task]
 
-    def _move(self, record: VersionRecord, event: Event, unit: UnitOfWork) -> None:
-        """Apply one event to one version, and update the other versions of its line."""
-        rollout = step(record.rollout, event)
-        moved = replace(record, rollout=replace(rollout, reason=rollout.reason[:MOST_CHARACTERS]))
-        stage = rollout.stage
-        if stage in {Stage.CURRENT, Stage.TRAINING}:
-            self._take_place(moved, unit)
-        elif stage is not Stage.CANARY:
-            training = unit.snapshot.training.get(moved.task)
-            if training is not None and training.version == moved.version:
-                del unit.snapshot.training[moved.task]
-            moved = self._without_state(moved, unit)
-        unit.tx.save_version(moved)
-        if stage is Stage.ROLLED_BACK:
-            unreleased = record.rollout.stage is Stage.TRAINING  # no keyboard had it, so nobody need be alarmed
-            unit.tx.count("versions_refused" if unreleased else "versions_rolled_back")
-        if stage in _TOLD or record.rollout.stage is Stage.CANARY:
-            unit.snapshot.number = unit.tx.draw_number(unit.now_s)
-            if moved.task == self._announced:
-                unit.effects.append(AnnounceModel())
-        say = unit.warn if stage in {Stage.REFUSED, Stage.ROLLED_BACK} else unit.log
-        name = f"version_{stage.value.replace('-', '_')}"
-        say(name, version=moved.version, task=moved.task, reason=moved.rollout.reason)
 
-    def _take_place(self, moved: VersionRecord, unit: UnitOfWork) -> None:
-        """Put a version that is current now, or in training, in the place of the one before it.
+def _keyboards_decide(head: VersionRecord, settings: TaskSettings, unit: UnitOfWork) -> bool:
+    """Whether keyboards decide about the versions of a task whose devices measure: enough of them measured one.
 
-        Rounds go on from it in both cases, so it also takes the place of another version in training.
-        """
-        announced, training = unit.snapshot.versions.get(moved.task), unit.tx.training_version(moved.task)
-        unit.snapshot.training.pop(moved.task, None)
-        current = moved.rollout.stage is Stage.CURRENT
-        (unit.snapshot.versions if current else unit.snapshot.training)[moved.task] = moved
-        if training is not None and training.version != moved.version:
-            found = "" if announced is None else self._found(training, announced, unit).reason
-            self._move(training, Overtaken(moved.version, unit.now_s, found), unit)
-        if current and announced is not None and announced.version != moved.version:
-            kept = unit.tx.version(announced.version) or announced
-            if kept.rollout.stage is Stage.CURRENT:
-                self._move(kept, Overtaken(moved.version, unit.now_s), unit)
-
-    def _found(self, record: VersionRecord, announced: VersionRecord, unit: UnitOfWork) -> KeyboardVerdict:
-        """What keyboards found of a version, compared with the announced one."""
-        minimum = _minimum(record.task, unit)
-        return verdict(unit.tx.federated(record.version), record.version, announced.version, minimum)
-
-    def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
-        """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""
-        state = record.optimizer_state
-        if state is not None and all(
-            other is None or other.version == record.version or other.optimizer_state != state
-            for other in (
-                *unit.snapshot.versions.values(),
-                *unit.snapshot.training.values(),
-                unit.tx.canary_version(record.task),
-            )
-        ):
-            unit.tx.drop_state(state)
-        return replace(record, optimizer_state=None)
-
-
-def _keyboards_measure(head: VersionRecord, settings: TaskSettings, unit: UnitOfWork) -> bool:
-    """Whether keyboards decide about the versions of a task, because enough of them measured one of its line.
-
-    ``head`` is the version that its rounds go on from.
+    ``head`` is the version that its rounds go on from; only its line counts.
     """
-    return settings.measures and any(
-        is_measured(unit.tx.federated(each.version), settings.minimum) for each in _line(head, unit)
-    )
+    return any(is_measured(unit.tx.federated(each.version), settings.minimum) for each in _line(head, unit))
 
 
 def _what_became_of(version: int | None, unit: UnitOfWork) -> str:
     """A version's stage and the reason for it, in words; empty if there is no such version."""
     record = None if version is None else unit.tx.version(version)
     return "" if record is None else f"version {version} is {record.rollout.stage.value}: {record.rollout.reason}"
-
-
-def _minimum(task: str, unit: UnitOfWork) -> int:
-    """Fewest reports of a round of a task, which may be over."""
-    record = unit.snapshot.tasks.get(task) or unit.tx.task(task)
-    return LEAST_DEVICES if record is None else record.settings.minimum
 
 
 def _without_strangers(found: Tally, version: int, unit: UnitOfWork) -> Tally:
