@@ -24,12 +24,11 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from nightjar.coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
-from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, Privacy, StrategyConfig, TaskSettings
 from nightjar.coordinator.tasks.validation import noise_terms, strategy_faults
 from nightjar.simulation.laboratory.clients import Device, Reported, as_read
 from nightjar.wire.codec import NAMES, Sparse, codec_for

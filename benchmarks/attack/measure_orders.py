@@ -35,12 +35,11 @@ from nightjar.benchmarks.attack.measure_leaks import ROUND, Leak, LeakMeter
 from nightjar.benchmarks.attack.scene import Scene
 from nightjar.benchmarks.sum_in_process import Member
 from nightjar.coordinator.learning.fedavg import ClientUpdate, federated_average
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.strategies import StrategyName, Weighting, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, sum_order
 from nightjar.coordinator.rounds.cohorts import Cohort, too_close
-from nightjar.coordinator.tasks.settings import PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import PlanConfig, Privacy, StrategyConfig, TaskSettings
 from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.edge_agent.core.privacy_ledger import faults
 from nightjar.edge_agent.core.training import evaluate

@@ -29,7 +29,6 @@ from nightjar.coordinator.learning.fedavg import (
     following_quantile,
 )
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.strategies import (
@@ -55,6 +54,7 @@ from nightjar.coordinator.records.jobs import (
     SummedReports,
     TooFewReadable,
 )
+from nightjar.coordinator.tasks.settings import Privacy
 from nightjar.coordinator.versions.announcement import KeyboardOutcome, verdict
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.host.primitives import LibraryPrimitives

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
+from nightjar.coordinator.tasks.settings import Privacy
 
 
 @dataclass(frozen=True, slots=True)

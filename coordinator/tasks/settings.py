@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict, force_setattr, replace
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import (
     ADAPTIVE,
     Aggregation,
@@ -117,6 +116,28 @@ class Mode(enum.Enum):
     """A round selects devices, waits for their reports, and ends."""
     BUFFERED = "buffered"
     """Devices are always at work; each ``goal`` reports make a version."""
+
+
+class Privacy(enum.Enum):
+    """How a task protects what devices learned."""
+
+    NONE = "none"
+    DP = "dp"
+    """Differential privacy of each device: clipped updates, and noise in each mean."""
+    SECURE_SUM = "secure-sum"
+    """The coordinator learns only the sum of the reports (docs/adr/0038)."""
+    SECURE_DP = "secure-dp"
+    """Both: devices add the noise, so that the coordinator learns only a noised sum (docs/adr/0049)."""
+
+    @property
+    def noised(self) -> bool:
+        """Whether there is differential privacy."""
+        return self in {Privacy.DP, Privacy.SECURE_DP}
+
+    @property
+    def summed(self) -> bool:
+        """Whether the reports are masked."""
+        return self in {Privacy.SECURE_SUM, Privacy.SECURE_DP}
 
 
 class DpConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,12 +9,19 @@ from nightjar.coordinator.learning.downlink import FORMS
 from nightjar.coordinator.learning.privacy.accounting import calibrated
 from nightjar.coordinator.learning.privacy.adaptive_clipping import fewest_reports
 from nightjar.coordinator.learning.privacy.distributed import MOST_MULTIPLIER
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from nightjar.coordinator.learning.robust import aggregation_faults
 from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import MEDIAN, Aggregation, StrategyName, Weighting, strategies
-from nightjar.coordinator.tasks.settings import CodecConfig, DpConfig, Mode, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import (
+    CodecConfig,
+    DpConfig,
+    Mode,
+    PlanConfig,
+    Privacy,
+    StrategyConfig,
+    TaskSettings,
+)
 from nightjar.wire.codec.codecs import usable
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.limits import Limits, outside

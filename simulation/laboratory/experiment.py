@@ -11,10 +11,17 @@ import msgspec
 from msgspec import Meta
 
 from nightjar.coordinator.learning.downlink import F32, FORMS
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.staleness import parse_staleness
 from nightjar.coordinator.learning.strategies import MEDIAN, Aggregation
-from nightjar.coordinator.tasks.settings import RETIRED, CodecConfig, DpConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import (
+    RETIRED,
+    CodecConfig,
+    DpConfig,
+    PlanConfig,
+    Privacy,
+    StrategyConfig,
+    TaskSettings,
+)
 from nightjar.coordinator.tasks.validation import clipping_faults, privacy_faults, strategy_faults
 from nightjar.host.configuration import ConfigurationReader, accepted, read_toml, warn_of
 from nightjar.models.configurations import CONFIGURATIONS

@@ -29,12 +29,12 @@ from nightjar.coordinator.learning.fedavg import (
     following_quantile,
 )
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.robust import aggregate_for
 from nightjar.coordinator.learning.staleness import Staleness, parse_staleness
 from nightjar.coordinator.learning.strategies import Weighting, last_average, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, first_bases, sum_order
+from nightjar.coordinator.tasks.settings import Privacy
 from nightjar.coordinator.tasks.validation import noise_for
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.edge_agent.ports import Program

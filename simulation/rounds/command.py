@@ -13,8 +13,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
-from nightjar.coordinator.tasks.settings import Mode
+from nightjar.coordinator.tasks.settings import Mode, Privacy
 from nightjar.simulation.progress import progress, say
 from nightjar.simulation.rounds.faults import PLACES, dangers
 from nightjar.simulation.rounds.hunt import complaints, hunt

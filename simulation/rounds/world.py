@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.rounds.eligibility import Variant
 from nightjar.coordinator.tasks.operations import CreateTask, RollBack
-from nightjar.coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import CodecConfig, Mode, PlanConfig, Privacy, TaskSettings
 from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from nightjar.simulation.rounds.broker import Broker

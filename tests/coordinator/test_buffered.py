@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
@@ -17,7 +16,7 @@ from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.fencing import LeadLostError
 from nightjar.coordinator.tasks.operations import PauseTask, ResumeTask, RollBack, StopTask
 from nightjar.coordinator.tasks.schedule import Schedule
-from nightjar.coordinator.tasks.settings import Mode, TaskSettings
+from nightjar.coordinator.tasks.settings import Mode, Privacy, TaskSettings
 from nightjar.coordinator.tasks.validation import task_faults
 from nightjar.coordinator.versions.rollout import Stage
 from nightjar.coordinator.versions.trial_policy import TrialPolicy

@@ -2,32 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
-
-
-class Privacy(enum.Enum):
-    """How a task protects what devices learned."""
-
-    NONE = "none"
-    DP = "dp"
-    """Differential privacy of each device: clipped updates, and noise in each mean."""
-    SECURE_SUM = "secure-sum"
-    """The coordinator learns only the sum of the reports (docs/adr/0038)."""
-    SECURE_DP = "secure-dp"
-    """Both: devices add the noise, so that the coordinator learns only a noised sum (docs/adr/0049)."""
-
-    @property
-    def noised(self) -> bool:
-        """Whether there is differential privacy."""
-        return self in {Privacy.DP, Privacy.SECURE_DP}
-
-    @property
-    def summed(self) -> bool:
-        """Whether the reports are masked."""
-        return self in {Privacy.SECURE_SUM, Privacy.SECURE_DP}
-
 
 _ALWAYS = (
     "a device is one person's; with two devices a person has up to twice the epsilon",

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from nightjar.coordinator.__main__ import cli
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.tasks.privacy import explained
+from nightjar.coordinator.tasks.settings import Privacy
 from tests.coordinator.model_folder import write_model
 
 SUMMED = """transport = "tls"

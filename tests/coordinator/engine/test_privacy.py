@@ -7,13 +7,12 @@ from msgspec.structs import replace
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.task_creation import take_stock
 from nightjar.coordinator.learning.privacy.adaptive_clipping import next_private_norm
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.operations import RollBack
-from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
+from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig, Privacy
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError, LocalProtocolError

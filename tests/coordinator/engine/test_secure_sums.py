@@ -8,13 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from nightjar.coordinator.engine.aggregation import with_bases
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import state_from_bytes
 from nightjar.coordinator.records.inbox import JobEnded
 from nightjar.coordinator.records.jobs import AggregationJob, JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
+from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig, Privacy
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.edge_agent.core import secure_sum as device_side
 from nightjar.edge_agent.core.privacy_ledger import noise_faults

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.enrolment.claims import Claim, ClaimRefused
 from nightjar.coordinator.enrolment.register import Register
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
 from nightjar.coordinator.storage.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
@@ -19,7 +18,7 @@ from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.private import PrivateTables
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import DpConfig
+from nightjar.coordinator.tasks.settings import DpConfig, Privacy
 from nightjar.coordinator.tasks.task import OVER, RuleRead, step
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER

@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import Aggregation, Weighting
-from nightjar.coordinator.tasks.settings import CodecConfig, DpConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import CodecConfig, DpConfig, PlanConfig, Privacy, StrategyConfig, TaskSettings
 from nightjar.coordinator.tasks.validation import noise_terms, promise, task_faults
 from nightjar.wire.limits import Limits
 from nightjar.wire.messages import Work

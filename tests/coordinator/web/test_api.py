@@ -10,13 +10,12 @@ from nightjar.coordinator.config import CoordinatorConfig, TransportSecurity
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.storage import tokens as token_table
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.settings import Privacy, TaskSettings
 from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.coordinator.tls.authority import Authority

@@ -9,11 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from nightjar.coordinator.learning.privacy.accounting import calibrated
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.learning.strategies import RateSchedule, StrategyName
 from nightjar.coordinator.learning.strategies.rate_schedule import Decay
 from nightjar.coordinator.learning.summed import sum_order
-from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings
+from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, Privacy, StrategyConfig, TaskSettings
 from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.edge_agent.core.personalisation import ENOUGH_WORDS
 from nightjar.models.corpora import Corpus

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.rounds.round import Phase
+from nightjar.coordinator.tasks.settings import Privacy
 from nightjar.simulation.rounds.faults import SimulatedFault, dangers
 from nightjar.simulation.rounds.hunt import complaints
 from nightjar.simulation.rounds.world import Settings, simulate
