@@ -97,8 +97,8 @@ class Presage:
             "Presage.PredictorRegistry.PREDICTORS": f"DefaultSmoothedNgramPredictor{further}",
             "Presage.ContextTracker.ONLINE_LEARNING": "no",
             "Presage.Selector.SUGGESTIONS": str(SUGGESTIONS),
-            # May suggest a word again after one more letter, like our suggester.
-            "Presage.Selector.REPEAT_SUGGESTIONS": "yes",
+            # Its default: a word that was passed over is not offered again for the same word. Ours does likewise.
+            "Presage.Selector.REPEAT_SUGGESTIONS": "no",
         }.items():
             _check(self._library.presage_config_set(self._handle, name.encode(), value.encode()))
 

@@ -10,17 +10,20 @@ shows which word space would take, and backspace undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from nightjar.edge_agent.keyboard import correction
 from nightjar.edge_agent.keyboard.glide import Keys
+from nightjar.edge_agent.keyboard.refused import OVERLOOKED
 from nightjar.edge_agent.keyboard.scored_words import LanguageWords, OwnWords, Part, ScoredWord, Sources, each_once
 from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, plain
 from nightjar.models.lexicon import elisions, fold, with_umlauts
 from nightjar.models.vocabulary import FIRST_WORD, OOV
 
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 GLIDED = 4
 """Words that a glide over the keys is offered as."""
 ELIDING = frozenset({"fr", "it"})
@@ -52,10 +55,13 @@ def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) 
     return tuple(sources.own.written.get(one.word, one.word) for one in each_once(ranked)[:GLIDED])
 
 
-def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], bool]:
+def completions(
+    sources: Sources, typed: Typed, count: int, passed_over: Mapping[str, int] = _NOTHING
+) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the typed case; and whether space takes the first one.
 
-    ``typed`` has a prefix. There may be one or two words more than ``count``, or fewer.
+    ``typed`` has a prefix. There may be one or two words more than ``count``, or fewer. ``passed_over`` has the words
+    that were offered before for the same word, and how often (:mod:`nightjar.edge_agent.keyboard.refused`).
     """
     prefix = typed.prefix
     lower = plain(prefix)
@@ -64,8 +70,9 @@ def completions(sources: Sources, typed: Typed, count: int) -> tuple[list[str], 
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
         for part in parts
-        for one in part.top(part.words.lexicon.beginning_with(prefix), 2 * count)
+        for one in part.top(part.words.lexicon.beginning_with(prefix), 2 * count + len(passed_over))
     ]
+    going_on = [one._replace(score=one.score - OVERLOOKED * passed_over.get(one.word, 0)) for one in going_on]
     going_on = [one for one in going_on if one.word != lower]
     meant, slips = _meant(sources, parts, typed, lower)
     takes = meant is not None and language is not None and _may_change(typed, meant.word)

@@ -24,6 +24,7 @@ from nightjar.edge_agent.keyboard.glide import Keys
 from nightjar.edge_agent.keyboard.learning import OwnWord
 from nightjar.edge_agent.keyboard.phrases import Phrases
 from nightjar.edge_agent.keyboard.recall import Foreseen
+from nightjar.edge_agent.keyboard.refused import Offers
 from nightjar.edge_agent.keyboard.scored_words import LanguageWords, Lexicons, ModelWords, OwnWords, Sources
 from nightjar.edge_agent.keyboard.slurs import slurs_of
 from nightjar.edge_agent.keyboard.typed import read_typed, sentences
@@ -76,6 +77,7 @@ class Suggester:
         self._own = OwnWords(self._learned, self.knows)
         self._own_beside: LanguageWords | None = None
         self._phrases = Phrases()
+        self._offers = Offers()
         self._unwanted: tuple[frozenset[str], frozenset[str], frozenset[str]] = (frozenset(), frozenset(), frozenset())
         self._common: dict[str, ModelWords] = {}
         self._lexicons = Lexicons(lexicon)
@@ -144,10 +146,16 @@ class Suggester:
         with self._asked():
             sources, reason = self._sources_after(typed.finished, language, slurs=slurs)
             version = sources.model.predictor.version
-            if not typed.prefix:
-                return Suggestions(next_words(sources, count), "", False, version, reason)
-            found, takes = completions(sources, typed, count)
-            return Suggestions(tuple(found[:count]), typed.prefix, takes, version, reason)
+            if typed.prefix:
+                with self._lock:
+                    passed_over = self._offers.passed_over(typed.finished, typed.prefix)
+                found, takes = completions(sources, typed, count, passed_over)
+            else:
+                found, takes = list(next_words(sources, count)), False
+            offered = tuple(found[:count])
+            with self._lock:
+                self._offers.note(typed.finished, typed.prefix, offered)
+            return Suggestions(offered, typed.prefix, takes, version, reason)
 
     @contextmanager
     def _asked(self) -> Iterator[None]:

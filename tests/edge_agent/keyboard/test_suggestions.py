@@ -32,6 +32,15 @@ def test_prefix_is_completed_by_the_likeliest_words_that_begin_with_it(bench):
     assert found.words[:2] == ("there", "they")  # "there" follows "hello"; "they" merely fits
 
 
+def test_word_that_was_passed_over_gives_its_place_to_another():
+    suggester = Suggester()
+    passed = suggester.suggest("", language="en").words[1]
+    assert Suggester().suggest(passed[0], language="en").words[0] == passed
+    offered = suggester.suggest(passed[0], language="en").words
+    assert offered[0] != passed
+    assert suggester.suggest(passed[0], language="en").words == offered, "the same text is no refusal"
+
+
 def test_a_word_with_no_space_after_it_is_still_being_typed(bench):
     assert bench.suggester.suggest("how").words[:2] == ("how", "howl")
 
