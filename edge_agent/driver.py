@@ -19,7 +19,6 @@ import math
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeGuard
 
 import structlog
 
@@ -46,7 +45,7 @@ from nightjar.edge_agent.core.events import (
 from nightjar.edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training, Working
 from nightjar.edge_agent.core.privacy_ledger import charged
 from nightjar.edge_agent.core.results import TrainingStopped
-from nightjar.edge_agent.core.stored import ABORTED, Change, NewReport, SumState
+from nightjar.edge_agent.core.stored import ABORTED, Change, NewReport, SumState, crash_count_after
 from nightjar.edge_agent.inbox import (
     AccessAnswered,
     Arrived,
@@ -380,13 +379,13 @@ class Driver:
         before = self._state
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
-        if _gave_up(before, state):
+        if lifecycle.gave_up(before, state):
             summing = self._sum.given_up(before.assignment.round) or summing
         entry = None
         if report is not None and isinstance(before, Working):
             entry = charged(self._ports.journal.ledger(), before.assignment)
         if state != before or dropouts:
-            crashes = _crash_count_after(event)
+            crashes = crash_count_after(event)
             self._ports.journal.commit(Change(state, report, receipted, dropouts, crashes, entry, summing))
             self._retry.stored()
         self._state = state
@@ -481,22 +480,6 @@ class Driver:
 
     def _moment(self) -> Moment:
         return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())
-
-
-def _gave_up(before: lifecycle.State, state: lifecycle.State) -> TypeGuard[Working]:
-    """Whether a session ended without a report."""
-    return isinstance(before, Working) and not isinstance(state, Working | Reporting)
-
-
-def _crash_count_after(event: events.Event) -> int | None:
-    """How many processes in a row died during a session; None if the event does not change the count."""
-    match event:
-        case events.Restarted(_, deaths):
-            return deaths
-        case events.Trained():
-            return 0
-        case _:
-            return None
 
 
 def _published_status(state: lifecycle.State) -> tuple[str, str]:

@@ -34,6 +34,7 @@ session itself must be killing the process, and the device rests for hours inste
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -256,6 +257,11 @@ def reason(state: State) -> str:
             return f"waiting for the receipt of round {number}"
         case Resting(_, why, _, _):
             return why
+
+
+def gave_up(before: State, state: State) -> TypeGuard[Working]:
+    """Whether a session ended without a report."""
+    return isinstance(before, Working) and not isinstance(state, Working | Reporting)
 
 
 def due_at_s(state: State) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from nightjar.edge_agent.core.events import SendDropout
+from nightjar.edge_agent.core.events import Event, Restarted, SendDropout, Trained
 from nightjar.edge_agent.core.lifecycle import State
 from nightjar.edge_agent.core.outbox import Parcel
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry
@@ -70,6 +70,17 @@ def agreed(held: SumState, members: bytes) -> SumState:
 def over(held: SumState) -> SumState:
     """The state of a device that answers no more, and only remembers which session it had joined."""
     return replace(held, phase=ABORTED, state=b"")
+
+
+def crash_count_after(event: Event) -> int | None:
+    """How many processes in a row died during a session; None if the event does not change the count."""
+    match event:
+        case Restarted(_, deaths):
+            return deaths
+        case Trained():
+            return 0
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
