@@ -2,6 +2,6 @@
 
 The package decides how something is done on a machine, never what or when: it knows no rounds, messages or settings. It
 imports the standard library, msgspec and structlog, and nothing heavier; only :mod:`nightjar.host.primitives`, which
-nothing else here imports, needs ``cryptography``. :mod:`nightjar.host.files` and :mod:`nightjar.host.locks` also run on
-a device's system Python, which has only the standard library.
+nothing else here imports, needs ``cryptography``. :mod:`nightjar.host.files`, :mod:`nightjar.host.locks` and
+:mod:`nightjar.host.unix_sockets` also run on a device's system Python, which has only the standard library.
 """

@@ -1,4 +1,4 @@
-"""Addresses of Unix sockets, whose paths the kernel limits."""
+"""Addresses of Unix sockets, whose paths the kernel limits. Standard library only: the IBus engine needs it, too."""
 
 from __future__ import annotations
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nightjar.host.unix_sockets import address_of
+
 MOST_BYTES = 1 << 16
 """Of an answer; a suggester's are far below."""
 ANSWER_S = 2.0
 """After this time without an answer, the connection is made anew."""
-_MOST_PATH_BYTES = 107  # unix(7)
 
 Answered = Callable[[dict[str, Any] | None], None]
 """Called once for each request: with the answer, or with None if there is none."""
@@ -72,12 +72,8 @@ class SuggesterLine:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
-            folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                long = len(os.fsencode(self._path)) > _MOST_PATH_BYTES
-                connection.connect(f"/proc/self/fd/{folder}/{self._path.name}" if long else str(self._path))
-            finally:
-                os.close(folder)
+            with address_of(self._path) as address:
+                connection.connect(address)
         except OSError:
             connection.close()
             raise
