@@ -47,6 +47,11 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         return counts
 
     @property
+    def met(self) -> bool:
+        """Whether any device was ever heard of."""
+        return self.known > 0 or any(devices for why, devices in self.apart.items() if why != "never heard of")
+
+    @property
     def eligible(self) -> int:
         """Devices that could take part now."""
         return sum(self.groups[name] for name in ELIGIBLE)

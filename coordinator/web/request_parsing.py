@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
@@ -25,9 +26,9 @@ def query(wanted: type[Asked]) -> Asked:
     return _checked({name: value for name, value in request.args.items() if value}, wanted)
 
 
-def form(wanted: type[Asked]) -> Asked:
-    """The form of this request; aborts with 422 if it is not of the type."""
-    return _checked(request.form.to_dict(), wanted)
+def form(wanted: type[Asked], unless_sent: Mapping[str, str] | None = None) -> Asked:
+    """The form of this request, with fields that count unless it has them; aborts with 422 if it is not of the type."""
+    return _checked({**(unless_sent or {}), **request.form.to_dict()}, wanted)
 
 
 def device(name: str) -> DeviceId:

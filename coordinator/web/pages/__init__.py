@@ -18,6 +18,7 @@ from nightjar.coordinator.access import ANYBODY, Role
 from nightjar.coordinator.views import words
 from nightjar.coordinator.web.live import Pulse, add_live
 from nightjar.coordinator.web.pages import audit, devices, enrolments, models, overview, releases, rounds, tasks, tokens
+from nightjar.coordinator.web.pages.first_phone import first_phone
 from nightjar.coordinator.web.pages.refused import add_refused, page_of_form
 from nightjar.coordinator.web.ports import Site
 
@@ -81,10 +82,13 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
         return {
             "population": site.ports.config.population,
             "caller": caller,
+            "logged_in": caller.role is not None,  # "caller" means another thing in a macro
             "may_operate": may_operate,
             "to_let_in": issuer.register.waiting() if issuer is not None and may_operate else 0,
             "may_administer": caller.role is not None and caller.role.may(Role.ADMIN),
             "revision": pulse.revision(),
             "now_s": site.ports.clock.now_s(),
             "here_url": page_of_form(),
+            "enrols_devices": issuer is not None,
+            "first_phone": lambda: first_phone(site.ports.config),
         }

@@ -11,8 +11,9 @@ import io
 
 import msgspec
 import segno
-from flask import Blueprint, g, redirect, render_template, url_for
+from flask import Blueprint, g, redirect, render_template, request, url_for
 from markupsafe import Markup
+from msgspec import structs
 from werkzeug.wrappers import Response
 
 from nightjar.coordinator.access import Role
@@ -22,6 +23,7 @@ from nightjar.coordinator.enrolment.routes import ClaimWanted, decide, end_claim
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody
+from nightjar.coordinator.web.pages.first_phone import first_phone
 from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 
@@ -80,10 +82,14 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.ADMIN)
     @form_on("enrolments")
     def create_claim() -> tuple[str, int]:
-        made = make_claim(ports, request_parsing.form(ClaimWanted), g.caller.name)
+        named = {"name": request.form.get("device", "")}  # the form for the first phone has one field
+        made = make_claim(ports, request_parsing.form(ClaimWanted, named), g.caller.name)
+        phone = first_phone(ports.config)
+        made = structs.replace(made, url=phone.url)
         file = carried(made)
         saved = "data:application/json;base64," + base64.b64encode(file).decode()
-        return page(KeysAsked(), made=made, saved=saved, code=_drawn(file)), 201
+        use = phone.use(made.name)
+        return page(KeysAsked(), made=made, saved=saved, code=_drawn(file), phone=phone, use=use), 201
 
     @blueprint.post("/claims/<name>/revoke")
     @needs(Role.ADMIN)

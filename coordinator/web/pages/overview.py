@@ -136,7 +136,6 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             hours=by_hour(samples),
             cost=cost(samples, counted, accepted),
             broker=ports.broker,
-            enrolled=ports.config.tls,
             evaluated=ports.config.task.evaluation_text is not None,
             training=training,
             keystrokes=(saved := saved_on_devices(tallies)),

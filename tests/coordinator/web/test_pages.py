@@ -29,6 +29,7 @@ def test_the_empty_page_says_what_to_do(site):
     page = site.get("/").text
     assert "No phone has been here yet" in page
     assert "nightjar-agent run --config agent.toml" in page
+    assert "Only this machine reaches" in page
     assert page.count("<svg") == 1, "the bird"
 
 
