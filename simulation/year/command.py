@@ -40,6 +40,12 @@ WRONG, INTERRUPTED = 1, 130
     help="Tree of an earlier commit (scripts/former_version.sh), whose agent every second device has.",
 )
 @click.option(
+    "--rules",
+    default=None,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Prometheus' rules (deploy/prometheus/alerts.yml) to evaluate with promtool; takes longer.",
+)
+@click.option(
     "--so-far",
     default=None,
     type=click.Path(path_type=Path, dir_okay=False),
@@ -54,12 +60,13 @@ def year(
     devices: int,
     folder: Path | None,
     former: Path | None,
+    rules: Path | None,
     so_far: Path | None,
     as_json: bool,
 ) -> None:
     """Simulate a year of a fleet, with the real database, files, certificates and device stores."""
     console = Console(stderr=True)
-    settings = YearSettings(seed, model, days, devices, former)
+    settings = YearSettings(seed, model, days, devices, former, rules)
     say(console, f"{devices} devices, {days} days, {model}, seed {seed}")
     try:
         outcome = run_year(settings, partial(progress, console, what="days"), folder, partial(_write, so_far))

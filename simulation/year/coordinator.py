@@ -33,6 +33,7 @@ from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.round import TERMINAL, Phase
 from nightjar.coordinator.storage.artifacts import ARTIFACTS
 from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.census import CensusTaker
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.private import PrivateTables
@@ -41,6 +42,7 @@ from nightjar.coordinator.storage.tables import devices, rounds
 from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.web import metrics
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.faults import Dice
@@ -159,6 +161,17 @@ class YearCoordinator(CoordinatorProcess):
         """
         with self.database.connection() as connection:
             return list(connection.scalars(sa.select(devices.c.device).where(devices.c.notice != "")))
+
+    def metrics(self, expiring: int) -> bytes | None:
+        """The page ``/metrics``; None if it is not to be had: Prometheus takes that for a coordinator that is down."""
+        if self._driver is None:
+            return None
+        try:
+            census = CensusTaker(self.database, self, fresh_s=0.0).now()
+            name = self._config.task.name
+            return metrics.render(self.database, name, self.troubles, census, expiring, None, leads=True)
+        except UnavailableError:
+            return None
 
     def prune(self) -> None:
         """Delete what the product's retention does not keep.

@@ -8,8 +8,10 @@ from typing import Any
 from nightjar.simulation.rounds.result import peak_memory_mb
 from nightjar.simulation.year.plan import DAY_S
 from nightjar.simulation.year.reports import missed
+from nightjar.simulation.year.rules import RuleVerdict
 from nightjar.simulation.year.world import YearOutcome
 
+NO_RULES = RuleVerdict({}, (), ())
 WEEK, QUARTER = 7, 90
 """Days."""
 NAMED = 20
@@ -18,7 +20,7 @@ NAMED = 20
 
 def year_result(outcome: YearOutcome) -> dict[str, Any]:
     """The result as one JSON object."""
-    settings, book = outcome.settings, outcome.book
+    settings, book, rules = outcome.settings, outcome.book, outcome.rules or NO_RULES
     return {
         "seed": settings.seed,
         "model": settings.model,
@@ -28,8 +30,9 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
         "visits_needed": len(outcome.visits),
         "databases_mended": outcome.mended,
         "certificates_renewed_late": outcome.renewed_late,
-        "faults_without_alert": len(outcome.alerts.without_alert),
-        "alerts_without_fault": len(outcome.alerts.without_fault),
+        "faults_without_alert": len(outcome.alerts.without_alert) + len(rules.without_alert),
+        "alerts_without_fault": len(outcome.alerts.without_fault) + len(rules.without_fault),
+        "alerts_by_rule": {name: rules.raised[name] for name in sorted(rules.raised)},
         "reports_accepted": sum(book.accepted_by_device.values()),
         "reports_accepted_of_former_agents": outcome.former_accepted,
         "reports_lost": len(book.lost),
@@ -52,10 +55,12 @@ def year_result(outcome: YearOutcome) -> dict[str, Any]:
 
 def remarks(outcome: YearOutcome) -> list[str]:
     """What was not as it should be, in words: some of each kind."""
+    rules = outcome.rules or NO_RULES
     kinds = (
         [f"visit needed: {device}: {why}" for device, why in outcome.visits.items()],
         [f"fault without alert: {line}" for line in outcome.alerts.without_alert],
         [f"alert without fault: {line}" for line in outcome.alerts.without_fault],
+        [f"rules: {line}" for line in [*rules.without_alert, *rules.without_fault]],
         [f"logged: {line}" for line in outcome.errors.unexpected.values()],
     )
     return [line for lines in kinds for line in lines[:NAMED]]

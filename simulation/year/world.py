@@ -31,9 +31,12 @@ from nightjar.simulation.year.alerts import (
     CONFIRMED_S,
     ENDS_S,
     EXPIRING,
+    FOLLOW_AN_OUTAGE,
     NOTICE,
     NOTICED_S,
+    RAISED_BY,
     SEEN_WITHIN_S,
+    SETTLED_S,
     UNHEALTHY,
     WARNED_S,
     AlertBook,
@@ -45,6 +48,15 @@ from nightjar.simulation.year.former import FleetDevice, FormerAgent
 from nightjar.simulation.year.identity import CertificateOffice, DeviceCertificate
 from nightjar.simulation.year.plan import DAY_S, PlannedEvent, YearEvent, plan_year
 from nightjar.simulation.year.reports import ReportBook
+from nightjar.simulation.year.rules import (
+    SCRAPED_EVERY_S,
+    ExpectedAlerts,
+    RuleVerdict,
+    Scrapes,
+    evaluated,
+    judged,
+    metrics_in,
+)
 from nightjar.simulation.year.task import DailyWindows, RecentShelf, first_year_manifest, year_task
 from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import UnavailableError
@@ -81,6 +93,7 @@ class YearSettings:
     days: int = 365
     devices: int = DEVICES
     former: Path | None = None  # tree of an earlier commit, whose agent every second device has
+    rules: Path | None = None  # Prometheus' rules, to evaluate over what it would have scraped
 
 
 @dataclass(slots=True)
@@ -98,6 +111,7 @@ class YearOutcome:
     renewed_late: int = 0  # certificates that had ended
     former_accepted: int = 0  # reports of devices with an earlier agent
     alerts: AlertBook = field(default_factory=AlertBook)
+    rules: RuleVerdict | None = None  # None if they were not evaluated
     versions: int = 0
     errors: Errors = field(default_factory=Errors)
     wall_s: float = 0.0
@@ -118,11 +132,13 @@ class YearWorld:
         self.visits: dict[str, str] = {}
         self.disk: list[int] = []
         self._rng = seeded(seed, "year")
-        self._release, self._rotating = 0, ""
+        self._release, self._rotating, self._renewed = 0, "", False
         self._refused: dict[DeviceId, float] = {}
         self._revoked: set[DeviceId] = set()
         self._clock_wrong: set[DeviceId] = set()
         self.alerts = AlertBook()
+        self.scrapes = None if settings.rules is None else Scrapes(metrics_in(settings.rules))
+        self.expected: list[ExpectedAlerts] = []
         self._unhealthy = False
         self._mended_devices, self._drawers_until_s = 0, 0.0
         dice = Dice((), 1.0, seeded(seed, "dice"))
@@ -188,6 +204,8 @@ class YearWorld:
         self.coordinator.start()
         self.timeline.after(HOUR_S, self._each_hour)
         self.timeline.after(CHECKED_EVERY_S, self._check_health)
+        if self.scrapes is not None:
+            self._scrape(self.scrapes)
         for planned in plan_year(self.settings.seed, len(self.devices), self.settings.days):
             self.timeline.at(planned.at_s, partial(self._happen, planned))
 
@@ -244,6 +262,9 @@ class YearWorld:
         fault = f"{planned.event.value} at {now_s:.0f}"
         self.alerts.began(fault, alert, owed_by_s=None if owed_within_s is None else now_s + owed_within_s)
         self.timeline.after(lasts_s, lambda: self.alerts.ended(fault, alert, self.timeline.now_s))
+        owed = frozenset() if owed_within_s is None else RAISED_BY[alert]
+        explains = RAISED_BY[alert] | (FOLLOW_AN_OUTAGE if alert == UNHEALTHY else frozenset())
+        self.expected.append(ExpectedAlerts(fault, now_s, now_s + lasts_s + SETTLED_S, explains, owed))
 
     def _insist(self, act: Callable[[], None]) -> None:
         """Let an operator do something, and again later if it was impossible."""
@@ -284,7 +305,7 @@ class YearWorld:
             self.timeline.after(DAY_S, partial(self._insist, self._retire_when_all_came_along))
             return
         self.office.retire()
-        self._rotating = ""
+        self._rotating, self._renewed = "", True
 
     def _start_release(self) -> None:
         self._release += 1
@@ -349,6 +370,14 @@ class YearWorld:
             self._unhealthy = True
             self._tell()
 
+    def _scrape(self, scrapes: Scrapes) -> None:
+        """Fetch the metrics, as Prometheus would."""
+        self.timeline.after(SCRAPED_EVERY_S, partial(self._scrape, scrapes))
+        page = None
+        with contextlib.suppress(UnavailableError):
+            page = self.coordinator.metrics(self.office.register.expiring(self.coordinator.now_s(), WARNED_S))
+        scrapes.add(page)
+
     def _tell(self) -> None:
         """Read what an operator is told now."""
         told = {UNHEALTHY} if self._unhealthy else set()
@@ -401,7 +430,7 @@ class YearWorld:
             former_accepted=sum(self.book.accepted_by_device[name] for name in former),
             alerts=self.alerts,
             versions=versions,
-            authority_renewed=not self._rotating,
+            authority_renewed=self._renewed,
             releases_current=len([each for each in releases if each.rollout.stage.value in {"current", "superseded"}]),
         )
 
@@ -441,6 +470,8 @@ def run_year(
         gc.freeze()  # the fleet stays to the end, and would be searched for garbage again and again
         world.run(follow, lambda: so_far(outcome()))
         whole = outcome()
+        if settings.rules is not None and world.scrapes is not None:
+            whole.rules = judged(world.expected, evaluated(settings.rules, world.scrapes))
         world.coordinator.database.close()
         gc.unfreeze()
     return whole

@@ -1,5 +1,6 @@
 """Years in short: everything of the plan happens, and no report is lost."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "simulation.md").read_text()
 FORMER = "f3b79ff1"
 """Before everything was imported as ``nightjar``."""
+EVALUATED = ("--rules", str(ROOT / "deploy/prometheus/alerts.yml")) if shutil.which("promtool") else ()
+"""The rules of ``deploy/``, where Prometheus is installed, as in CI."""
 
 
 def run(*options):
@@ -73,7 +76,19 @@ def test_a_database_that_is_away_ends_the_process_and_no_report_is_lost(world):
 def test_two_days_have_every_event_and_lose_nothing(tmp_path):
     so_far, folder = tmp_path / "so-far.json", tmp_path / "folder"
     folder.mkdir()
-    options = ("--days", "2", "--devices", "50", "--seed", "3", "--folder", str(folder), "--so-far", str(so_far))
+    options = (
+        "--days",
+        "2",
+        "--devices",
+        "50",
+        "--seed",
+        "3",
+        "--folder",
+        str(folder),
+        "--so-far",
+        str(so_far),
+        *EVALUATED,
+    )
     result, done = run(*options)
     assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
     assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0)
@@ -82,12 +97,13 @@ def test_two_days_have_every_event_and_lose_nothing(tmp_path):
     assert list(folder.iterdir()) == []
     written = msgspec.json.decode(so_far.read_bytes())
     assert (written["days"], written["reports_accepted"]) == (2, result["reports_accepted"])
+    assert not EVALUATED or {"NightjarDown", "NightjarUnhealthy"} <= set(result["alerts_by_rule"]), done.stderr
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_ten_days_of_five_hundred_devices_keep_to_their_bars():
-    result, done = run("--days", "10")
+    result, done = run("--days", "10", *EVALUATED)
     assert set(result["faults_thrown"]) == {event.value for event in YearEvent}, done.stderr
     assert (result["reports_lost"], result["reports_counted_twice"]) == (0, 0), done.stderr
     assert (result["visits_needed"], result["faults_without_alert"]) == (0, 0), done.stderr
@@ -161,7 +177,7 @@ def test_what_is_no_earlier_commit_is_refused(tmp_path):
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.parametrize("model", ["tiny", "gboard"])
 def test_a_year_keeps_to_its_bars_and_prints_them_for_the_record(model, capsys):
-    result, done = run("--model", model)
+    result, done = run("--model", model, *EVALUATED)
     with capsys.disabled():
         print(done.stdout)
     bars = ("visits_needed", "reports_lost", "reports_counted_twice", "faults_without_alert")
