@@ -1,6 +1,7 @@
 """An enrolled device that sends as fast as it can: it is cut off, others are answered, and it is let in again."""
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.broker
 
 CUT_OFF_WITHIN_S = 5.0
 ANSWERED_WITHIN_S = 1.0
+ANSWERED_AT_LAST_S = 60.0
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -51,10 +53,22 @@ def flooding(world: World, device: Device, kind: str):
 
 
 def seconds_to_answer(neighbour: FakeDevice) -> float:
+    """Infinite if nothing comes."""
     begun = time.monotonic()
     neighbour.check_in()
-    neighbour.wait_for(Rejection)
+    try:
+        neighbour.wait_for(Rejection, ANSWERED_AT_LAST_S)
+    except AssertionError:
+        return math.inf
     return time.monotonic() - begun
+
+
+def seconds_to_cut_off(world: World, name: str) -> float:
+    """Infinite if it is not."""
+    try:
+        return until(lambda: f"event=device_cut_off device={name} " in world.log())
+    except AssertionError:
+        return math.inf
 
 
 @pytest.mark.parametrize("kind", [*MESSAGES, *OVER_HTTPS])
@@ -66,17 +80,18 @@ def test_who_floods_is_cut_off_in_five_seconds_and_five_later_others_are_answere
             name = f"flooder-{kind}-{number}"
             device = world.enrolled(name)
             with flooding(world, device, kind):
-                cut_off_s = until(lambda name=name: f"event=device_cut_off device={name} " in world.log())
+                cut_off_s = seconds_to_cut_off(world, name)
                 time.sleep(CUT_OFF_WITHIN_S)
                 answered_s = seconds_to_answer(neighbour)
             tried.append((cut_off_s, answered_s))
-            if cut_off_s < CUT_OFF_WITHIN_S and answered_s < ANSWERED_WITHIN_S:
+            if (cut_off_s < CUT_OFF_WITHIN_S and answered_s < ANSWERED_WITHIN_S) or math.isinf(cut_off_s):
                 break
-        else:
-            pytest.fail(f"cut off, answered: {tried}")
-        assert not neighbour.lost.is_set()
-        assert not is_served(device)
-        is_kept_out(device)
+        stayed = not neighbour.lost.is_set()
+        out = cut_off_s < math.inf and not is_served(device)
+        if out:
+            is_kept_out(device)
+        soon = cut_off_s < CUT_OFF_WITHIN_S and answered_s < ANSWERED_WITHIN_S
+        assert (soon, out, stayed) == (True, True, True), f"cut off, answered: {tried}"
 
 
 def is_served(device: Device) -> bool:
@@ -97,4 +112,5 @@ def test_who_was_cut_off_is_let_in_again_after_a_minute_and_takes_part(world):
         assert time.monotonic() - begun < 2 * FIRST_CUT_OFF_S
         time.sleep(1)
     with connected(device) as fake:
+        assert fake.subscribed.wait(60)
         assert seconds_to_answer(fake) < ANSWERED_WITHIN_S * 10
