@@ -149,7 +149,10 @@ def _on_real_adapters(tree: Path, folder: Path, world: Any, stack: contextlib.Ex
     driver.start()
     stack.callback(driver.join)
     stack.callback(lambda: world.driver.post(inbox.ShutdownRequested()))
-    time.sleep(QUIET_S)  # the driver's first tick; its clock stands still, so there is no other
+    handled = threading.Event()
+    world.driver.post(inbox.MessageArrived("", b"", acknowledge=handled.set))
+    if not handled.wait(PATIENCE_S):  # its first tick came before; its clock stands still, so there is no other
+        sys.exit("the driver did not begin in time")
     return transport._sessions[0]
 
 
@@ -160,7 +163,7 @@ def _inbox(tree: Path) -> str:
 
 def _wait_until_quiet(recorder: Recorder, done: Callable[[], bool]) -> None:
     deadline_s, before = time.monotonic() + PATIENCE_S, -1
-    while not done() or recorder.calls != before:
+    while recorder.calls != before or not done():  # in this order: it reads the database, beside the driver
         if time.monotonic() > deadline_s:
             sys.exit("the round did not commit in time")
         before = recorder.calls
