@@ -19,12 +19,14 @@ from gi.repository import GLib, IBus  # noqa: E402 - the version comes first
 from nightjar.edge_agent.desktop.answers import paused_in, words_in  # noqa: E402
 from nightjar.edge_agent.desktop.component import BUS_NAME, ENGINE  # noqa: E402
 from nightjar.edge_agent.desktop.fields import program_of  # noqa: E402
+from nightjar.edge_agent.desktop.known_field import TypingState  # noqa: E402
 from nightjar.edge_agent.desktop.settings import DesktopSettings  # noqa: E402
 from nightjar.edge_agent.desktop.suggester_line import SuggesterLine  # noqa: E402
 from nightjar.edge_agent.desktop.typing_events import (  # noqa: E402
     AskWords,
     CandidateTouched,
     ConsumeKey,
+    CursorMoved,
     FieldDescribed,
     FieldEntered,
     FieldLeft,
@@ -38,7 +40,7 @@ from nightjar.edge_agent.desktop.typing_events import (  # noqa: E402
     TypingEffect,
     TypingEvent,
 )
-from nightjar.edge_agent.desktop.typing_state import TypingState, step  # noqa: E402
+from nightjar.edge_agent.desktop.typing_state import step  # noqa: E402
 
 PATH = "/org/freedesktop/IBus/Engine/Nightjar"
 _MASK = IBus.ModifierType
@@ -105,6 +107,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         # Words do not wait for what takes its time, such as keeping a message.
         self._words, self._rest = words, rest
         self._destroyed = self._wanted = False
+        self._changed_s = 0.0
 
     # --- to the core and back ---
 
@@ -127,10 +130,12 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
                 self._words.ask(request, lambda answer: self._answered(words_in(number, answer)), overtaken=True)
             case ShowCandidates(words):
                 self._show(words)
-            case ReplaceText(delete, insert):
+            case ReplaceText(delete, insert, past):
+                self._changed_s = time.monotonic()
                 if delete:
-                    self.delete_surrounding_text(-delete, delete)
-                self.commit_text(IBus.Text.new_from_string(insert))
+                    self.delete_surrounding_text(-past - delete, delete)
+                if insert:
+                    self.commit_text(IBus.Text.new_from_string(insert))
             case KeepText(text, program):
                 learn = {"do": "learn", "text": text, "program": program[:100], "language": _language()}
                 self._rest.ask(learn, lambda _: None)
@@ -205,8 +210,17 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
 
     def do_set_surrounding_text(self, text: Any, cursor: int, anchor: int) -> None:
         """IBus's: the text around the cursor."""
+        self._changed_s = time.monotonic()
         shown = text.get_text()
         self.take(TextShown(shown[:cursor], shown[cursor : cursor + 1], cursor != anchor))
+
+    def do_reset(self) -> None:
+        """IBus's: the program drops what is composed, as at a click."""
+        self.take(CursorMoved(time.monotonic() - self._changed_s))
+
+    def do_set_cursor_location(self, right: int, down: int, width: int, height: int) -> None:
+        """IBus's: where the program draws the cursor."""
+        self.take(CursorMoved(time.monotonic() - self._changed_s, (right, down, width, height)))
 
     def do_candidate_clicked(self, place: int, _button: int, _modifiers: int) -> None:
         """IBus's: a candidate was touched."""
@@ -226,6 +240,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         name = IBus.keyval_name(value) or ""
         if name in _LOCKS or name.rpartition("_")[0] in _ALONE:
             return False
+        self._changed_s = time.monotonic()
         if not self._wanted:
             self._wanted = True
             # Not before: a program that has no text field ready would be taken for one that shows no text.

@@ -43,6 +43,19 @@ class TextShown:
 
 
 @dataclass(frozen=True, slots=True)
+class CursorMoved:
+    """The program draws the cursor elsewhere, or drops what is composed at it, as it does at a click.
+
+    Attributes:
+        since_change_s: time since the last key, the last change of ours or the last text that the program showed.
+        place: where the cursor is drawn; None if that is not told.
+    """
+
+    since_change_s: float
+    place: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyPressed:
     """A key was pressed.
 
@@ -88,7 +101,15 @@ class PauseTold:
 
 
 TypingEvent = (
-    FieldEntered | FieldDescribed | FieldLeft | TextShown | KeyPressed | WordsSuggested | CandidateTouched | PauseTold
+    FieldEntered
+    | FieldDescribed
+    | FieldLeft
+    | TextShown
+    | CursorMoved
+    | KeyPressed
+    | WordsSuggested
+    | CandidateTouched
+    | PauseTold
 )
 
 
@@ -112,10 +133,15 @@ class ShowCandidates:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceText:
-    """Delete characters before the cursor and insert a text there."""
+    """Delete characters before the cursor and insert a text there.
+
+    Attributes:
+        past: characters between the deleted ones and the cursor, which stay.
+    """
 
     delete: int
     insert: str
+    past: int = 0
 
 
 @dataclass(frozen=True, slots=True)

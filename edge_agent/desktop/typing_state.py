@@ -7,6 +7,9 @@ program's text equal to what was typed and chosen:
 
 * A choice is made only if all keys before it have reached the program: its last report of the text before the cursor is
   the text that we expect. Otherwise the key is a key like any other.
+* A key comes after the program's report of what was clicked before it; a touched candidate may come earlier. So what
+  moves the cursor without a key hides the candidates, and a touched word is inserted beside the letters that it
+  replaces: those are deleted once the program has shown that they stand before it.
 * A chosen word owes a space. The next letter brings it along; a full stop, a space or Return does not need it.
 * The consumed keys are those of a choice, letters that bring a space, and the two keys that ask and pause.
 
@@ -16,14 +19,15 @@ program has shown it. A password that is typed without an echo is never shown, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nightjar.edge_agent.desktop.fields import FAKE, Allowed, Field, Offer, allowed_in
-from nightjar.edge_agent.desktop.settings import DesktopSettings
+from nightjar.edge_agent.desktop.fields import FAKE, Offer
+from nightjar.edge_agent.desktop.known_field import Candidates, TypingState
 from nightjar.edge_agent.desktop.typing_events import (
     AskWords,
     CandidateTouched,
     ConsumeKey,
+    CursorMoved,
     Effects,
     FieldDescribed,
     FieldEntered,
@@ -48,88 +52,10 @@ LEAST_WORDS = 3
 
 _BACKSPACE, _RETURN, _CHOOSE = "BackSpace", frozenset({"Return", "KP_Enter", "ISO_Enter"}), "Tab"
 _TAKES = frozenset(" .,;:!?")
+SETTLED_S = 0.3
+"""After a key, a cursor that moves again is still the key's doing; nobody types and clicks in less."""
 _COMPOSED = 3
 """Most characters that come of a dead key and of the keys until the program shows it."""
-
-
-# --- state ---
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The suggester's words for the text as it is now."""
-
-    words: tuple[str, ...]
-    prefix: str
-    correction: str = ""
-
-
-_DEFAULT, _NO_FIELD = DesktopSettings(), Field()
-
-
-@dataclass(frozen=True, slots=True)
-class TypingState:
-    """What the engine knows.
-
-    Attributes:
-        paused: nothing is asked, shown or kept; so it begins, until the suggester says otherwise.
-        text: what we expect to stand before the cursor, as far as it is known.
-        whole: whether the program has shown the text before the run.
-        run_from: where in the text the run begins.
-        shown: the text that the program showed last.
-        pending: the texts that we expect it to show, the last one ``text``; empty if it has shown all.
-        echoes: whether it has shown a typed character since the field was entered or a line ended.
-        following: the character after the cursor.
-        asked: number of the last request; answers to others are late.
-        waiting: it was made for the text as it is now, and not answered yet.
-        candidates: of the last answer, if the text is still the same.
-        visible: whether they are shown.
-        requested: they were asked for by the key.
-        owed: a chosen word owes a space.
-        undo: what an autocorrection inserted, and for what.
-        composing: a dead key was pressed, and the program has not shown yet what came of it.
-    """
-
-    settings: DesktopSettings = _DEFAULT
-    field: Field = _NO_FIELD
-    paused: bool = True
-    text: str = ""
-    whole: bool = False
-    run_from: int = 0
-    shown: str = ""
-    pending: tuple[str, ...] = ("",)
-    echoes: bool = False
-    following: str = ""
-    selected: bool = False
-    asked: int = 0
-    waiting: bool = False
-    candidates: Candidates | None = None
-    visible: bool = False
-    requested: bool = False
-    owed: bool = False
-    undo: tuple[str, str] | None = None
-    composing: bool = False
-
-    @property
-    def allowed(self) -> Allowed:
-        """What is allowed in the field."""
-        return allowed_in(self.field, self.settings)
-
-    @property
-    def shows(self) -> bool:
-        """Whether the program shows the text before the cursor; what a terminal shows is no text."""
-        return self.field.surrounding and self.allowed.offer is Offer.ALWAYS
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether the program's text is the text that we expect, as far as that can be known."""
-        return not self.pending or not self.shows
-
-    @property
-    def unseen(self) -> int:
-        """How many keys the program has not shown yet."""
-        return len(self.pending) - (0 if self.whole else 1)
-
 
 Step = tuple[TypingState, Effects]
 
@@ -139,7 +65,7 @@ def step(state: TypingState, event: TypingEvent) -> Step:
     match event:
         case FieldEntered(program):
             state, effects = _leave(state)
-            return replace(state, field=replace(state.field, program=program)), effects
+            return replace(state, field=replace(state.field, program=program), place=None), effects
         case FieldDescribed():
             return _described(state, event)
         case FieldLeft():
@@ -148,12 +74,14 @@ def step(state: TypingState, event: TypingEvent) -> Step:
             return replace(state, field=replace(state.field, program=FAKE)), effects
         case TextShown():
             return _text_shown(state, event)
+        case CursorMoved():
+            return _cursor_moved(state, event)
         case KeyPressed():
-            return _key(state, event)
+            return _key(replace(state, due=True), event)
         case WordsSuggested():
             return _suggested(state, event)
         case CandidateTouched(place):
-            return _choose(state, place)
+            return _touched(state, place)
         case PauseTold(paused):
             if paused == state.paused:
                 return state, ()
@@ -171,7 +99,8 @@ def _forgotten(state: TypingState) -> TypingState:
     """The cursor is somewhere else, where nothing is known yet."""
     return replace(
         state, text="", whole=False, run_from=0, shown="", pending=("",), echoes=False, following="", selected=False,
-        asked=state.asked + 1, waiting=False, candidates=None, owed=False, undo=None, composing=False,
+        asked=state.asked + 1, waiting=False, candidates=None, owed=False, undo=None, replaces=None,
+        composing=False,
     )  # fmt: skip
 
 
@@ -235,6 +164,8 @@ def _text_shown(state: TypingState, now: TextShown) -> Step:
         state, text=added + state.text, whole=True, run_from=state.run_from + len(added), shown=added + expected,
         pending=tuple(added + each for each in state.pending[place + 1 :]), echoes=state.echoes or typed,
     )  # fmt: skip
+    if state.replaces is not None and not state.pending and not now.selected:
+        return _proved(state, *state.replaces)
     if state.waiting or state.visible:
         return _offered(state) if added else (state, ())  # with what stands before
     return _offered_in_empty(state) if entered else (state, ())
@@ -268,10 +199,26 @@ def _moved(state: TypingState, before: str) -> Step:
     state, hidden = _hidden(state)
     state = replace(
         _forgotten(state), text=before, shown=before, whole=True, run_from=len(before), pending=(),
-        following=state.following, selected=state.selected,
+        following=state.following, selected=state.selected, due=True,
     )  # fmt: skip
     state, asked = _offered_in_empty(state)
     return state, (*hidden, *asked, *kept)
+
+
+def _cursor_moved(state: TypingState, moved: CursorMoved) -> Step:
+    """Nobody knows what stands before a cursor that moved without a key, until the program shows it."""
+    still = moved.place is not None and state.place in (None, moved.place)
+    caused = (state.due and moved.place is not None) or moved.since_change_s < SETTLED_S
+    if moved.place is not None and not still:
+        state = replace(state, due=False)
+    state = replace(state, place=moved.place or state.place)
+    if still or caused:
+        return state, ()
+    if not state.shows:
+        return _elsewhere(state)
+    state, hidden = _hidden(state)
+    pending = state.pending or (state.text,)
+    return replace(state, asked=state.asked + 1, pending=pending, owed=False, undo=None, replaces=None), hidden
 
 
 def _replaced(state: TypingState, change: ReplaceText) -> TypingState:
@@ -292,7 +239,7 @@ def _typed(state: TypingState, text: str) -> TypingState:
     pending = (*state.pending, text)[-MOST_PENDING:] if state.shows else ()
     return replace(
         state, text=text, pending=pending, run_from=min(state.run_from, len(text)), asked=state.asked + 1,
-        waiting=False, candidates=None, requested=False, undo=None,
+        waiting=False, candidates=None, requested=False, undo=None, replaces=None, due=True,
     )  # fmt: skip
 
 
@@ -322,9 +269,8 @@ def _key(state: TypingState, key: KeyPressed) -> Step:
         return _backspace(state)
     if key.name in _RETURN:
         kept = _kept(state)
-        state, hidden = _hidden(state)
-        state, asked = _offered(_forgotten(state))
-        return state, (*(asked or hidden), *kept)  # words first: keeping a line takes its time
+        state, offered = _offered(replace(_forgotten(state), requested=False))
+        return state, (*offered, *kept)  # words first: keeping a line takes its time
     if key.name.startswith("dead_") or key.name == "Multi_key":
         state, hidden = _hidden(state)
         return (replace(state, composing=True), hidden) if state.shows and state.confirmed else _elsewhere(state)
@@ -415,13 +361,19 @@ def _suggested(state: TypingState, found: WordsSuggested) -> Step:
     words = tuple(
         word
         for word in dict.fromkeys(found.words)
-        if word != found.prefix and (word.startswith(found.prefix) or state.shows)
+        if word != found.prefix and (word.startswith(found.prefix) or state.shows) and not _lone(state, word, found)
     )[: state.settings.candidates]
     if not words:
         return _hidden(state)
     correction = found.words[0] if found.takes and state.shows else ""
     state = replace(state, waiting=False, candidates=Candidates(words, found.prefix, correction), visible=True)
     return state, (ShowCandidates(words),)
+
+
+def _lone(state: TypingState, word: str, found: WordsSuggested) -> bool:
+    """Whether choosing a word inserts one character where Chromium under X would do what the key does instead."""
+    blind = state.allowed.offer is Offer.ALWAYS and not state.shows
+    return blind and len(word) + state.owed == len(found.prefix) + 1
 
 
 def _chosen_by(state: TypingState, key: KeyPressed) -> int | None:
@@ -442,13 +394,42 @@ def _figures_choose(state: TypingState, found: Candidates) -> bool:
 
 def _choose(state: TypingState, place: int) -> Step:
     """Insert a candidate, if the program's text is the one that it was found for."""
-    found = state.candidates
-    if found is None or not state.visible or not 0 <= place < len(found.words) or not state.confirmed or state.selected:
+    found = _at(state, place)
+    if found is None:
         return state, ()
-    word, prefix = found.words[place], found.prefix
+    word, prefix = found
     space = " " if state.owed else ""
     appended = word.startswith(prefix)
     change = ReplaceText(0, space + word[len(prefix) :]) if appended else ReplaceText(len(prefix), word)
-    owes = state.allowed.offer is Offer.ALWAYS and not state.following.isspace()
-    state, offered = _offered(replace(_replaced(state, change), owed=owes))
+    state, offered = _offered(replace(_replaced(state, change), owed=_owes(state)))
+    return state, (change, *offered)
+
+
+def _at(state: TypingState, place: int) -> tuple[str, str] | None:
+    """The shown candidate at a place and its prefix, if it may be inserted."""
+    found = state.candidates
+    if found is None or not state.visible or not 0 <= place < len(found.words) or not state.confirmed or state.selected:
+        return None
+    return found.words[place], found.prefix
+
+
+def _owes(state: TypingState) -> bool:
+    return state.allowed.offer is Offer.ALWAYS and not state.following.isspace()
+
+
+def _touched(state: TypingState, place: int) -> Step:
+    found = _at(state, place)
+    if found is None or found[0].startswith(found[1]):
+        return _choose(state, place)
+    word, prefix = found
+    change = ReplaceText(0, word)
+    state, hidden = _hidden(_typed(state, state.text + word))
+    return replace(state, replaces=(len(prefix), len(word)), owed=_owes(state)), (change, *hidden)
+
+
+def _proved(state: TypingState, delete: int, past: int) -> Step:
+    """Delete what a touched word replaces: the program has shown that it stands before the word."""
+    word = state.text[len(state.text) - past :]
+    change = ReplaceText(delete, "", past)
+    state, offered = _offered(replace(_typed(state, state.text[: -past - delete] + word), owed=state.owed))
     return state, (change, *offered)

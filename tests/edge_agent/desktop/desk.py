@@ -60,6 +60,7 @@ class FakeSuggester:
 
     def __init__(self, path: Path) -> None:
         self.path, self.words = path, ("hello", "help", "held", "other", "are")
+        self.corrections: dict[str, str] = {}
         self.requests: list[dict] = []
         self.connections: list[socket.socket] = []
         self.start()
@@ -95,6 +96,9 @@ class FakeSuggester:
     def _answer(self, request: dict) -> dict:
         if request["do"] == "suggest":
             prefix = request["text"].rpartition(" ")[2].rpartition("\t")[2]
+            if prefix in self.corrections:
+                words = [self.corrections[prefix]]
+                return {"words": words, "version": 1, "reason": "", "prefix": prefix, "space_takes": True}
             begun = [word for word in self.words if word.startswith(prefix) and word != prefix]
             words = [*begun[:2], *([f"{prefix[0]}or"] if prefix[:1].isalpha() else [])]
             return {"words": words, "version": 1, "reason": "", "prefix": prefix, "space_takes": False}
@@ -195,6 +199,28 @@ class TypingDesk:
             done = self.call("xdotool", "key", "--delay", str(self.pause_ms), *keys)
             assert done.returncode == 0, done.stderr
 
+    def start_panel(self) -> None:
+        """What draws the candidates, and is touched."""
+        self.panel = subprocess.Popen(
+            [PYTHON, str(PROGRAMS / "panel.py")], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.processes.append(self.panel)
+        assert self.panel.stdout.readline() == "ready\n"
+        self.panel.stdout.close()
+
+    def touch(self, place: int) -> None:
+        """Touch a candidate."""
+        self.panel.stdin.write(f"{place}\n")
+        self.panel.stdin.flush()
+
+    def candidates(self) -> list[str]:
+        """What is offered."""
+        shown = [
+            effect["words"] for _, effects in self.records() for effect in effects if effect["is"] == "ShowCandidates"
+        ]
+        return shown[-1] if shown else []
+
     def make_ready(self) -> None:
         """Type a letter until the field has one, and delete it: a window may be there before its field takes keys."""
 
@@ -222,11 +248,20 @@ class TypingDesk:
     def shown(self) -> str:
         return self.text.read_text() if self.text.exists() else ""
 
+    def comes_to(self, text: str) -> bool:
+        """Whether the program shows a text in a while."""
+        end = time.monotonic() + 3
+        while self.shown() != text and time.monotonic() < end:
+            time.sleep(0.02)
+        return self.shown() == text
+
     def close(self) -> None:
         for process in reversed(self.processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
         self.suggester.kill()
 
 

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar.edge_agent.desktop.fields import PASSWORD, PRIVATE_HINT, TERMINAL
+from nightjar.edge_agent.desktop.known_field import TypingState
 from nightjar.edge_agent.desktop.settings import DesktopSettings
 from nightjar.edge_agent.desktop.typing_events import (
     AskWords,
     CandidateTouched,
     ConsumeKey,
+    CursorMoved,
     FieldDescribed,
     FieldEntered,
     FieldLeft,
@@ -25,7 +27,7 @@ from nightjar.edge_agent.desktop.typing_events import (
     TextShown,
     WordsSuggested,
 )
-from nightjar.edge_agent.desktop.typing_state import TypingState, step
+from nightjar.edge_agent.desktop.typing_state import step
 
 WORDS = ("hello", "help", "held")
 
@@ -45,11 +47,15 @@ class Desk:
     kept: list = field(default_factory=list)
     typed: str = ""  # every character that was typed or chosen
     lag: bool = False
+    clicked: bool = False  # and neither the program nor IBus has told it yet
+    drawn: int = 0  # how often the cursor was drawn elsewhere
+    touched: str = ""  # what stood there when a word was touched, and the word
 
     def enter(self, program="editor", **described):
         self.take(FieldEntered(program))
         self.take(FieldDescribed(surrounding=self.shows, **described))
         self.take(PauseTold(False))
+        self.take(CursorMoved(1.0, (0, 0, 0, 0)))
         self.report()
 
     def take(self, event):
@@ -62,13 +68,16 @@ class Desk:
                     self.shown = words
                 case KeepText():
                     self.kept.append(effect)
-                case ReplaceText(delete, insert):
-                    assert delete <= self.cursor
-                    assert not delete or self.shows
-                    before, after = self.text[: self.cursor - delete], self.text[self.cursor :]
-                    if delete:  # Qt shows this, too
+                case ReplaceText(delete, insert, past):
+                    assert delete + past <= self.cursor
+                    assert not delete or (self.shows and not self.clicked)
+                    kept = self.cursor - past
+                    assert not past or self.text[kept - delete : self.cursor] == self.touched
+                    before, after = self.text[: kept - delete], self.text[self.cursor :]
+                    word = self.text[kept : self.cursor]
+                    if delete and insert:  # Qt shows this, too
                         self.reports.append((before, after[:1]))
-                    self.text, self.cursor = before + insert + after, len(before + insert)
+                    self.text, self.cursor = before + word + insert + after, len(before + word + insert)
                     self.typed += insert
         return effects
 
@@ -93,10 +102,18 @@ class Desk:
         self.take(WordsSuggested(request.number, (*beginning[:2], "zorblax"), prefix))
 
     def press(self, name, character=None, modifiers=()):
+        if self.clicked:  # a program tells of a click before it passes a key on
+            self.take(CursorMoved(1.0))
+            self.catch_up()
+            self.clicked = False
         character = name if character is None and len(name) == 1 else character or ""
+        before = self.text, self.cursor
         effects = self.take(KeyPressed(name, character, modifiers))
         if ConsumeKey() not in effects:
             self._do(name, character)
+        if (self.text, self.cursor) != before:
+            self.drawn += 1
+            self.take(CursorMoved(1.0, (self.drawn, 1, 0, 0)))  # late, as on a busy machine
         self.report()
         return effects
 
@@ -135,6 +152,7 @@ EVENTS = st.lists(
         st.integers(1, 3).map(lambda most: ("report", most)),
         st.integers(0, 9).map(lambda place: ("touch", place)),
         st.integers(0, 5).map(lambda place: ("click", place)),
+        st.booleans().map(lambda reset: ("told", reset)),
         st.sampled_from([("paste", "xy z"), ("leave", 0)]),
     ),
     max_size=60,
@@ -151,7 +169,7 @@ SETTINGS = st.builds(
 def test_whatever_happens_the_text_is_what_was_typed_and_chosen(events, settings, lag, shows, program):
     desk = Desk(TypingState(settings), shows=shows, lag=lag)
     desk.enter(program)
-    for kind, what in events:
+    for number, (kind, what) in enumerate(events, 1):
         text, cursor, shown, owed = desk.text, desk.cursor, desk.shown, desk.state.owed
         match kind:
             case "key":
@@ -168,10 +186,13 @@ def test_whatever_happens_the_text_is_what_was_typed_and_chosen(events, settings
                     place = 0 if what == "Tab" else int(what) - 1
                     assert was_chosen(desk, text[:cursor], shown[place], changes[0])
             case "touch":
+                found = desk.state.candidates
+                desk.touched = found.prefix + shown[what] if found and what < len(shown) else ""
                 effects = desk.take(CandidateTouched(what))
                 changes = [effect for effect in effects if isinstance(effect, ReplaceText)]
-                if changes:
-                    assert was_chosen(desk, text[:cursor], shown[what], changes[0])
+                if changes:  # nothing is replaced yet, and nothing at all in a program that was clicked before
+                    assert desk.text == text[:cursor] + changes[0].insert + text[cursor:]
+                    assert desk.clicked or desk.text[: desk.cursor].endswith(shown[what])
                 desk.report()
             case "answer":
                 desk.answer()
@@ -179,10 +200,14 @@ def test_whatever_happens_the_text_is_what_was_typed_and_chosen(events, settings
                 desk.catch_up(what)
             case "click":
                 desk.cursor = min(what, len(desk.text))
-                desk.report()
-                # A person takes longer from a click to a candidate than the program to tell of the click. A candidate
-                # that is touched before would replace letters before the place that was clicked.
-                desk.catch_up(99)
+                desk.clicked = True  # and nothing more, in a program that is busy
+                desk.reports.append((desk.text[: desk.cursor], desk.text[desk.cursor :][:1]))
+            case "told":
+                if desk.clicked and (what or not desk.state.due):
+                    desk.take(CursorMoved(1.0, None if what else (number, 0, 0, 0)))
+                    assert desk.shown == ()
+                    desk.catch_up(99)
+                    desk.clicked = False
             case "paste":
                 desk.text = desk.text[: desk.cursor] + what + desk.text[desk.cursor :]
                 desk.cursor += len(what)
@@ -287,6 +312,56 @@ def test_words_are_asked_for_before_a_line_is_kept(desk):
     desk.type("how are you")
     effects = desk.press("Return")
     assert [type(effect) for effect in effects] == [AskWords, KeepText]
+
+
+def test_a_touched_correction_takes_the_place_of_what_was_typed(desk):
+    desk.type("see blax")
+    desk.answer()
+    desk.lag = True
+    desk.touched = "blaxzorblax"
+    assert desk.take(CandidateTouched(2))[0] == ReplaceText(0, "zorblax")
+    desk.report()
+    assert desk.text == "see blaxzorblax"
+    desk.catch_up()  # the program shows both
+    assert desk.text == "see zorblax"
+    desk.lag = False
+    desk.report()
+    desk.type("yes")
+    assert desk.text == "see zorblax yes"
+
+
+def test_a_candidate_touched_before_the_program_tells_of_a_click_replaces_nothing(desk):
+    desk.type("those blax")
+    desk.answer()
+    desk.text, desk.cursor = "those blax", 5  # clicked; the program is busy
+    desk.take(CandidateTouched(2))
+    desk.report()
+    desk.catch_up()
+    assert desk.text == "thosezorblax blax"
+
+
+@pytest.mark.parametrize("place", [None, (9, 9, 0, 0)], ids=["reset", "place"])
+@pytest.mark.parametrize("program", ["editor", "chromium"])
+def test_after_a_click_there_are_no_candidates(program, place):
+    desk = Desk(shows=program == "editor")
+    desk.enter(program)
+    desk.type("those hel")
+    desk.answer(("lo",))
+    assert desk.shown
+    desk.take(CursorMoved(0.01, place and (8, 8, 0, 0)))  # of the last key
+    assert desk.shown
+    desk.take(CursorMoved(1.0, place))
+    assert desk.shown == ()
+    assert desk.take(CandidateTouched(0)) == ()
+    assert desk.press("Tab") == ()
+
+
+def test_chromium_is_offered_no_word_of_one_more_letter():
+    desk = Desk(shows=False)
+    desk.enter("chromium")
+    desk.type("hell")
+    desk.answer(("o", "ish"))
+    assert desk.shown == ("hellish",)
 
 
 def test_a_choice_waits_for_no_program_that_is_behind(desk):
