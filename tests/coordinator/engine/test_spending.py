@@ -17,13 +17,12 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.engine.aggregation import do_job
 from nightjar.coordinator.engine.task_creation import take_stock
-from nightjar.coordinator.learning.privacy.ledger import Privacy
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import AggregationDone, JobFailed
 from nightjar.coordinator.rounds.round import Phase
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.operations import RollBack
-from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig
+from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig, Privacy
 from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.wire import frame
 from nightjar.wire.errors import NightjarError
