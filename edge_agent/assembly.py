@@ -28,7 +28,7 @@ from nightjar.edge_agent.enrolment.identity import enrolled_tls, held_identity, 
 from nightjar.edge_agent.enrolment.renewal import Renewal
 from nightjar.edge_agent.enrolment.standing import StandingWatch
 from nightjar.edge_agent.inbox import AccessAnswered, Item, LinkDown, LinkUp, StopAsked, WipeAsked
-from nightjar.edge_agent.kept_settings import Settings
+from nightjar.edge_agent.kept_settings import AgentSettings
 from nightjar.edge_agent.keyboard.key import note_port
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.trust import KnownKey, SignatureCheck
@@ -83,7 +83,7 @@ WIPE_S = 30.0
 log = structlog.get_logger()
 
 
-def run_agent(settings: Settings, log_level: str = "info") -> None:
+def run_agent(settings: AgentSettings, log_level: str = "info") -> None:
     """Run an agent until SIGTERM or SIGINT; ``log_level`` is the least that its suggester logs.
 
     Raises:

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """What an agent runs with.
 
     Attributes:
@@ -72,7 +72,7 @@ class Settings:
             log.warning("settings_not_kept", file=str(self.copy), error=str(error))
 
 
-def settings_of(path: Path, environment: Mapping[str, str]) -> Settings:
+def settings_of(path: Path, environment: Mapping[str, str]) -> AgentSettings:
     """Read the settings of a file, or those that an agent ran with before if it cannot be used.
 
     Raises:
@@ -83,7 +83,7 @@ def settings_of(path: Path, environment: Mapping[str, str]) -> Settings:
     try:
         text = read_settings(path, FIRST)
         _refuse_cut_off(path, text, kept)
-        return Settings(path, load_text(path, text, environment), text, copies[0])
+        return AgentSettings(path, load_text(path, text, environment), text, copies[0])
     except ConfigError as error:
         if kept is None:
             raise
@@ -91,7 +91,7 @@ def settings_of(path: Path, environment: Mapping[str, str]) -> Settings:
             config = load_text(path, kept, environment)
         except ConfigError:
             raise error from None  # for what it says, not for what it was
-        return Settings(path, config, kept, copies[0], " ".join(str(error).split()))
+        return AgentSettings(path, config, kept, copies[0], " ".join(str(error).split()))
 
 
 def folder_of(path: Path, environment: Mapping[str, str]) -> Path:
