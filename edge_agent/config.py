@@ -273,7 +273,7 @@ def check(path: Path, *, enrols: bool) -> None:
 
 def _read(path: Path, text: str, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
     table = parsed_toml(path, text)
-    folder = path.resolve().parent
+    folder = settings_folder(path)
     reader = ConfigurationReader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
     enrolled = _take_identity(reader, folder, table) or enrols
     if str(reader.text_of("needs_claim", table)).lower() == "true":
@@ -300,7 +300,15 @@ def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
     if not isinstance(data_dir, str) or not data_dir:
         msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
-    return path.resolve().parent / in_home(data_dir)
+    return settings_folder(path) / in_home(data_dir)
+
+
+def settings_folder(path: Path) -> Path:
+    """The folder that relative paths in a file of settings begin at, even if the file is a link to itself."""
+    try:
+        return path.resolve().parent
+    except (OSError, RuntimeError):
+        return path.absolute().parent
 
 
 def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> bool:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import structlog
 
-from nightjar.edge_agent.config import DATA_DIR_VARIABLE, FIRST, AgentConfig, data_dir_of, load_text
+from nightjar.edge_agent.config import DATA_DIR_VARIABLE, FIRST, AgentConfig, data_dir_of, load_text, settings_folder
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, DamagedFileError, sealed, unsealed
 from nightjar.edge_agent.shell.put_away import put_copy_away
 from nightjar.host.configuration import MOST_BYTES, in_home, parsed_toml, read_settings
-from nightjar.host.files import replace_file
+from nightjar.host.files import read_file, replace_file
 from nightjar.wire.errors import ConfigError
 
 SERVICE_SETTINGS = Path("/etc/nightjar/agent.toml")
@@ -81,6 +81,7 @@ def settings_of(path: Path, environment: Mapping[str, str]) -> AgentSettings:
     copies = _copies(path, environment)
     kept = next(filter(None, map(_kept, copies)), None)
     try:
+        _refuse_no_file(path, kept)
         text = read_settings(path, FIRST)
         _refuse_cut_off(path, text, kept)
         return AgentSettings(path, load_text(path, text, environment), text, copies[0])
@@ -106,7 +107,7 @@ def folder_of(path: Path, environment: Mapping[str, str]) -> Path:
         for kept in filter(None, map(_kept, _copies(path, environment))):
             data_dir = parsed_toml(path, kept).get("data_dir")
             if isinstance(data_dir, str) and data_dir:
-                return path.resolve().parent / in_home(data_dir)
+                return settings_folder(path) / in_home(data_dir)
         raise
 
 
@@ -126,6 +127,13 @@ def cut_off(text: str, kept: str) -> str:
     return ""
 
 
+def _refuse_no_file(path: Path, kept: str | None) -> None:
+    """Refuse a named pipe, which would be waited for; a person may give one where there are no settings of before."""
+    if kept is not None and path.exists() and not path.is_file():
+        msg = f"cannot read the configuration file {path}: it is no file"
+        raise ConfigError(msg)
+
+
 def _refuse_cut_off(path: Path, text: str, kept: str | None) -> None:
     fault = "" if kept is None else cut_off(text, kept)
     if fault:
@@ -137,7 +145,7 @@ def _copies(path: Path, environment: Mapping[str, str]) -> list[Path]:
     """Where settings are kept, and where else to look for them."""
     data_dir = environment.get(DATA_DIR_VARIABLE)
     if data_dir:
-        return [path.resolve().parent / in_home(data_dir) / KEPT_SETTINGS]
+        return [settings_folder(path) / in_home(data_dir) / KEPT_SETTINGS]
     beside = path.with_name(f".{path.name}.kept")
     return [beside, SERVICE_DATA / KEPT_SETTINGS] if path == SERVICE_SETTINGS else [beside]
 
@@ -152,7 +160,6 @@ def _kept(copy: Path) -> str | None:
 def _read(path: Path, more_bytes: int = 0) -> bytes:
     """The beginning of a file, as much as settings can have; nothing if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES + more_bytes)
+        return read_file(path)[: MOST_BYTES + more_bytes]
     except OSError:
         return b""

@@ -9,7 +9,9 @@ Source: open(2), rename(2), fsync(2); T. S. Pillai et al., "All File Systems Are
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 PARTIAL = ".part"
@@ -41,6 +43,19 @@ def private_file(path: Path) -> None:
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
     path.chmod(PRIVATE)
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file, and never wait: what is no file, such as a named pipe that damage has left, is refused.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:  # which refuses a folder
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read()
 
 
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from nightjar.edge_agent.shell.kept_apart import DamagedFileError, sealed, unsealed
-from nightjar.edge_agent.shell.put_away import put_away
-from nightjar.host.files import private_folder, replace_file
+from nightjar.edge_agent.shell.put_away import NO_FILE, put_away
+from nightjar.host.files import private_folder, read_file, replace_file
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 from nightjar.wire.identifiers import device_id, population
 
@@ -79,7 +79,7 @@ def held_identity(data_dir: Path) -> EnrolledIdentity | None:
 def _read_identity(data_dir: Path) -> EnrolledIdentity:
     path = data_dir / FOLDER / IDENTITY
     try:
-        identity = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
+        identity = msgspec.json.decode(read_file(path), type=EnrolledIdentity)
         device_id(identity.device), population(identity.population)
     except (FileNotFoundError, NotADirectoryError):
         raise
@@ -103,7 +103,7 @@ def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes 
         _write_copy(data_dir, identity, credential)
     for name in (IDENTITY, CREDENTIAL):  # a folder, say, that is in its place
         if (folder / name).exists() and not (folder / name).is_file():
-            put_away(data_dir, [folder / name], "something that is no file is in its place")
+            put_away(data_dir, [folder / name], NO_FILE)
     if key_and_certificate is not None:
         replace_file(folder / CREDENTIAL, key_and_certificate)
     replace_file(folder / IDENTITY, _encoded(identity))
@@ -121,7 +121,7 @@ def mend_identity(data_dir: Path) -> None:
     if identity is None:
         return
     try:
-        credential = (folder / CREDENTIAL).read_bytes()
+        credential = read_file(folder / CREDENTIAL)
         _try_credential(folder / CREDENTIAL)
         sound = True
     except OSError:
@@ -152,7 +152,7 @@ def _restored(data_dir: Path, names: Sequence[str], why: str) -> bool:
 
 def _copy(data_dir: Path) -> _Kept | None:
     try:
-        return msgspec.json.decode(unsealed((data_dir / FOLDER / COPY).read_bytes()), type=_Kept)
+        return msgspec.json.decode(unsealed(read_file(data_dir / FOLDER / COPY)), type=_Kept)
     except (OSError, msgspec.MsgspecError, DamagedFileError):
         return None
 
@@ -160,7 +160,7 @@ def _copy(data_dir: Path) -> _Kept | None:
 def _write_copy(data_dir: Path, identity: EnrolledIdentity, credential: bytes) -> None:
     path = data_dir / FOLDER / COPY
     if path.exists() and not path.is_file():
-        put_away(data_dir, [path], "something that is no file is in its place")
+        put_away(data_dir, [path], NO_FILE)
     replace_file(path, sealed(msgspec.json.encode(_Kept(identity, credential.decode()))))
 
 
@@ -221,6 +221,7 @@ def load_credential(context: ssl.SSLContext, data_dir: Path) -> None:
     path = data_dir / FOLDER / CREDENTIAL
     try:
         try:
+            read_file(path)
             context.load_cert_chain(path)
         except OSError as error:
             if not _restored(data_dir, (CREDENTIAL,), str(error)):

@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.edge_agent.enrolment.identity import FOLDER, NEXT_KEY
-from nightjar.host.files import private_folder, replace_file
+from nightjar.edge_agent.shell.put_away import NO_FILE, NO_FOLDER, put_away
+from nightjar.host.files import private_folder, read_file, replace_file
 from nightjar.wire.errors import ConfigError
 
 
@@ -21,9 +22,13 @@ def next_key(data_dir: Path) -> tuple[bytes, str]:
     """
     path = data_dir / FOLDER / NEXT_KEY
     try:
+        if not path.parent.is_dir():
+            put_away(data_dir, [path.parent], NO_FOLDER)
         private_folder(path.parent)
         key = _read(path)
         if key is None:
+            if (path.exists() or path.is_symlink()) and not path.is_file():
+                put_away(data_dir, [path], NO_FILE)
             key = ec.generate_private_key(ec.SECP256R1())
             replace_file(path, _pem(key))
     except OSError as error:
@@ -58,8 +63,8 @@ def forget_next_key(data_dir: Path) -> None:
 
 def _read(path: Path) -> ec.EllipticCurvePrivateKey | None:
     try:
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
-    except (FileNotFoundError, ValueError, TypeError):
+        key = serialization.load_pem_private_key(read_file(path), None)
+    except (OSError, ValueError, TypeError):
         return None
     return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
 

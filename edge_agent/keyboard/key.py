@@ -12,7 +12,7 @@ import hmac
 import secrets
 from pathlib import Path
 
-from nightjar.host.files import replace_file
+from nightjar.host.files import read_file, replace_file
 from nightjar.wire.errors import ConfigError
 
 FILE = "keyboard.key"
@@ -31,7 +31,7 @@ def kept_key(data_dir: Path) -> str:
     try:
         if not path.exists():
             replace_file(path, secrets.token_urlsafe(32).encode())
-        return path.read_text(encoding="ascii")
+        return read_file(path).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the key of the keyboard's page cannot be kept in {path}: {error}"
         raise ConfigError(msg) from error
@@ -53,7 +53,7 @@ def note_port(data_dir: Path, port: int) -> None:
 def served_port(data_dir: Path) -> int:
     """Where the page of a running agent is served; 0 if that was not noted."""
     try:
-        return int((data_dir / PORT_FILE).read_text(encoding="ascii"))
+        return int(read_file(data_dir / PORT_FILE))
     except (OSError, ValueError):
         return 0
 

@@ -17,7 +17,7 @@ from nightjar.edge_agent.core.card_budget import HOUR_S, CardBudget, spent, toda
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.shell.probes.files import text
 from nightjar.edge_agent.shell.probes.own_use import family
-from nightjar.host.files import replace_file
+from nightjar.host.files import read_file, replace_file
 
 FILE = "written.json"
 
@@ -32,7 +32,7 @@ class _Kept(msgspec.Struct, frozen=True):
 def read_budget(data_dir: Path, now_s: float | None) -> CardBudget:
     """The budget as it was kept, brought forward to a trusted time; a damaged one counts as new."""
     try:
-        kept = msgspec.json.decode((data_dir / FILE).read_bytes(), type=_Kept)
+        kept = msgspec.json.decode(read_file(data_dir / FILE), type=_Kept)
     except (OSError, msgspec.MsgspecError):
         return CardBudget()
     off_s = 0.0 if now_s is None or kept.at_s is None else now_s - kept.at_s

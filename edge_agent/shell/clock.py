@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from nightjar.host.files import replace_file
+from nightjar.host.files import read_file, replace_file
 from nightjar.host.system_clock import read_clock
 from nightjar.host.trusted_time import TimeMark, confirmed, distrust, mark_due, next_mark
 
@@ -94,7 +94,7 @@ class SystemClock:
 
     def _read(self) -> _Kept:
         try:
-            return _Kept() if self._path is None else msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            return _Kept() if self._path is None else msgspec.json.decode(read_file(self._path), type=_Kept)
         except (OSError, msgspec.MsgspecError):
             return _Kept()  # a lost time comes back with the next order
 

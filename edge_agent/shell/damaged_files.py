@@ -14,16 +14,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nightjar.edge_agent.keyboard.key import FILE as KEY
+from nightjar.edge_agent.keyboard.key import PORT_FILE
 from nightjar.edge_agent.shell.card_use import FILE as WRITTEN
 from nightjar.edge_agent.shell.clock import FILE as CLOCK
 from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, PAUSED, DamagedFileError, unsealed
-from nightjar.edge_agent.shell.put_away import put_away
+from nightjar.edge_agent.shell.mending import MENDED
+from nightjar.edge_agent.shell.put_away import NO_FILE, NO_FOLDER, put_away
+from nightjar.edge_agent.shell.suggester import FOLDER as SOCKETS
+from nightjar.host.files import PARTIAL, read_file
 
-NO_FILE, NO_FOLDER = "something that is no file is in its place", "something that is no folder is in its place"
 RELEASE, METADATA = "release", "metadata"
+_UNFINISHED = (PARTIAL, MENDED)
+"""Ends of the names of files that are being written; a folder there would keep the file from being written."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(rb"[A-Za-z0-9_-]{32,}")
 
@@ -36,10 +41,13 @@ def put_damaged_away(data_dir: Path, wall_s: float | None) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    for name in (CLOCK, KEY, PAUSED, TYPED, FOUND, WRITTEN):
+    for name in (CLOCK, KEY, PORT_FILE, PAUSED, TYPED, FOUND, WRITTEN):
         _check(data_dir, data_dir / name, _key_fault if name == KEY else _read_fault, wall_s)
     _check(data_dir, data_dir / KEPT_SETTINGS, _seal_fault, wall_s)
-    for name in (ARTIFACTS, RELEASE):
+    for path in _inside(data_dir):
+        if path.name.endswith(_UNFINISHED) and not path.is_file():
+            put_away(data_dir, [path], NO_FILE, wall_s)
+    for name in (ARTIFACTS, RELEASE, SOCKETS):
         if _there(data_dir / name) and not (data_dir / name).is_dir():
             put_away(data_dir, [data_dir / name], NO_FOLDER, wall_s)
     put_models_away(data_dir / ARTIFACTS, wall_s)
@@ -87,7 +95,7 @@ def _put_metadata_away(data_dir: Path, metadata: Path, wall_s: float | None) -> 
 
 
 def _check(data_dir: Path, path: Path, fault_of: Callable[[Path], str], wall_s: float | None) -> None:
-    if not _there(path) or path.is_socket():
+    if not _there(path):
         return
     fault = fault_of(path) if path.is_file() else NO_FILE
     if fault:
@@ -138,7 +146,7 @@ def _metadata_fault(path: Path) -> str:
 
 def _content_fault(path: Path, sound: Callable[[bytes], object]) -> str:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         return _unreadable(error)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightjar.edge_agent.model import Model
+from nightjar.host.files import read_file
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import NightjarError, RemoteProtocolError
 from nightjar.wire.identifiers import Sha256, sha256
@@ -21,15 +22,15 @@ def announced(folder: Path) -> Model | None:
 def named_by(folder: Path, pointer: str) -> Model | None:
     """The version that a file names; None if there is none, or it is not complete."""
     try:
-        return opened(folder, sha256((folder / pointer).read_text().strip()))
-    except (OSError, NightjarError):
+        return opened(folder, sha256(read_file(folder / pointer).decode().strip()))
+    except (OSError, ValueError, NightjarError):
         # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
         return None
 
 
 def opened(folder: Path, name: Sha256, weights: Path | None = None) -> Model:
     """The model with a manifest; its weights are on the disk unless another path is given."""
-    manifest = Manifest.decode((folder / name).read_bytes())
+    manifest = Manifest.decode(read_file(folder / name))
     weights = weights or folder / manifest.weights.sha256
     files = {folder / each.sha256: each for each in (manifest.program, manifest.vocabulary)}
     for path, artifact in (files | {weights: manifest.weights}).items():

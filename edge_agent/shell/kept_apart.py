@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nightjar.edge_agent.core.privacy_ledger import LedgerEntry, higher
 from nightjar.edge_agent.core.stored import SumState, over
-from nightjar.host.files import replace_file
+from nightjar.host.files import read_file, replace_file
 from nightjar.wire.errors import UnavailableError
 
 LEDGER, PAUSED = "ledger.json", "learning-paused"
@@ -62,7 +62,7 @@ def read_ledger(data_dir: Path) -> KeptLedger | None:
         DamagedFileError: it cannot be read, or is not what was written.
     """
     try:
-        return msgspec.json.decode(unsealed((data_dir / LEDGER).read_bytes()), type=KeptLedger)
+        return msgspec.json.decode(unsealed(read_file(data_dir / LEDGER)), type=KeptLedger)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

@@ -38,7 +38,7 @@ from nightjar.edge_agent.shell.kept_apart import (
     write_ledger,
 )
 from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
-from nightjar.edge_agent.shell.put_away import note, put_away
+from nightjar.edge_agent.shell.put_away import NO_FILE, note, put_away
 from nightjar.host.files import private_file, put_in_place
 from nightjar.wire import frame as frames
 from nightjar.wire.errors import NightjarError, UnavailableError
@@ -47,7 +47,6 @@ from nightjar.wire.messages import DropoutCause
 MENDED, _PARTIAL = ".mended", ".mended.part"
 """Suffixes of a mended database before it is in its place, and before it is complete."""
 GONE = "it was gone"
-NO_FILE = "something that is no file is in its place"
 _TIMEOUT_S = 10.0
 _SUMS = "SELECT state FROM summing"
 _BESIDE = ("-wal", "-shm", "-journal")

@@ -13,9 +13,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from nightjar.host.files import PARTIAL, private_folder, replace_file, sync_folder
+from nightjar.host.files import PARTIAL, private_folder, read_file, replace_file, sync_folder
 
 FOLDER = "put-away"
+NO_FILE, NO_FOLDER = "something that is no file is in its place", "something that is no folder is in its place"
 _WHY = ".why"
 TYPED = ("agent.db", ".personal")
 """Parts of the names of files that have typed text in them, or what was learned from it."""
@@ -114,7 +115,7 @@ def _note(kept: Path) -> str:
     why = kept.with_name(kept.name + _WHY)
     if not why.exists():
         return f"{kept.name} was put away; why could not be noted: was the disk full?"
-    return why.read_text(encoding="utf-8", errors="replace").strip()[:300]
+    return read_file(why).decode(errors="replace").strip()[:300]
 
 
 def _kept(folder: Path) -> list[Path]:
