@@ -119,6 +119,8 @@ def open_without_systemd(*, of_a_person: bool = False) -> tuple[str, ...]:
 
 
 def _holds(shown: str | None, value: str) -> bool:
+    if not value:
+        return not shown  # an empty list may be left out
     if shown is None:
         return False
     if value == _ANY:

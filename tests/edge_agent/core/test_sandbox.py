@@ -37,6 +37,7 @@ def test_our_units_lack_nothing_and_without_any_setting_the_words_name_it(unit, 
 def test_a_list_that_only_forbids_and_a_systemd_that_knows_nothing_of_a_setting_are_no_sandbox():
     shown = settings(SYSTEM)
     assert lacking(shown | {"SystemCallFilter": "~ptrace"}, of_a_person=False)
+    assert lacking({name: value for name, value in shown.items() if value}, of_a_person=False) == ()
     assert len(lacking({}, of_a_person=False)) == len(PROTECTIONS)
 
 

@@ -1,11 +1,11 @@
 """How a story of a twin goes on: it waits for what the device or its coordinator says, never for a time."""
 
 import contextlib
-import json
 import re
 import subprocess
 import time
 
+from nightjar.edge_agent.core.sandbox import Unit, lacking, unit_of, wanted
 from nightjar.firmware_scripts.image.disk import ROOT
 from nightjar.firmware_scripts.image.tools import environment
 from nightjar.firmware_scripts.twin.joining import join
@@ -116,9 +116,12 @@ def is_sandboxed(guest):
     assert exposures.keys() == MOST_EXPOSURE.keys()
     assert {name: score for name, score in exposures.items() if score > MOST_EXPOSURE[name]} == {}
     assert guest.shell("systemctl list-units --failed --plain --no-legend 'nightjar-*'") == ""
-    found = json.loads(guest.shell("nightjar-agent doctor --json || true"))
-    (unit,) = [check for check in found["checks"] if check["category"] == "sandbox"]
-    assert unit["detail"] == "nightjar-agent.service has its whole sandbox"
+    # What doctor goes by.
+    asked = f"systemctl show nightjar-agent.service --property={','.join(wanted(of_a_person=False))}"
+    shown = dict(line.split("=", 1) for line in guest.shell(asked).splitlines())
+    assert lacking(shown, of_a_person=False) == ()
+    cgroups = guest.shell("cat /proc/$(systemctl show nightjar-agent.service --property=MainPID --value)/cgroup")
+    assert unit_of(cgroups) == Unit("nightjar-agent.service", of_a_person=False)
     refused = "Read-only file system|Operation not permitted|Permission denied|Address family not supported"
     assert guest.shell(f"journalctl --boot --output=cat --unit 'nightjar-*' | grep -aE '{refused}' || true") == ""
 
