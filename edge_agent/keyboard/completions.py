@@ -10,8 +10,7 @@ shows which word space would take, and backspace undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, plain
 from nightjar.models.lexicon import elisions, fold, with_umlauts
 from nightjar.models.vocabulary import FIRST_WORD, OOV
 
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 GLIDED = 4
 """Words that a glide over the keys is offered as."""
 ELIDING = frozenset({"fr", "it"})
@@ -56,29 +54,31 @@ def glided(sources: Sources, points: Sequence[tuple[float, float]], keys: Keys) 
 
 
 def completions(
-    sources: Sources, typed: Typed, count: int, passed_over: Mapping[str, int] = _NOTHING
+    sources: Sources, typed: Typed, count: int, passed_over: Collection[str] = frozenset()
 ) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the typed case; and whether space takes the first one.
 
     ``typed`` has a prefix. There may be one or two words more than ``count``, or fewer. ``passed_over`` has the words
-    that were offered before for the same word, and how often (:mod:`nightjar.edge_agent.keyboard.refused`).
+    that were offered for a shorter beginning of it (:mod:`nightjar.edge_agent.keyboard.refused`).
     """
     prefix = typed.prefix
     lower = plain(prefix)
     parts, language = sources.parts(), sources.language
-    # More than needed: what does not begin exactly as typed loses some of its score yet.
+    # More than needed: what does not begin exactly as typed, or was passed over, loses some of its score yet.
+    looked_at = 2 * count + len(passed_over)
     going_on = [
-        one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
+        one._replace(
+            score=one.score
+            - (0.0 if one.word.startswith(lower) else correction.SPELT_ALIKE)
+            - (OVERLOOKED if one.word in passed_over else 0.0)
+        )
         for part in parts
-        for one in part.top(part.words.lexicon.beginning_with(prefix), 2 * count + len(passed_over))
+        for one in part.top(part.words.lexicon.beginning_with(prefix), looked_at)
+        if one.word != lower  # a place for what is typed already saves nothing
     ]
-    going_on = [one._replace(score=one.score - OVERLOOKED * passed_over.get(one.word, 0)) for one in going_on]
-    going_on = [one for one in going_on if one.word != lower]
     meant, slips = _meant(sources, parts, typed, lower)
     takes = meant is not None and language is not None and _may_change(typed, meant.word)
     first = [meant] if takes and meant is not None else []
-    itself = [part.top(part.words.lexicon.spelt_alike(lower), 2 * count) for part in parts]
-    going_on += [one for found in itself for one in found if one.word == lower]
     ranked = each_once(first + sorted(going_on + slips, key=lambda one: -one.score))
     words = [one.word for one in ranked if not (takes and one.word == lower)][:count]
     if takes:

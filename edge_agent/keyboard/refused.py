@@ -1,17 +1,21 @@
 """Remembers which words were offered while one word is typed, and not picked.
 
-Somebody who sees their word among the suggestions picks it, or goes on typing because they did not look. So each time
-that a word was offered and passed over makes it less probable, by the chance that it was overlooked. Another word gets
-its place. Nothing is remembered once another word is typed.
+Somebody who sees their word among the suggestions picks it. Whoever goes on typing wants another word, or does not look
+at the suggestions. So a word that was passed over becomes less probable, by the chance that nobody looked, and another
+gets its place; but one that is by far the most probable stays for those who look later. How often a word was passed
+over does not matter: who does not look once does not look at the next letter either. Nothing is remembered once another
+word is typed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
-OVERLOOKED = 3.0
-"""What each time that a word was passed over costs it, in nats: one word in twenty is overlooked."""
+OVERLOOKED = 4.0
+"""What it costs a word that it was passed over, in nats: one word in fifty-five is typed without looking."""
+
+PLACES = 3
+"""Words of an answer that are taken for shown: programs ask for more, to leave out what is typed already."""
 
 
 class Offers:
@@ -20,33 +24,30 @@ class Offers:
     >>> offers = Offers()
     >>> offers.note(("good",), "", ["morning", "luck"])
     >>> offers.note(("good",), "m", ["morning", "man"])
-    >>> sorted(offers.passed_over(("good",), "mo").items()), offers.passed_over(("good",), "")
-    ([('luck', 1), ('man', 1), ('morning', 2)], {})
+    >>> sorted(offers.passed_over(("good",), "mo")), sorted(offers.passed_over(("good",), "m"))
+    (['luck', 'man', 'morning'], ['luck', 'morning'])
     """
 
     def __init__(self) -> None:
         self._finished: tuple[str, ...] = ()
-        self._offered: list[tuple[str, Collection[str]]] = []
+        self._offered: list[tuple[str, frozenset[str]]] = []
 
-    def passed_over(self, finished: Sequence[str], prefix: str) -> Mapping[str, int]:
-        """How often each word, in lower case, was offered for a shorter beginning of the same word.
+    def passed_over(self, finished: Sequence[str], prefix: str) -> frozenset[str]:
+        """The words, in lower case, that were offered for a shorter beginning of the same word.
 
         ``finished`` are the words before it in the sentence.
         """
         if tuple(finished) != self._finished:
-            return {}
-        counts: Counter[str] = Counter()
-        for shorter, offered in self._offered:
-            if _begins(shorter, prefix):
-                counts.update(offered)
-        return dict(counts)
+            return frozenset()
+        return frozenset().union(*(offered for shorter, offered in self._offered if _begins(shorter, prefix)))
 
     def note(self, finished: Sequence[str], prefix: str, offered: Sequence[str]) -> None:
         """Remember what was offered; what was offered for other words or longer beginnings is forgotten."""
         kept = self._offered if tuple(finished) == self._finished else []
         self._finished = tuple(finished)
         self._offered = [one for one in kept if _begins(one[0], prefix)]
-        self._offered.append((prefix, frozenset(word.lower() for word in offered)))
+        shown = [word.lower() for word in offered if word != prefix][:PLACES]
+        self._offered.append((prefix, frozenset(shown)))
 
 
 def _begins(shorter: str, prefix: str) -> bool:
