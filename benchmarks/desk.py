@@ -9,7 +9,8 @@ Each predictor learns from what the person types, and from nobody else's.
   own "learn from a file", and what its own clean-up at a start leaves of that.
 - ``presage``: through its library, with the same text.
 
-``keystrokes_saved_percent`` is that of :mod:`nightjar.edge_agent.core.keystrokes`. ``key_to_candidates_p99_ms`` is from
+``keystrokes_saved_percent`` is that of :mod:`nightjar.edge_agent.core.keystrokes`. Figures choose candidates, so a
+figure that belongs to the text costs Escape, too, while candidates are shown. ``key_to_candidates_p99_ms`` is from
 a key to the last candidates for it, in a program that IBus serves. ``idle_pss_mb`` is the memory of agent, suggester
 and engine ten seconds after a person has typed, the median of all desks; a page that some share counts once (PSS).
 ``texts_differing`` counts messages that were not, in the program, what was meant: a key that chose came too late or too
@@ -158,7 +159,7 @@ def _through_ibus(
 
     def type_all(number: int) -> Replayed:
         with at(number) as field:
-            counts = typed(field.suggest, _as_typed(people[number]), field.send)
+            counts = typed(field.suggest, _as_typed(people[number]), field.send) + Replayed(keystrokes=field.hidden)
         fields.append(field)
         return counts
 

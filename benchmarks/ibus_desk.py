@@ -23,6 +23,7 @@ PYTHON = "/usr/bin/python3"
 """Debian's, which has ``gi``."""
 FIELD = Path(__file__).with_name("ibus_field.py")
 CANDIDATES = 3
+_FIGURES = "123456789"
 START_S = 300.0
 _PROGRAMS = {"ibus-daemon": "ibus", "Xvfb": "xvfb", "dbus-daemon": "dbus"}
 
@@ -41,6 +42,7 @@ class TypedField:
     Attributes:
         times_ms: from each key to its candidates.
         differing: messages whose text in the field was not what was meant, but for its case.
+        hidden: keys that hid the candidates, because a figure was to be typed that would have chosen one.
     """
 
     def __init__(self, child: LineChild) -> None:
@@ -49,6 +51,7 @@ class TypedField:
         self.times_ms: list[float] = []
         self.differing = 0
         self.messages = 0
+        self.hidden = 0
 
     def suggest(self, text: str) -> Sequence[str]:
         """The candidates for a text that continues the one before, or begins anew."""
@@ -81,6 +84,9 @@ class TypedField:
                 self._meant = text
                 return
         for letter in text[len(self._meant) :]:
+            if letter in _FIGURES[: len(self._shown.candidates)]:
+                self._press("Escape")
+                self.hidden += 1
             self._press(letter)
         self._meant = text
 
