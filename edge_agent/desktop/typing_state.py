@@ -261,6 +261,9 @@ def _key(state: TypingState, key: KeyPressed) -> Step:
         chosen, effects = _choose(state, place)
         if any(isinstance(effect, ReplaceText) for effect in effects):
             return chosen, (*effects, ConsumeKey())
+    if key.name == "Escape" and not key.modifiers and state.visible and state.shows:
+        # The text stays known, so that it is offered for no more, and a figure is a figure.
+        return _hidden(replace(state, asked=state.asked + 1))
     if _shortcut(key):
         return _elsewhere(state)
     if state.selected:

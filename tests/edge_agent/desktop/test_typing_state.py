@@ -144,7 +144,9 @@ class Desk:
             self.press("space" if character == " " else character, character)
 
 
-KEYS = st.sampled_from([*"helo123. ", "é", "BackSpace", "Left", "Right", "Home", "Return", "Tab", "Tab", "Tab"])
+KEYS = st.sampled_from(
+    [*"helo123. ", "é", "BackSpace", "Escape", "Left", "Right", "Home", "Return", "Tab", "Tab", "Tab"]
+)
 EVENTS = st.lists(
     st.one_of(
         KEYS.map(lambda key: ("key", key)),
@@ -525,3 +527,21 @@ def test_a_late_answer_changes_nothing(desk):
     state = desk.state
     desk.take(WordsSuggested(late, WORDS, "hel"))
     assert desk.state == state
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_escape_hides_the_candidates_and_the_next_figure_is_a_figure(chosen):
+    desk = Desk(TypingState(DesktopSettings(figures="always")))
+    desk.enter()
+    if chosen:
+        desk.type("h")
+        desk.answer()
+        desk.press("Tab", "\t")
+    desk.answer()
+    before = f"{desk.text} " if chosen else desk.text
+    assert desk.shown
+    desk.press("Escape")
+    assert desk.shown == ()
+    desk.answer()
+    desk.press("2")
+    assert desk.text == f"{before}2"
