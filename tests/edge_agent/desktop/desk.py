@@ -151,8 +151,9 @@ class TypingDesk:
 
     def _start_display(self) -> None:
         readable, writable = os.pipe()
+        # -r: no key repeats itself while a busy machine is late with its release.
         server = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(writable), "-screen", "0", "1024x768x24", "-nolisten", "tcp"],
+            ["Xvfb", "-displayfd", str(writable), "-screen", "0", "1024x768x24", "-nolisten", "tcp", "-r"],
             pass_fds=[writable], stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self.processes.append(server)

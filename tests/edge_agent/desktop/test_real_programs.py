@@ -1,8 +1,13 @@
 """The engine in real programs under a real IBus: no key is lost or doubled, and secrets are neither shown nor kept."""
 
+import os
 import random
 import shutil
+import socket
+import subprocess
+import tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock, Thread
 
 import pytest
@@ -269,11 +274,58 @@ def test_a_prompt_in_a_terminal_is_neither_offered_words_nor_kept(typing_desk, p
     nothing_of_it(typing_desk)
 
 
+@XTERM
+@pytest.mark.parametrize(
+    ("program", "prompt", "refusal"),
+    [
+        pytest.param("sudo", "password for", "try again", marks=needs(sudo="sudo")),
+        pytest.param("ssh", "password:", "denied", marks=needs(**{"openssh-server": "/usr/sbin/sshd", "ssh": "ssh"})),
+    ],
+)
+def test_a_password_for_sudo_and_ssh_is_neither_offered_words_nor_kept(typing_desk, program, prompt, refusal):
+    # Root is asked for nothing, and must not be who serves ssh without its folder below /run.
+    as_nobody = ["runuser", "-u", "nobody", "--"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory() as folder:
+        asks = [*as_nobody, "sudo", "-k", "true"] if program == "sudo" else ssh_to(typing_desk, Path(folder), as_nobody)
+        log = typing_desk.aside / "log-of-terminal"
+        typing_desk.open("xterm", "-T", "nightjar-test", "-l", "-lf", str(log), "-e", *asks)
+        shown = lambda words: log.exists() and words in log.read_text(errors="replace")  # noqa: E731
+        wait_for(lambda: shown(prompt), "the prompt")
+        typing_desk.press(*SECRET, "Return")
+        wait_for(lambda: shown(refusal), "the refusal of a wrong password")
+    nothing_of_it(typing_desk)
+
+
+def ssh_to(desk, folder, as_nobody):
+    """A server that asks for a password and takes none, and the command that comes to it."""
+    folder.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    key, settings = folder / "key", folder / "settings"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    if as_nobody:
+        shutil.chown(key, "nobody")
+    settings.write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {key}\nPidFile none\nUsePAM no\nPasswordAuthentication yes\n"
+        "KbdInteractiveAuthentication no\n"
+    )
+    desk.run(*as_nobody, "/usr/sbin/sshd", "-D", "-e", "-f", str(settings))
+
+    def listens():
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", int(port))) == 0
+
+    wait_for(listens, "the server")
+    kept_nowhere = [f"-o{each}=/dev/null" for each in ("UserKnownHostsFile", "GlobalKnownHostsFile")]
+    return ["ssh", "-F", "none", *kept_nowhere, "-oStrictHostKeyChecking=no", "-p", port, "ada@127.0.0.1"]
+
+
 def nothing_of_it(desk):
     effects = [effect["is"] for _, effects in desk.records() for effect in effects]
     assert not {"AskWords", "ShowCandidates", "KeepText", "ReplaceText"} & set(effects)
     assert {request["do"] for request in desk.suggester.requests} <= {"status"}
-    for file in desk.home.rglob("*"):
+    for file in (*desk.home.rglob("*"), *desk.aside.glob("log*")):
         if file.is_file():
             data = file.read_bytes()
             assert not any(SECRET[at : at + 5].encode() in data for at in range(len(SECRET) - 4)), file
