@@ -27,10 +27,15 @@ from nightjar.coordinator.storage.disk_use import SCARCE_BYTES, forecast
 from nightjar.coordinator.storage.engine import database_file, database_url
 from nightjar.coordinator.storage.model_folder import check_model
 from nightjar.coordinator.storage.release_metadata import expiries
+from nightjar.coordinator.storage.signed_programs import signed_program_in
+from nightjar.coordinator.tasks.task import OVER
 from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.host.children import python_command
 from nightjar.models.child_environment import child_environment
-from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
+from nightjar.models.manifest import Manifest
+from nightjar.models.packaged import packaged_program
+from nightjar.models.signed_programs import SIGNATURE_FILE
+from nightjar.wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 LEAST_DAYS = 30
 """Life of the releases' offline metadata below which ``doctor`` warns: their keepers have to meet."""
@@ -57,6 +62,7 @@ def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     running = _answers(config)
     yield from _storage(config)
     yield from _model(config)
+    yield from _programs(config)
     yield from _releases(config)
     yield _web(config, running)
     yield from _broker(config, running=running is not None)
@@ -134,6 +140,48 @@ def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding(
             "model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy
         )
+
+
+def _programs(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
+    """Whether devices compute the programs of the tasks that are not over, and of the model folder before the first."""
+    found: dict[str, tuple[Manifest, bool]] = {}
+    try:
+        manifest = check_model(config.task.model)
+        found[config.task.name] = manifest, signed_program_in(config.task.model) is not None
+    except ConfigError as error:
+        if SIGNATURE_FILE in str(error):
+            yield CheckupFinding("program", "fault", str(error), _sign(config.task.model))
+    try:
+        with opened(config) as database, opened_artifacts(config) as artifacts, database.transaction() as view:
+            signed = view.signed_programs()
+            for record in view.tasks():
+                version = view.current_version(record.name)
+                if version is not None and record.state.status not in OVER:
+                    manifest = Manifest.decode(artifacts.get(version.manifest))
+                    found[record.name] = manifest, manifest.program.sha256 in signed
+    except NightjarError:
+        pass  # the checks of the database say so, or there is none yet
+    for task, (manifest, owners) in found.items():
+        yield _program(task, manifest, config.task.model, owners=owners)
+
+
+def _program(task: str, manifest: Manifest, folder: Path, *, owners: bool) -> CheckupFinding:
+    """Whether devices compute the program of a task; ``owners`` tells whether there is a signature of one."""
+    try:
+        packaged = packaged_program(manifest)
+    except RemoteProtocolError as error:
+        return CheckupFinding("program", "fault", f"task {task}: {error}", "export the model again")
+    if packaged is not None:
+        return CheckupFinding("program", "ok", f"task {task}: {packaged.file_name}, which comes with the agent")
+    if owners:
+        whose = "signed; devices compute it if their owner's key signed it"
+        return CheckupFinding("program", "ok", f"task {task}: {manifest.program.sha256[:12]}, {whose}")
+    why = f"task {task}: {manifest.program.sha256[:12]} neither comes with the agent nor is signed: devices refuse it"
+    return CheckupFinding("program", "warning", why, _sign(folder))
+
+
+def _sign(folder: Path) -> str:
+    return f"nightjar-firmware keys sign KEYS {folder} (docs/device.md), and start the coordinator again"
 
 
 def _releases(config: CoordinatorConfig) -> Iterator[CheckupFinding]:

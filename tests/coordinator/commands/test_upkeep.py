@@ -1,3 +1,4 @@
+import contextlib
 import fcntl
 import io
 import json
@@ -26,6 +27,7 @@ from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.models import starts
 from nightjar.models.folder import WEIGHTS
 from nightjar.models.shipped import shipped
+from nightjar.models.signed_programs import SIGNATURE_FILE, OwnerSignature, SignedProgram
 from nightjar.wire.errors import ConfigError
 
 HUNDREDS = FleetSize.HUNDREDS
@@ -143,7 +145,34 @@ def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
     status, out, _ = run("doctor", "--config", site.config, "--json")
     findings = [CheckupFinding(**finding) for finding in json.loads(out)]
     assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
-    assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker", "tensorflow"}
+    checked = {"storage", "database", "model", "program", "web", "broker", "tensorflow"}
+    assert {each.category for each in findings} == checked
+
+
+def test_doctor_warns_of_a_task_whose_program_devices_refuse_until_it_is_signed(site):
+    config = load_config(site.config, {})
+    (before,) = checkup._programs(config)
+    assert before.level == "warning"
+    assert "devices refuse it" in before.found
+    assert "keys sign" in before.remedy
+    signature = OwnerSignature("ab" * 32, "cd" * 64)
+    with (
+        contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database,
+        database.transaction() as tx,
+    ):
+        tx.keep_signed_program(SignedProgram(site.manifest.program.sha256, (signature,)))
+    (after,) = checkup._programs(config)
+    assert after.level == "ok"
+
+
+def test_doctor_knows_the_programs_that_come_with_the_agent_and_signatures_that_are_none(run, tmp_path):
+    run("init", tmp_path / "new.toml", "--json")
+    packaged = load_config(tmp_path / "new.toml", {})
+    (found,) = checkup._programs(packaged)
+    assert (found.level, "comes with the agent" in found.found) == ("ok", True)
+    (tmp_path / "model" / SIGNATURE_FILE).write_text("{}")
+    (found,) = checkup._programs(packaged)
+    assert (found.level, "keys sign" in found.remedy) == ("fault", True)
 
 
 @pytest.mark.tensorflow
