@@ -159,7 +159,7 @@ def _through_ibus(
 
     def type_all(number: int) -> Replayed:
         with at(number) as field:
-            counts = typed(field.suggest, _as_typed(people[number]), field.send) + Replayed(keystrokes=field.hidden)
+            counts = typed(field.suggest, _as_typed(people[number]), field.send) + Replayed(keystrokes=field.further)
         fields.append(field)
         return counts
 

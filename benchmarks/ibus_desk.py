@@ -42,7 +42,8 @@ class TypedField:
     Attributes:
         times_ms: from each key to its candidates.
         differing: messages whose text in the field was not what was meant, but for its case.
-        hidden: keys that hid the candidates, because a figure was to be typed that would have chosen one.
+        further: keys that a person needs besides: Escape before a figure that would choose a candidate, and the space
+            after a chosen word before a sign, which takes its place.
     """
 
     def __init__(self, child: LineChild) -> None:
@@ -51,7 +52,7 @@ class TypedField:
         self.times_ms: list[float] = []
         self.differing = 0
         self.messages = 0
-        self.hidden = 0
+        self.further = 0
 
     def suggest(self, text: str) -> Sequence[str]:
         """The candidates for a text that continues the one before, or begins anew."""
@@ -83,10 +84,13 @@ class TypedField:
                 self._press(str(number))
                 self._meant = text
                 return
+        if self._meant.endswith(" ") and text.startswith(f"{self._meant}'") and not self._shown.text.endswith(" "):
+            self._press("space")
+            self.further += 1
         for letter in text[len(self._meant) :]:
             if letter in _FIGURES[: len(self._shown.candidates)]:
                 self._press("Escape")
-                self.hidden += 1
+                self.further += 1
             self._press(letter)
         self._meant = text
 

@@ -51,7 +51,22 @@ def test_a_figure_of_the_text_is_typed_though_figures_choose_candidates():
     field = TypedField(child)
     typed(field.suggest, Person("ada", ["h2o", "7"]), field.send)
     assert child.keys == ["h", "Escape", "2", "o", "Return", "7", "Return"]
-    assert (field.hidden, field.differing) == (1, 0)
+    assert (field.further, field.differing) == (1, 0)
+
+
+def test_a_sign_after_a_chosen_word_that_owes_its_space_gets_the_space_typed():
+    child = FakeField()
+    press = child.press
+
+    def without_space(key):
+        press(key)
+        child.text = child.text.rstrip() if key.isdigit() else child.text
+
+    child.press = without_space
+    field = TypedField(child)
+    typed(field.suggest, Person("ada", ["hello 'em"]), field.send)
+    assert child.keys == ["h", "1", "space", "'", "e", "m", "Return"]
+    assert (field.further, field.differing) == (1, 0)
 
 
 def test_a_message_that_became_another_is_counted():
