@@ -9,7 +9,8 @@ import pytest
 
 from nightjar.coordinator.mqtt.broker import EXTERNAL
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 SERVICE, SOCKET = (DEPLOY / f"nightjar-coordinator.{kind}" for kind in ("service", "socket"))
 
 
@@ -52,6 +53,20 @@ def test_a_fault_in_the_configuration_is_not_tried_again():
     from nightjar.wire.errors import ConfigError
 
     assert settings(SERVICE)["RestartPreventExitStatus"] == str(ConfigError.exit_status)
+
+
+SYSTEMD_GIVES_UP = 10.0, 5
+"""Defaults of StartLimitIntervalSec and StartLimitBurst: more starts within this time are the last."""
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [unit for unit in sorted(ROOT.glob("*/**/nightjar-*.service")) if "Restart" in settings(unit)],
+    ids=lambda unit: f"{unit.parent.name}/{unit.stem}",
+)
+def test_a_start_that_fails_for_hours_is_tried_until_it_succeeds(unit):
+    chosen, (within_s, starts) = settings(unit), SYSTEMD_GIVES_UP
+    assert chosen.get("StartLimitIntervalSec") == "0" or starts * float(chosen["RestartSec"]) > within_s
 
 
 def test_the_page_names_the_units_and_the_broker_that_a_restart_needs():
