@@ -1,8 +1,11 @@
 /* Preloaded into a process, it ends that process by SIGKILL in the middle of its n-th change of a file: half of a write
    is done, and of anything else nothing. That leaves the page cache whole; what a power cut leaves of it is up to fsync,
-   and can be worked out from the record that this library writes if it is asked to (tests/power_cut.py). */
+   and can be worked out from the record that this library writes if it is asked to (tests/power_cut.py).
+
+   It can also fill the disk instead: from the n-th write on, none finds room. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,10 +14,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static long left = -1, seen = 0;
+static long left = -1, seen = 0, room = -1, written = 0;
 
 void power_cut_arm(long n) { left = n; seen = 0; }
 long power_cut_seen(void) { return seen; }
+void power_cut_fill(long writes) { room = writes; written = 0; }
+long power_cut_written(void) { return written; }
 
 static int due(void) {
     if (left < 0) return 0;
@@ -25,6 +30,12 @@ static void die(void) { kill(getpid(), SIGKILL); pause(); }
 static int is_file(int fd) {
     struct stat found;
     return fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+}
+
+static int is_full(int fd) {
+    if (room < 0 || !is_file(fd) || ++written <= room) return 0;
+    errno = ENOSPC;
+    return 1;
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
@@ -79,16 +90,19 @@ int fchmod(int fd, mode_t mode) {
 }
 
 ssize_t write(int fd, const void *data, size_t size) {
+    if (is_full(fd)) return -1;
     if (left >= 0 && is_file(fd) && due()) { REAL(write)(fd, data, size / 2); die(); }
     ssize_t done = REAL(write)(fd, data, size);
     if (record >= 0 && fd != record && is_file(fd)) note_size("write", fd, done);
     return done;
 }
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
+    if (is_full(fd)) return -1;
     if (left >= 0 && is_file(fd) && due()) { REAL(pwrite)(fd, data, size / 2, at); die(); }
     return REAL(pwrite)(fd, data, size, at);
 }
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
+    if (is_full(fd)) return -1;
     if (left >= 0 && is_file(fd) && due()) { REAL(pwrite64)(fd, data, size / 2, at); die(); }
     return REAL(pwrite64)(fd, data, size, at);
 }
