@@ -77,7 +77,7 @@ def step(state: TypingState, event: TypingEvent) -> Step:
         case CursorMoved():
             return _cursor_moved(state, event)
         case KeyPressed():
-            return _key(replace(state, due=True), event)
+            return _key(state, event)
         case WordsSuggested():
             return _suggested(state, event)
         case CandidateTouched(place):
@@ -209,7 +209,7 @@ def _cursor_moved(state: TypingState, moved: CursorMoved) -> Step:
     """Nobody knows what stands before a cursor that moved without a key, until the program shows it."""
     still = moved.place is not None and state.place in (None, moved.place)
     caused = (state.due and moved.place is not None) or moved.since_change_s < SETTLED_S
-    if moved.place is not None and not still:
+    if moved.place not in (None, state.place):
         state = replace(state, due=False)
     state = replace(state, place=moved.place or state.place)
     if still or caused:
@@ -413,6 +413,8 @@ def _at(state: TypingState, place: int) -> tuple[str, str] | None:
     found = state.candidates
     if found is None or not state.visible or not 0 <= place < len(found.words) or not state.confirmed or state.selected:
         return None
+    if not state.shows and state.place is not None and state.due:
+        return None  # it has not drawn the last key, which an inserted word would overtake
     return found.words[place], found.prefix
 
 

@@ -366,6 +366,16 @@ def test_chromium_is_offered_no_word_of_one_more_letter():
     assert desk.shown == ("hellish",)
 
 
+def test_a_word_does_not_overtake_a_key_that_chromium_has_not_drawn():
+    desk = Desk(shows=False)
+    desk.enter("chromium")
+    desk.type("he")
+    desk.take(KeyPressed("l", "l"))
+    desk.answer(("lo", "met"))
+    assert desk.shown
+    assert desk.take(KeyPressed("Tab")) == (ShowCandidates(),)
+
+
 def test_a_choice_waits_for_no_program_that_is_behind(desk):
     desk.lag = True
     desk.type("hel")
