@@ -195,7 +195,8 @@ def test_no_key_is_lost_or_doubled(typing_desk, name, count):
     Program(typing_desk, name).open()
     # Qt 5 itself drops a key that it has sent to a daemon which ends before it answers.
     chosen = type_at_random(typing_desk, count, seed=52, restart=name != "qt5")
-    assert len(chosen) > count / 100
+    # Chromium gets no words after the daemon ended, and chooses none before it has drawn the last key.
+    assert len(chosen) > (0 if name == "chromium" else count / 100)
     if name == "chromium":
         assert typing_desk.suggester.asked("learn") == []
     else:
