@@ -19,6 +19,8 @@ Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 Labels = Annotated[str, msgspec.Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")]
 """Labels in a form, separated by spaces."""
+CONFIRMATION = "sure"
+"""The tick in a form for what cannot be undone; other forms may have it, too."""
 
 
 def query(wanted: type[Asked]) -> Asked:
@@ -28,7 +30,21 @@ def query(wanted: type[Asked]) -> Asked:
 
 def form(wanted: type[Asked], unless_sent: Mapping[str, str] | None = None) -> Asked:
     """The form of this request, with fields that count unless it has them; aborts with 422 if it is not of the type."""
-    return _checked({**(unless_sent or {}), **request.form.to_dict()}, wanted)
+    sent = {**(unless_sent or {}), **request.form.to_dict()}
+    return _checked({name: value for name, value in sent.items() if name != CONFIRMATION}, wanted)
+
+
+def confirmed() -> None:
+    """Abort with 422 unless the form of this request has its tick."""
+    if request.form.get(CONFIRMATION) != "yes":
+        abort(422, "this cannot be undone: tick the box beside the button, and send it again")
+
+
+def confirmed_form(wanted: type[Asked]) -> Asked:
+    """The form of this request for what cannot be undone; aborts with 422 without its tick, or like ``form``."""
+    asked = form(wanted)
+    confirmed()
+    return asked
 
 
 def device(name: str) -> DeviceId:

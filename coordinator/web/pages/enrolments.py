@@ -74,7 +74,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.ADMIN)
     @form_on("enrolments")
     def refuse(key: str) -> Response:
-        request_parsing.form(EmptyBody)
+        request_parsing.confirmed_form(EmptyBody)
         decide(ports, key, g.caller.name, approved=False)
         return redirect(url_for("pages.enrolments"), 303)
 
@@ -95,7 +95,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.ADMIN)
     @form_on("enrolments")
     def revoke_claim(name: str) -> Response:
-        request_parsing.form(EmptyBody)
+        request_parsing.confirmed_form(EmptyBody)
         end_claim(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 
@@ -103,7 +103,7 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.ADMIN)
     @form_on("enrolments")
     def forget_device(name: str) -> Response:
-        request_parsing.form(EmptyBody)
+        request_parsing.confirmed_form(EmptyBody)
         forget(ports, name, g.caller.name)
         return redirect(url_for("pages.enrolments"), 303)
 

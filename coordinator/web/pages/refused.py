@@ -16,6 +16,7 @@ from flask import Flask, Response, current_app, g, render_template, request, ses
 from markupsafe import escape
 from werkzeug.exceptions import HTTPException
 
+from nightjar.coordinator.web.request_parsing import CONFIRMATION
 from nightjar.wire.errors import UnavailableError
 
 KEPT = "typed"
@@ -124,7 +125,7 @@ def _rule() -> tuple[str, dict[str, Any]] | None:
 
 def _typed() -> dict[str, str]:
     try:
-        return request.form.to_dict()
+        return {name: value for name, value in request.form.items() if name != CONFIRMATION}
     except HTTPException:  # larger than any of our forms
         return {}
 

@@ -51,6 +51,8 @@ def add_releases(blueprint: Blueprint, site: Site) -> None:
     @form_on("releases")
     def change_release(version: str) -> Response:
         asked = request_parsing.form(ReleaseForm)
+        if asked.action is ReleaseAction.ROLLBACK:
+            request_parsing.confirmed()
         labels = tuple(asked.labels.split())
         operate(ports, ChangeRelease(version, asked.action, asked.reason, asked.percent / 100, labels))
         return redirect(url_for("pages.releases"), 303)

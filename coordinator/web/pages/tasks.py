@@ -48,7 +48,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     def tasks() -> str:
         with ports.repository.transaction() as view:
             rows = task_rows(view, ports.config.task.name)
-        return render_template("tasks.html", tasks=rows)
+        return render_template("tasks.html", tasks=rows, proposed=ports.config.task)
 
     @blueprint.get("/tasks/<name>")
     @needs(Role.VIEWER)
@@ -99,5 +99,5 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.OPERATOR)
     @form_on("one_task")
     def stop(name: str) -> Response:
-        operate(ports, StopTask(name, request_parsing.form(ReasonBody).reason))
+        operate(ports, StopTask(name, request_parsing.confirmed_form(ReasonBody).reason))
         return redirect(url_for("pages.one_task", name=name), 303)

@@ -46,7 +46,7 @@ def add_tokens(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
     @needs(Role.ADMIN)
     @form_on("tokens")
     def revoke_token(name: str) -> Response:
-        request_parsing.form(EmptyBody)
+        request_parsing.confirmed_form(EmptyBody)
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
             request_parsing.missing(f"token {name[:64]}")
         return redirect(url_for("pages.tokens"), 303)

@@ -31,7 +31,12 @@ CHANGES = [
     ("POST", "/tasks", FORM, ("create-task", "third", "", "evaluate, goal 4")),
     ("POST", "/tasks/third/pause", {"reason": "night"}, ("pause-task", "third", "active", "paused: night")),
     ("POST", "/tasks/third/resume", {}, ("resume-task", "third", "paused: night", "active")),
-    ("POST", "/tasks/third/stop", {"reason": "enough"}, ("stop-task", "third", "active", "stopped: enough")),
+    (
+        "POST",
+        "/tasks/third/stop",
+        {"reason": "enough", "sure": "yes"},
+        ("stop-task", "third", "active", "stopped: enough"),
+    ),
     ("POST", V1 + "/versions/7/promote", {"reason": "b"}, ("promote-version", "7", "superseded", "current: b")),
     (
         "POST",
@@ -61,7 +66,7 @@ CHANGES = [
     ("POST", V1 + "/tokens", {"name": "new", "role": "viewer"}, ("create-token", "new", "none", "viewer")),
     ("DELETE", V1 + "/tokens/new", {}, ("revoke-token", "new", "viewer", "none")),
     ("POST", "/tokens", {"name": "newer", "role": "viewer"}, ("create-token", "newer", "none", "viewer")),
-    ("POST", "/tokens/newer/revoke", {}, ("revoke-token", "newer", "viewer", "none")),
+    ("POST", "/tokens/newer/revoke", {"sure": "yes"}, ("revoke-token", "newer", "viewer", "none")),
 ]
 NO_CHANGE = {"/login", "/logout"}
 WITH_CERTIFICATES = {

@@ -75,7 +75,7 @@ def test_every_page_says_that_somebody_waits_and_the_page_says_who(issuer):
 
 def test_the_page_of_a_device_says_its_standing_and_what_to_do(issuer):
     assert "enrolment approve pi-aaaaaaaa" in html.unescape(issuer.get("/devices/pi-aaaaaaaa", Role.VIEWER))
-    issuer.post(f"/enrolments/{KEY}/refuse")
+    issuer.post(f"/enrolments/{KEY}/refuse", sure="yes")
     page = issuer.get("/devices/pi-aaaaaaaa")
     assert "enrol-token create" in page
     assert "Forget it" not in page, "it is forgotten"
@@ -103,7 +103,7 @@ def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(issuer):
 
 
 def test_an_admin_refuses_a_device_and_it_stands_in_the_log(issuer):
-    assert issuer.post(f"/enrolments/{KEY}/refuse").status_code == 303
+    assert issuer.post(f"/enrolments/{KEY}/refuse", sure="yes").status_code == 303
     assert issuer.register.credential(KEY).standing is KeyState.REVOKED
     assert issuer.newest_change() == ("admin-anna", "refuse", "pi-aaaaaaaa", "waiting", "revoked")
     assert isinstance(issuer.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), ClaimRefused)
@@ -138,10 +138,10 @@ def test_a_claim_that_cannot_be_is_refused_and_nothing_is_made(issuer, wrong):
 
 
 def test_a_revoked_claim_lets_nobody_in_any_more(issuer):
-    assert issuer.post("/claims/shelf/revoke").status_code == 303
+    assert issuer.post("/claims/shelf/revoke", sure="yes").status_code == 303
     assert issuer.newest_change() == ("admin-anna", "revoke-claim", "shelf", "19 to let in", "none")
     assert isinstance(issuer.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), ClaimRefused)
-    assert issuer.post("/claims/shelf/revoke").status_code == 404
+    assert issuer.post("/claims/shelf/revoke", sure="yes").status_code == 404
 
 
 def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(issuer):
@@ -149,7 +149,7 @@ def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(issuer):
     assert "Forget it" not in issuer.get("/devices/a", Role.OPERATOR)
     issuer.register.decide(KEY, "test", NOW_S, approved=True)
     assert "Forget pi-aaaaaaaa" in issuer.get()
-    assert issuer.post("/devices/pi-aaaaaaaa/forget").status_code == 303
+    assert issuer.post("/devices/pi-aaaaaaaa/forget", sure="yes").status_code == 303
     assert issuer.register.credential(KEY).standing is KeyState.REVOKED
     assert issuer.newest_change() == ("admin-anna", "revoke", "pi-aaaaaaaa", "enrolled", "revoked")
     assert "Forget pi-aaaaaaaa" not in issuer.get()

@@ -131,6 +131,7 @@ def test_on_a_phone_the_whole_menu_and_the_recall_are_in_sight_and_a_cut_table_h
     boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
     assert len(boxes) == 9
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    page.goto(f"{lived.url}/models/0")
     box = page.get_by_role("columnheader", name="Top-1").bounding_box()
     assert box["x"] + box["width"] <= width
     background = page.locator(".scroll").first.evaluate("e => getComputedStyle(e).backgroundAttachment")
@@ -145,6 +146,7 @@ def test_on_a_phone_each_row_of_a_list_is_a_card_with_all_its_cells_in_sight_and
         "/rounds/30",
         "/devices",
         "/devices/phone-003",
+        "/models",
         "/tasks",
         "/audit",
         "/tokens",

@@ -13,6 +13,7 @@ from nightjar.wire.errors import UnavailableError
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.storage.test_baselines import KEPT
+from tests.coordinator.web.pages.test_refused import Forms
 from tests.coordinator.web.test_app import A, B, Site
 from tests.coordinator.web.test_login import OURS, log_in
 from tests.coordinator.web.test_login import service as service
@@ -54,7 +55,7 @@ def test_without_held_out_text_the_pages_show_what_devices_measured(service):
     with service.database.transaction() as tx:
         tx.save_federated(0, one)
     assert "20.0 %</b></a> top-1 recall on devices" in service.ask("GET", "/", token).text
-    assert '<td class="number">20.0 %</td>' in service.ask("GET", "/models", token).text
+    assert 'data-label="On devices">20.0 %</td>' in service.ask("GET", "/models", token).text
     assert "Devices measured <b>20.0 %</b> top-1 recall" in service.ask("GET", "/models/0", token).text
 
 
@@ -211,6 +212,13 @@ def test_a_task_is_made_on_its_page_and_stands_there(service):
     assert browser.post("/tasks", data={**wanted, "goal": "0"}, headers=OURS).status_code == 422
 
 
+def test_a_new_task_is_proposed_with_the_goal_and_the_minimum_of_the_configuration(service):
+    browser, _ = log_in(service)
+    task = service.ports.config.task
+    proposed = Forms(browser.get("/tasks").text).found["/tasks"]
+    assert (proposed["goal"], proposed["minimum"]) == (str(task.goal), str(task.minimum)) != ("5", "2")
+
+
 def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(service):
     browser, _ = log_in(service)
     with service.database.transaction() as tx:
@@ -282,8 +290,8 @@ def test_a_token_is_shown_once_and_never_logged(service, capsys):
     assert characters not in browser.get("/tokens").text
     assert characters not in browser.get("/audit").text
     assert browser.post("/tokens", data={"name": "anna", "role": "viewer"}, headers=OURS).status_code == 409
-    assert browser.post("/tokens/anna/revoke", headers=OURS).status_code == 303
-    assert browser.post("/tokens/anna/revoke", headers=OURS).status_code == 404
+    assert browser.post("/tokens/anna/revoke", data={"sure": "yes"}, headers=OURS).status_code == 303
+    assert browser.post("/tokens/anna/revoke", data={"sure": "yes"}, headers=OURS).status_code == 404
     output = capsys.readouterr()
     assert characters not in output.out + output.err
 

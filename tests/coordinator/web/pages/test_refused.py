@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar.coordinator.access import Role
+from nightjar.coordinator.enrolment.claims import Claim
+from nightjar.coordinator.versions.releases import Release
+from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.pages.refused import MOST_KEPT, filled_in
 from nightjar.wire.errors import UnavailableError
@@ -37,7 +40,7 @@ class Forms(HTMLParser):
         if tag == "form" and here.get("method") == "post":
             self._action = here["action"]
             self.found.setdefault(self._action, {})
-        elif tag == "input" and "name" in here and self._action and here.get("type") != "hidden":
+        elif tag == "input" and here.get("name", "sure") != "sure" and self._action and here.get("type") != "hidden":
             self.kinds[self._action, here["name"]] = here.get("type", "text")
             if here.get("type") != "checkbox" or "checked" in here:
                 self.found[self._action][here["name"]] = here.get("value", "")
@@ -147,7 +150,36 @@ def test_a_tick_of_confirmation_is_not_repeated(service):
     page = browser.post("/tasks/keyboard/stop", data={"reason": "x" * 300}, headers=OURS).text
     form = re.search(r'<form[^>]*action="/tasks/keyboard/stop".*?</form>', page, re.DOTALL)[0]
     assert "x" * 300 in form
-    assert re.search(r'<input type="checkbox" required>', form)
+    assert re.search(r'<input type="checkbox" name="sure" value="yes" required>', form)
+
+
+@pytest.mark.parametrize("tick", [{}, {"sure": ""}, {"sure": "no"}])
+def test_what_cannot_be_undone_is_refused_without_its_tick(service, tick):
+    now_s = service.world.clock.now_s()
+    with service.database.transaction() as tx:
+        tx.save_releases((Release(version="0.2.0", rollout=Rollout(stage=Stage.CURRENT)),))
+    register = service.ports.issuer.register
+    claim = Claim(name="shelf", sha256="shelf", approval=True, uses=3, created_s=now_s, expires_s=now_s + 9000)
+    register.add_claim(claim, "test")
+    register.redeem("shelf", "f" * 64, "", "192.0.2.7", now_s)
+    browser, _ = log_in(service, Role.ADMIN)
+    with service.database.transaction() as view:
+        before = view.audit(1)
+    forms = [
+        (action, inside)
+        for page in PAGES
+        for action, inside in re.findall(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', browser.get(page).text, re.S)
+    ]
+    ticked = {action for action, inside in forms if 'name="sure"' in inside}
+    kinds = {re.sub(r"^/(\w+)/[^/]*", r"\1", action) for action in ticked}
+    assert kinds == {"tasks/stop", "releases", "tokens/revoke", "claims/revoke", "enrolments/refuse", "devices/forget"}
+    values = {"/tasks/keyboard/stop": {"reason": "x"}, "/releases/0.2.0": {"reason": "x", "action": "rollback"}}
+    for action in sorted(ticked):
+        answer = browser.post(action, data=values.get(action, {}) | tick, headers=OURS)
+        assert answer.status_code == 422, action
+        assert "tick the box" in answer.text
+    with service.database.transaction() as view:
+        assert view.audit(1) == before, "nothing was done"
 
 
 def test_a_form_whose_page_cannot_be_shown_holds_what_was_typed(service, monkeypatch):
