@@ -55,7 +55,7 @@ def test_without_held_out_text_the_pages_show_what_devices_measured(service):
     with service.database.transaction() as tx:
         tx.save_federated(0, one)
     assert "20.0 %</b></a> top-1 recall on devices" in service.ask("GET", "/", token).text
-    assert 'data-label="On devices">20.0 %</td>' in service.ask("GET", "/models", token).text
+    assert 'data-label="On devices" class="number">20.0 %</td>' in service.ask("GET", "/models", token).text
     assert "Devices measured <b>20.0 %</b> top-1 recall" in service.ask("GET", "/models/0", token).text
 
 
