@@ -32,6 +32,7 @@ from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lock import only_one
 from nightjar.coordinator.storage.model_folder import export_version
 from nightjar.coordinator.storage.signing_key import change_key, load_signer, read_key
+from nightjar.coordinator.tasks.task import TaskStatus
 from nightjar.coordinator.versions.retention import without_files
 from nightjar.coordinator.views.rows import VersionDetail, version_detail
 from nightjar.coordinator.views.words import nats, percent, points
@@ -148,7 +149,7 @@ def baseline(config: CoordinatorConfig, corpus: str, epochs: int, *, as_json: bo
 @_version
 @reason_option
 def promote(config: CoordinatorConfig, version: int, reason: str, *, as_json: bool) -> None:
-    """Give a version to all devices, whatever its stage was before; the service must be running."""
+    """Give a version to all devices of its task, whatever its stage was before; the service must be running."""
     change(config, f"/versions/{version}/promote", {"reason": reason}, lambda: _out_now(config), as_json=as_json)
 
 
@@ -170,7 +171,9 @@ def _out_now(config: CoordinatorConfig) -> str:
     with opened(config) as database, database.transaction() as view:
         for record in view.tasks():
             current, canary = view.current_version(record.name), view.canary_version(record.name)
-            if current is not None and record.settings.kind is Work.TRAIN:
+            if current is not None and record.state.status is TaskStatus.STOPPED and record.name != config.task.name:
+                said.append(f"no device gets version {current.version} of {record.name}, which was stopped for good")
+            elif current is not None and record.settings.kind is Work.TRAIN:
                 tried = "" if canary is None else f", and version {canary.version} is tried by a share of them"
                 training = view.training_version(record.name)
                 trained = "" if training is None else f"; rounds train from version {training.version}"

@@ -30,6 +30,7 @@ from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
 from nightjar.wire.identifiers import DeviceId
 
+HOUR_S = 3600
 MOST_DRAWN = 6
 """Occupations in the plot of a week: as many as the style sheet has colours for."""
 
@@ -53,9 +54,9 @@ class DevicesAsked(msgspec.Struct, frozen=True):
 
 
 def _week_plot(lease: Lease, now_s: float) -> str:
-    """The plot of hours by day and occupation; empty if the device was never heard of."""
+    """The plot of hours by day and occupation; empty before there is an hour, which it could not show."""
     days, names = spent(lease.week, now_s), [each.doing for each in last_week(lease, now_s)]
-    if not days:
+    if sum(sum(spans.values()) for spans in days.values()) < HOUR_S:
         return ""
     series = [
         (words.in_words(name), tuple(round(spans.get(name, 0) / 3600, 1) for spans in days.values()))

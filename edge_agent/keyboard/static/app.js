@@ -277,6 +277,11 @@ const panel = new Panel((version) => {
   // A new model may suggest other words. Half-typed text waits for the next key: the agent takes a question about text
   // for typing, and a page that was left open must not make the device look used in the middle of its training.
   if (version !== bar.version && !isAway() && (field.value === "" || bar.version === null)) bar.refresh(untilCaret(now()));
+}, () => {
+  pressed = draft();
+  write(pressed); // what is typed and not sent is text, too, and so is what "undo" would bring back
+  history.clear();
+  changed();
 });
 
 function choose({ layout, language }) {

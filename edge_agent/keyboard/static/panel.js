@@ -36,12 +36,14 @@ function set(id, text) {
 
 export class Panel {
   #onVersion;
+  #onWipe;
   #drawn = "";
   #words;
 
   // onVersion is called with the version of the model at every look.
-  constructor(onVersion) {
+  constructor(onVersion, onWipe) {
     this.#onVersion = onVersion;
+    this.#onWipe = onWipe;
     this.#offerSettings();
     this.#words = new Words((text) => this.#tell(text), () => this.refresh());
     element("pause").addEventListener("change", () => this.#pause(element("pause").checked));
@@ -113,6 +115,7 @@ export class Panel {
       await ask("/api/wipe", { everything: "delete" });
       element("bubbles").replaceChildren();
       forgetRecentEmoji();
+      this.#onWipe();
       element("hint").hidden = false;
       this.#tell("Everything was deleted from this device.");
     } catch (error) {

@@ -236,6 +236,12 @@ export class History {
     return this.#move(d, this.#future, this.#past);
   }
 
+  clear() {
+    this.#past = [];
+    this.#future = [];
+    this.#kind = "";
+  }
+
   get canUndo() {
     return this.#past.length > 0;
   }

@@ -3,6 +3,7 @@ import json
 
 import pytest
 import urllib3
+from msgspec.structs import replace
 
 from nightjar.coordinator.access import Role, fingerprint
 from nightjar.coordinator.config_file import load_config
@@ -12,6 +13,9 @@ from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.tokens import TokenTable
 from nightjar.coordinator.tasks.operations import PromoteVersion, RollBack
+from nightjar.coordinator.tasks.record import TaskRecord
+from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.task import Task, TaskStatus
 from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.coordinator.commands.site import web_half
 
@@ -50,6 +54,20 @@ def test_changes_are_made_by_the_running_service_under_the_users_name(served, as
 def test_a_change_says_what_is_so_now(served, run, site, command, now):
     status, out, err = run(*command, "--config", site.config)
     assert (status, now in out, "done" in out) == (0, True, False), (out, err)
+
+
+def test_a_promotion_in_a_stopped_task_says_that_no_device_gets_it(served, run, site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        state = Task(name="slow", number=2, created_s=91.0, status=TaskStatus.STOPPED)
+        tx.save_task(TaskRecord(state=state, settings=TaskSettings()))
+        tx.add_version(replace(tx.version(1), version=2, task="slow", round=None))
+    database.close()
+    status, out, err = run("model", "promote", 2, "--reason", "odd", "--config", site.config)
+    assert status == 0, err
+    assert "no device gets version 2 of slow, which was stopped for good" in out
+    assert "devices get version 2" not in out
+    assert "devices get version 1 of keyboard" in out, "the task of the configuration, which others see"
 
 
 def test_a_version_is_shown_without_dictionaries_and_epochs(run, site):

@@ -391,6 +391,19 @@ def test_words_of_a_model_are_text_too(open_page, bench):
 # --- the panel ---
 
 
+def test_delete_everything_deletes_the_draft_too_and_what_undo_would_bring_back(open_page):
+    screen = open_page()
+    screen.page.fill("#text", "not sent yet")
+    screen.page.locator("#text").press_sequentially(" more")
+    screen.page.get_by_role("button", name="Delete everything…").click()
+    screen.page.get_by_role("button", name="Delete", exact=True).click()
+    screen.page.get_by_text("Everything was deleted from this device.").wait_for()
+    assert screen.text == ""
+    assert screen.page.locator("#undo").is_disabled()
+    screen.page.locator("#text").press("Control+z")
+    assert screen.text == ""
+
+
 def test_panel_tells_the_truth_about_an_emulated_phone(open_page, bench):
     bench.train()
     screen = open_page()
