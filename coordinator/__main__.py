@@ -65,6 +65,7 @@ def serve(config: CoordinatorConfig, *, trust_clock: bool) -> None:
 @click.option("--population", default="demo", show_default=True, help="Whose topics devices may use; with --tls.")
 @click.option("--shards", default=1, type=click.IntRange(1, 1024), show_default=True, help="As the coordinator's.")
 @click.option("--die-with", type=int, help="End when the process with this id, which must be our parent, ends.")
+@click.option("--tell-floods", type=int, help="File descriptor for a line with the name of each device that floods.")
 def broker(
     port: int,
     host: str,
@@ -76,6 +77,7 @@ def broker(
     population: str,
     shards: int,
     die_with: int | None,
+    tell_floods: int | None,
     *,
     allow_network: bool,
 ) -> None:
@@ -100,7 +102,8 @@ def broker(
         die_with_parent(die_with)
     name = choose(BrokerKind(kind))
     print(f"broker {name} on {host} port {port}", file=sys.stderr, flush=True)
-    run_broker(name, Listeners(host, port, username, password, tls, service_port or 0, population, shards), data)
+    listeners = Listeners(host, port, username, password, tls, service_port or 0, population, shards, tell_floods)
+    run_broker(name, listeners, data)
 
 
 def start() -> None:

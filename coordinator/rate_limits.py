@@ -2,7 +2,9 @@
 
 One table for everything that a device sends: messages over MQTT, requests and connections over HTTPS. It knows names
 only. Who enforces the verdict: the MQTT client drops a device's messages before the driver sees them, the web server
-refuses its requests, and the broker is told to refuse it (:mod:`nightjar.coordinator.enrolment.revocation`).
+refuses its requests, and the broker is told to refuse it (:mod:`nightjar.coordinator.enrolment.revocation`). The
+embedded broker has a table of its own, because it can stop reading: it counts what a device's connection brings before
+it looks at it, and tells the coordinator whom it cut off.
 
 The limit is the generic cell rate algorithm, which keeps one number for each device (ATM Forum, Traffic Management 4.0,
 section 4.4.2). Nothing is stored: a device that still floods after a restart is cut off again within a second.
@@ -18,6 +20,8 @@ PER_SECOND = 40.0
 """Messages a second that a device may send for ever. An agent sends a few in a minute."""
 BURST = 1000
 """Messages that a device may send at once: the largest report has 547 chunks, and may be sent again."""
+MESSAGE_BYTES = 75 * 1024
+"""A longer message counts as several, so 73 MiB may be sent at once: the largest report, and a seventh of it again."""
 REQUEST_COST = 10
 CONNECTION_COST = 20
 """What a request and a connection over HTTPS cost, in messages: a handshake takes as long as the work of some messages.
@@ -28,6 +32,15 @@ FORGOTTEN_AFTER_S = 86400.0
 """A device's next cut-off is twice as long as the one before, unless it behaved for this long."""
 MOST_IDLE = 4096
 """Devices whose allowance is kept although it may be full again."""
+
+
+def cost_of(size_bytes: int) -> float:
+    """What a message over MQTT costs.
+
+    >>> cost_of(0), cost_of(120 * 1024)
+    (1.0, 1.6)
+    """
+    return max(1.0, size_bytes / MESSAGE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class DeviceRateLimits:
         self._most_kept = MOST_IDLE
         self._cut_off: dict[str, CutOff] = {}  # also of late: the next one lasts longer
 
-    def admits(self, device: str, cost: int = 1) -> bool:
+    def admits(self, device: str, cost: float = 1) -> bool:
         """Count a message of a device, or what costs as much as several; False if it is to be dropped unread.
 
         >>> limits = DeviceRateLimits(lambda: 0.0, burst=2)
@@ -81,11 +94,23 @@ class DeviceRateLimits:
                     self._forget_idle(now_s)
                 self._full_at_s[device] = full_at_s + cost * self._interval_s
                 return True
-            self._full_at_s.pop(device, None)
-            lasts_s = FIRST_CUT_OFF_S if last is None else min(2 * last.lasts_s, LONGEST_CUT_OFF_S)
-            cut_off = self._cut_off[device] = CutOff(device, now_s + lasts_s, lasts_s)
+            cut_off = self._begin(device, now_s)
         self._flooded(cut_off)
         return False
+
+    def cut(self, device: str) -> None:
+        """Cut a device off that flooded somebody who counts on his own; nothing changes if it is cut off already."""
+        now_s = self._now_s()
+        with self._lock:
+            last = self._cut_off.get(device)
+            if last is not None and now_s < last.until_s:
+                return
+            cut_off = self._begin(device, now_s)
+        self._flooded(cut_off)
+
+    def is_cut_off(self, device: str) -> bool:
+        """Whether a device is cut off now."""
+        return self.remaining_s(device) > 0
 
     def cut_off(self) -> frozenset[str]:
         """The devices that are cut off now."""
@@ -101,6 +126,13 @@ class DeviceRateLimits:
         with self._lock:
             last = self._cut_off.get(device)
         return 0.0 if last is None else max(0.0, last.until_s - self._now_s())
+
+    def _begin(self, device: str, now_s: float) -> CutOff:
+        self._full_at_s.pop(device, None)
+        last = self._cut_off.get(device)
+        lasts_s = FIRST_CUT_OFF_S if last is None else min(2 * last.lasts_s, LONGEST_CUT_OFF_S)
+        begun = self._cut_off[device] = CutOff(device, now_s + lasts_s, lasts_s)
+        return begun
 
     def _forget_idle(self, now_s: float) -> None:
         """Drop the allowances that are full again; those of devices that sent something lately stay."""

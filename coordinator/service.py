@@ -179,7 +179,7 @@ class _Driving:
         self._reached, self._reload = config.broker, None
         if site.own_broker:
             folder, certificates = config.data_dir / "broker", secured.folder if secured else None
-            broker = BrokerChild(config.broker, folder, certificates, config.population, config.shards)
+            broker = BrokerChild(config.broker, folder, certificates, config.population, config.shards, site.limits.cut)
             leading.callback(broker.close)
             self._reached, self._reload = broker.service, broker.reload
         stores = Stores(
@@ -192,7 +192,13 @@ class _Driving:
         leading.callback(worker.close)
         tls = secured.context if secured else None
         self._transport = transport = MqttSessions(
-            self._reached, Population(config.population), config.shards, post, tls, site.limits.admits
+            self._reached,
+            Population(config.population),
+            config.shards,
+            post,
+            tls,
+            site.limits.admits,
+            site.limits.is_cut_off,
         )
         leading.callback(transport.close)
         driver = Driver(

@@ -314,7 +314,8 @@ class Driver:
     def _take_event(self, event: Inbox, unit: UnitOfWork) -> None:
         match event:
             case MessageArrived():
-                self._messages.take(event, unit)
+                if not event.refused():
+                    self._messages.take(event, unit)
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and unit.now_s < since_s:  # the clock was set back

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -39,13 +40,21 @@ _log = structlog.get_logger("coordinator")
 class BrokerChild:
     """A broker that runs as a child process of the service; ``tls`` is its folder of certificates, None for plain text.
 
+    ``flooded`` is called with the name of each device that the embedded broker cut off.
+
     Raises:
         ConfigError: the port is taken, or mosquitto is configured but not installed.
         UnavailableError: the broker does not answer.
     """
 
     def __init__(
-        self, broker: BrokerConfig, folder: Path, tls: Path | None = None, population: str = "demo", shards: int = 1
+        self,
+        broker: BrokerConfig,
+        folder: Path,
+        tls: Path | None = None,
+        population: str = "demo",
+        shards: int = 1,
+        flooded: Callable[[str], None] = lambda _device: None,
     ) -> None:
         self.name = choose(broker.kind)
         """``mosquitto`` or ``amqtt``."""
@@ -53,6 +62,7 @@ class BrokerChild:
         """Address and credentials with which the coordinator connects."""
         self._broker = broker
         self._tls = tls
+        self._flooded = flooded
         self._topics = ["--population", population, "--shards", str(shards)]
         self._folder = folder
         check_port_free(
@@ -90,14 +100,19 @@ class BrokerChild:
             command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
         log = LimitedLog(self._folder / "broker.log")  # strangers cause a line for each handshake that fails
         while not self._closing.is_set():
+            # A pipe of its own: the log quotes what strangers say.
+            floods, theirs = os.pipe()
             self._child = subprocess.Popen(  # noqa: S603 - our own module
-                command,
+                [*command, "--tell-floods", str(theirs)],
+                pass_fds=[theirs],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # ctrl-C goes only to the service, which still has messages to send
                 env={**os.environ, PASSWORD_VARIABLE: self.service.password},
             )
+            os.close(theirs)
+            threading.Thread(target=self._hear_of_floods, args=(floods,), name="floods", daemon=True).start()
             if self._child.stdout is not None:
                 with self._child.stdout as lines:
                     while line := lines.readline(LONGEST_READ):  # until it ends
@@ -106,6 +121,11 @@ class BrokerChild:
             if not self._closing.is_set():
                 _log.error("broker_restarted", status=status, log=str(self._folder / "broker.log"))
                 self._closing.wait(RESTART_AFTER_S)
+
+    def _hear_of_floods(self, pipe: int) -> None:
+        with os.fdopen(pipe) as devices:  # until the child ends
+            for device in devices:
+                self._flooded(device.rstrip("\n"))
 
     def _wait_until_it_answers(self) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S

@@ -6,7 +6,8 @@ The client reports what the broker does wrong: dropped messages, a lost session,
 
 Not every broker enforces limits, so the client has its own. It truncates an oversized packet to one byte more than the
 limit. It stops reading while the driver is far behind; if the broker then closes the connection, it keeps the messages.
-It drops what a device sends beyond its rate limit, so that the messages of others are reached soon.
+It drops what a device sends beyond its rate limit, and what still waits for the driver when the device is cut off, so
+that the messages of others are reached soon.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.rate_limits import cost_of
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
@@ -66,7 +68,9 @@ _log = structlog.get_logger("coordinator")
 class MqttSessions:
     """The coordinator's connections to the broker, one per shard.
 
-    ``post`` gets each event, and must not block. ``admits`` counts a device's message, and says whether to read it.
+    ``post`` gets each event, and must not block. ``admits`` counts a device's message by its cost, and says whether to
+    read it.
+    ``is_cut_off`` says whether not to handle one that was admitted.
     """
 
     def __init__(
@@ -76,11 +80,12 @@ class MqttSessions:
         shards: int,
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None = None,
-        admits: Callable[[str], bool] = lambda _device: True,
+        admits: Callable[[str, float], bool] = lambda _device, _cost: True,
+        is_cut_off: Callable[[str], bool] = lambda _device: False,
     ) -> None:
         self._waiting = _Waiting()
         self._sessions = [
-            _Session(broker, population, shard, post, tls, self._waiting, admits) for shard in range(shards)
+            _Session(broker, population, shard, post, tls, self._waiting, admits, is_cut_off) for shard in range(shards)
         ]
 
     @property
@@ -140,10 +145,11 @@ class _Session:
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None,
         waiting: _Waiting,
-        admits: Callable[[str], bool],
+        admits: Callable[[str, float], bool],
+        is_cut_off: Callable[[str], bool],
     ) -> None:
         self.trouble = NOT_YET
-        self._admits = admits
+        self._admits, self._is_cut_off = admits, is_cut_off
         self._broker, self._shard, self._post, self._waiting = broker, shard, post, waiting
         self._filters = [(topics.shard_filter(population, shard), 1)]
         if shard == 0:
@@ -278,14 +284,16 @@ class _Session:
             if message.topic == DROPPED_TOPIC:
                 self._watch_dropped(int(message.payload))
                 return
-            if not self._admits(_sender(message.topic)):
+            sender = _sender(message.topic)
+            if not self._admits(sender, cost_of(len(message.payload))):
                 client.ack(message.mid, message.qos)
                 return
             payload = bytes(message.payload[: MAX_PACKET_BYTES + 1])
             number, size_bytes = message.mid if message.qos else 0, len(payload) + OVERHEAD_BYTES
             done = functools.partial(self._done, self._connection, number, size_bytes)
             self._waiting.add(size_bytes)
-            self._post(MessageArrived(message.topic, payload, message.retain, done))
+            refused = functools.partial(self._is_cut_off, sender)
+            self._post(MessageArrived(message.topic, payload, message.retain, done, refused))
             if time.monotonic() > self._swept_s + SWEEP_S:
                 self._swept_s = time.monotonic()
                 client.subscribe(self._filters[:1])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import os
 import ssl
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,8 @@ from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
 from nightjar.coordinator.mqtt.listeners import Listeners
-from nightjar.coordinator.tls.contexts import client_serial, server_context
+from nightjar.coordinator.rate_limits import CONNECTION_COST, CutOff, DeviceRateLimits, cost_of
+from nightjar.coordinator.tls.contexts import client_name, client_serial, server_context
 from nightjar.coordinator.tls.files import SERVICE_USER, authority_names, broker_pair, refused_serials
 from nightjar.wire import topics
 from nightjar.wire.errors import RemoteProtocolError
@@ -135,6 +138,9 @@ def may_hear(device: str, topic: str, population: str) -> bool:
 class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     """A broker that requires device certificates, rejects large packets, and retains only statuses and announcements.
 
+    It counts a device's packets and connections where it reads them. A device above its rate limit is hung up on and
+    refused, and what it sent and nobody got yet is dropped: amqtt's queues have no bound, so others would wait behind.
+
     It works around these bugs of amqtt 0.12:
 
     - amqtt ends the session with the client id of a new client *before* it authenticates that client. So this class
@@ -143,15 +149,18 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
       gets only those of its own subscriptions.
     - amqtt marks messages queued for an offline client as retained, so that they look like real retained messages.
     - amqtt awaits while it iterates over the subscription table (:class:`Subscriptions`).
+    - amqtt writes every message out for a log that nobody asked for (:class:`Broadcasts`).
     """
 
     def __init__(self, settings: dict[str, Any], listeners: Listeners) -> None:
         super().__init__(settings)
         self._subscriptions = Subscriptions()
+        self._broadcast_queue = Broadcasts()
         self._listeners = listeners
         self._contexts: list[ssl.SSLContext] = []
         self._open: dict[WriterAdapter, str] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._limits = DeviceRateLimits(time.monotonic, self._flooded)
         self._revoked: frozenset[str] = frozenset()
         self._authorities: frozenset[str] = frozenset()
         self.reload()
@@ -181,10 +190,13 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         return context
 
     async def _client_connected(self, listener_name: str, reader: ReaderAdapter, writer: WriterAdapter) -> None:
-        packets = _Packets(reader)
-        connection = writer.get_ssl_info()
+        packets, connection = _Packets(reader), writer.get_ssl_info()
         try:
             allowed = self._listeners.tls is None or listener_name == SERVICE or self._counts(connection)
+            if allowed and self._listeners.tls is not None and listener_name != SERVICE:
+                device = client_name(connection)
+                allowed = self._limits.admits(device, CONNECTION_COST)
+                packets.admits = lambda size_bytes: self._limits.admits(device, cost_of(size_bytes))
             if allowed:
                 await asyncio.wait_for(packets.wait(), CONNECT_TIMEOUT_S)
             if allowed and self._listeners.tls is not None:
@@ -202,6 +214,20 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
             await super()._client_connected(listener_name, packets, writer)
         finally:
             self._open.pop(writer, None)
+
+    def _flooded(self, cut_off: CutOff) -> None:
+        waiting = [self._broadcast_queue.get_nowait() for _ in range(self._broadcast_queue.qsize())]
+        for each in waiting:
+            if not _is_of(each["session"], cut_off.device):
+                self._broadcast_queue.put_nowait(each)
+        if self._listeners.floods is not None:
+            with contextlib.suppress(OSError):  # the coordinator ends, and we with it
+                os.write(self._listeners.floods, f"{cut_off.device}\n".encode())
+
+    async def _handle_message_delivery(self, client_session: Session, handler: Any, wait_deliver: Any) -> bool:
+        if client_session.username and self._limits.is_cut_off(client_session.username):
+            return True
+        return bool(await super()._handle_message_delivery(client_session, handler, wait_deliver))
 
     def _counts(self, connection: ssl.SSLObject) -> bool:
         """Whether a device's certificate is valid beyond the TLS handshake: not revoked, and of a current authority."""
@@ -264,14 +290,31 @@ class Subscriptions(dict[str, list[tuple[Session, int]]]):
         return [(wanted, list(subscribers)) for wanted, subscribers in super().items()]
 
 
+class Broadcasts(asyncio.Queue[dict[str, Any]]):
+    """The queue of messages that go out to subscribers. Written out they are short.
+
+    amqtt formats each for its log before it asks whether to log: 120 KiB took a millisecond, more than all else.
+    """
+
+    def _put(self, item: dict[str, Any]) -> None:
+        super()._put(_Short(item))
+
+
+class _Short(dict[str, Any]):
+    def __repr__(self) -> str:
+        return f"{len(self['data'] or b'')} bytes on {self['topic']}"
+
+
 class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
     """Reads a client's stream packet by packet: amqtt gets only complete packets, and never reads past their end.
 
-    A packet above the limit closes the connection as soon as its length is known, before its body is read.
+    A packet above the limit closes the connection as soon as its length is known, before its body is read. So does one
+    that :attr:`admits` refuses, which is given its size.
     """
 
     def __init__(self, reader: ReaderAdapter) -> None:
         self._reader = reader
+        self.admits: Callable[[int], bool] = lambda _size_bytes: True
         self._begun = bytearray()  # kept when amqtt cancels the wait after the keep-alive time
         self._left = b""
 
@@ -285,7 +328,7 @@ class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
         """Wait until a complete packet has arrived.
 
         Raises:
-            ConnectionResetError: the packet is too large.
+            ConnectionResetError: the packet is too large, or one too many.
             EOFError: the client closed the connection.
         """
         while (length := _packet_bytes(self._begun)) is None:
@@ -296,6 +339,9 @@ class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
         if length > len(self._begun):
             self._begun += await self._reader.read(length - len(self._begun))
         self._left, self._begun = bytes(self._begun), bytearray()
+        if not self.admits(length):
+            msg = "the device sent more than its rate limit"
+            raise ConnectionResetError(msg)
 
     def put_back(self, packet: bytes) -> None:
         """Make this packet the next one to be read."""
@@ -317,6 +363,10 @@ def _packet_bytes(begun: bytes | bytearray) -> int | None:
         if byte < 0x80:
             return 2 + place + length
     return None if len(begun) < 5 else sys.maxsize  # a length of more than four bytes: not MQTT
+
+
+def _is_of(session: Session | None, device: str) -> bool:
+    return session is not None and session.username == device
 
 
 async def _close(writer: WriterAdapter) -> None:

@@ -27,6 +27,7 @@ class Listeners:
     service_port: int = 0  # of the coordinator's listener on 127.0.0.1
     population: str = "demo"  # whose topics devices may use
     shards: int = 1  # ingest shards in the topics to the coordinator
+    floods: int | None = None  # file descriptor that the embedded broker tells the names of devices that flood
 
 
 def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:

@@ -16,12 +16,14 @@ class MessageArrived:
     Attributes:
         retained: True for a retained message, which may be old.
         acknowledge: acknowledges the message to the broker once it has been handled.
+        refused: whether its device was cut off while the message waited, so that it is not to be handled.
     """
 
     topic: str
     payload: bytes
     retained: bool = False
     acknowledge: Callable[[], None] = field(default=lambda: None, compare=False)
+    refused: Callable[[], bool] = field(default=lambda: False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

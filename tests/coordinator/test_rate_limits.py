@@ -10,8 +10,9 @@ from nightjar.coordinator.rate_limits import (
     PER_SECOND,
     CutOff,
     DeviceRateLimits,
+    cost_of,
 )
-from nightjar.wire.frame import MAX_REPORT_BYTES, chunks_of
+from nightjar.wire.frame import MAX_PUBLISH_BYTES, MAX_REPORT_BYTES, chunks_of
 
 
 class Limited:
@@ -27,7 +28,8 @@ class Limited:
 
 def test_the_largest_report_passes_at_once():
     limited = Limited()
-    assert all(limited.limits.admits("pi") for _ in range(chunks_of(MAX_REPORT_BYTES) + 100))
+    chunks = chunks_of(MAX_REPORT_BYTES)
+    assert all(limited.limits.admits("pi", cost_of(MAX_PUBLISH_BYTES)) for _ in range(chunks + chunks // 8))
     assert limited.flooded == []
 
 
@@ -60,6 +62,18 @@ def test_one_that_floods_is_told_of_once_and_others_are_let_through():
     assert limited.limits.cut_off() == frozenset()
     assert limited.limits.remaining_s("pi") == limited.limits.remaining_s("another") == 0
     assert limited.limits.admits("pi")
+
+
+def test_one_that_flooded_elsewhere_is_cut_off_here_once():
+    limited = Limited()
+    limited.limits.cut("pi")
+    limited.limits.cut("pi")
+    assert limited.flooded == [CutOff("pi", 1000.0 + FIRST_CUT_OFF_S, FIRST_CUT_OFF_S)]
+    assert not limited.limits.admits("pi")
+    assert [limited.limits.is_cut_off(each) for each in ("pi", "another")] == [True, False]
+    limited.time_s += FIRST_CUT_OFF_S
+    limited.limits.cut("pi")
+    assert limited.flooded[1:] == [CutOff("pi", limited.time_s + 2 * FIRST_CUT_OFF_S, 2 * FIRST_CUT_OFF_S)]
 
 
 def test_who_floods_again_is_cut_off_for_twice_as_long_until_it_behaves_for_a_day():

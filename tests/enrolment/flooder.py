@@ -33,6 +33,9 @@ MESSAGES = {
     "unreadable": b"\xff",
 }
 OVER_HTTPS = ("requests", "connections")
+PINGS, ARRIVALS = "pings", "arrivals"
+UNSENT = (PINGS, ARRIVALS)
+"""What the broker alone sees: packets that it answers itself, and connections over MQTT."""
 THREADS = 4
 AT_ONCE_BYTES = 1 << 17
 
@@ -52,10 +55,10 @@ def packet(kind: int, body: bytes) -> bytes:
 
 
 def over_mqtt(port: int, device: DeviceId, context: ssl.SSLContext, kind: str) -> None:
-    of_kind = "check-in" if kind == "unreadable" else kind
+    of_kind = kind if kind in MESSAGES and kind != "unreadable" else "check-in"
     topic = topics.status(DEMO, device) if kind == STATUS else topics.up(DEMO, device, of_kind, 1)
     connect = packet(0x10, text("MQTT") + bytes([4, 2, 0, 60]) + text(device))
-    publish = packet(0x30, text(topic) + MESSAGES[kind])
+    publish = packet(0xC0, b"") if kind in UNSENT else packet(0x30, text(topic) + MESSAGES[kind])
     many = publish * max(1, AT_ONCE_BYTES // len(publish))
     while True:
         with (
@@ -65,9 +68,10 @@ def over_mqtt(port: int, device: DeviceId, context: ssl.SSLContext, kind: str) -
         ):
             connection.sendall(connect)
             connection.recv(4)
-            while True:
+            while kind != ARRIVALS:
                 connection.sendall(many)
-        time.sleep(0.05)
+        if kind != ARRIVALS:
+            time.sleep(0.05)
 
 
 def over_https(url: str, context: ssl.SSLContext, kind: str) -> None:

@@ -11,10 +11,11 @@ import pytest
 import urllib3
 
 from nightjar.coordinator.rate_limits import FIRST_CUT_OFF_S
+from nightjar.wire.frame import MAX_PUBLISH_BYTES, MAX_REPORT_BYTES, chunks_of
 from nightjar.wire.messages import Rejection
 from tests.brokers import KINDS
 from tests.coordinator.fake_device import FakeDevice
-from tests.enrolment.flooder import MESSAGES, OVER_HTTPS
+from tests.enrolment.flooder import MESSAGES, OVER_HTTPS, UNSENT
 from tests.enrolment.test_revocation import is_kept_out
 from tests.enrolment.test_rounds import TRIES, connected, is_in, until
 from tests.enrolment.world import ROOT, Device, World
@@ -73,6 +74,16 @@ def seconds_to_cut_off(world: World, name: str) -> float:
 
 @pytest.mark.parametrize("kind", [*MESSAGES, *OVER_HTTPS])
 def test_who_floods_is_cut_off_in_five_seconds_and_five_later_others_are_answered_in_one(world, kind):
+    is_cut_off_and_others_are_answered(world, kind)
+
+
+@pytest.mark.parametrize("world", ["embedded"], indirect=True)
+@pytest.mark.parametrize("kind", UNSENT)
+def test_the_embedded_broker_counts_what_it_answers_itself(world, kind):
+    is_cut_off_and_others_are_answered(world, kind)
+
+
+def is_cut_off_and_others_are_answered(world, kind):
     tried = []
     with connected(world.enrolled(f"neighbour-{kind}")) as neighbour:
         assert neighbour.subscribed.wait(60)
@@ -92,6 +103,16 @@ def test_who_floods_is_cut_off_in_five_seconds_and_five_later_others_are_answere
             is_kept_out(device)
         soon = cut_off_s < CUT_OFF_WITHIN_S and answered_s < ANSWERED_WITHIN_S
         assert (soon, out, stayed) == (True, True, True), f"cut off, answered: {tried}"
+
+
+def test_the_largest_report_at_once_is_no_flood(world):
+    with connected(world.enrolled("large")) as device:
+        assert device.subscribed.wait(60)
+        for _ in range(chunks_of(MAX_REPORT_BYTES)):
+            device.publish("report", bytes(MAX_PUBLISH_BYTES))
+        assert seconds_to_answer(device) < ANSWERED_AT_LAST_S  # it comes behind the report
+        assert not device.lost.is_set()
+    assert "event=device_cut_off device=large " not in world.log()
 
 
 def is_served(device: Device) -> bool:

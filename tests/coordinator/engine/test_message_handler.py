@@ -81,6 +81,20 @@ def test_malformed_messages_are_counted_acknowledged_and_change_nothing(make_wor
     assert world.transport.to("a") == []
 
 
+def test_what_waits_when_its_device_is_cut_off_is_acknowledged_and_changes_nothing(make_world):
+    world = make_world()
+    before, acknowledged = dict(world.counters), []
+    world.driver.handle(
+        MessageArrived(
+            "nightjar/1/demo/up/0/a/check-in",
+            CHECK_IN,
+            acknowledge=lambda: acknowledged.append(1),
+            refused=lambda: True,
+        )
+    )
+    assert (acknowledged, world.counters, world.transport.to("a")) == ([1], before, [])
+
+
 def test_reports_that_begin_and_end_alike_and_have_one_checksum_are_told_apart(make_world):
     world = make_world()
     world.check_in("a", "b")

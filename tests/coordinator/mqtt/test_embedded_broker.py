@@ -1,4 +1,5 @@
 import asyncio
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -136,3 +137,37 @@ def test_a_message_reaches_everybody_though_subscriptions_change_while_it_goes_o
 
     asyncio.run(deliver())
     assert asked == ["first", "second", "third"]
+
+
+def test_a_packet_too_many_is_not_handed_on():
+    async def read() -> None:
+        packets, left = embedded_broker._Packets(_Pieces(*[b"\xc0\x00"] * 5)), iter([True, True, True, False])
+        packets.admits = lambda _size_bytes: next(left)
+        for _ in range(3):
+            assert await packets.read(2) == b"\xc0\x00"
+        with pytest.raises(ConnectionResetError, match="rate limit"):
+            await packets.read(2)
+
+    asyncio.run(read())
+
+
+def test_what_waits_from_a_device_that_is_cut_off_reaches_nobody_and_others_keep_their_order():
+    async def waiting() -> list[bytes]:
+        told, floods = os.pipe()
+        listeners = Listeners("127.0.0.1", 0, "nightjar", "", floods=floods)
+        ours = embedded_broker.EmbeddedBroker(embedded_broker.configuration(listeners), listeners)
+        flooder, other = Session(), Session()
+        flooder.username, other.username = "flooder", "other"
+        for number in range(3):
+            for session in (flooder, other, None):
+                await ours._broadcast_message(session, "topic", f"{number} {session and session.username}".encode())
+        while ours._limits.admits("flooder"):
+            pass
+        taken = asyncio.get_running_loop().create_future()
+        assert await ours._handle_message_delivery(flooder, None, taken)  # is dropped unread
+        os.close(floods)
+        with os.fdopen(told) as heard:
+            assert heard.read() == "flooder\n"
+        return [ours._broadcast_queue.get_nowait()["data"] for _ in range(ours._broadcast_queue.qsize())]
+
+    assert asyncio.run(waiting()) == [f"{number} {who}".encode() for number in range(3) for who in ("other", None)]
