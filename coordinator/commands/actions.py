@@ -6,7 +6,7 @@ import click
 
 from nightjar.coordinator.access import Role, new_token
 from nightjar.coordinator.commands.console import at_the_command_line, show, when
-from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
@@ -51,6 +51,7 @@ def list_tokens(config: CoordinatorConfig, *, as_json: bool) -> None:
 @token.command("revoke")
 @answer_options
 @click.argument("name")
+@irreversible("Revoke the token {name}?")
 def revoke_token(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     """Revoke a token at once."""
     with opened(config) as database:

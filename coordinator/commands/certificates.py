@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nightjar.coordinator.commands.console import show
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import answer_options, irreversible
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
@@ -65,6 +65,7 @@ def prepare(config: CoordinatorConfig, *, as_json: bool) -> None:
 
 @authority.command()
 @answer_options
+@irreversible("Begin a rotation to a new authority?")
 def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Begin a rotation with a new key; the service may be running. Devices follow within a day; then run 'retire'."""
     held = _here(config)
@@ -81,6 +82,7 @@ def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
 @authority.command()
 @answer_options
 @click.option("--lock-out", is_flag=True, help="Even if devices have not come along; they need a new claim then.")
+@irreversible("End the rotation, after which no certificate of the former authority is valid?")
 def retire(config: CoordinatorConfig, *, as_json: bool, lock_out: bool) -> None:
     """End a rotation: certificates of the former authority are invalid from now on."""
     held = _here(config)

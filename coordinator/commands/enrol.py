@@ -16,7 +16,7 @@ import segno
 from msgspec import structs
 
 from nightjar.coordinator.commands.console import create_for_owner, show, when
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import answer_options, irreversible
 from nightjar.coordinator.commands.service_call import ask_service, change
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.claims import ClaimMade, carried
@@ -140,6 +140,7 @@ def list_claims(config: CoordinatorConfig, *, as_json: bool) -> None:
 @enrol_token.command()
 @answer_options
 @click.argument("name")
+@irreversible("Revoke the claim {name}?")
 def revoke(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     """Revoke a claim at once; devices that it enrolled stay enrolled."""
     ask_service(config, "DELETE", f"/claims/{name}")
@@ -174,6 +175,7 @@ def approve(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
 @enrolment.command()
 @answer_options
 @click.argument("key")
+@irreversible("Refuse {key}? It comes back only with a new claim.")
 def refuse(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
     """Refuse a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
     change(config, f"/enrolments/{_waiting(config, key)}/refuse", {}, f"{key} is refused for good", as_json=as_json)

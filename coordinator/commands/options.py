@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -49,6 +50,25 @@ limit_option = click.option("--limit", default=20, show_default=True, type=click
 def answer_options(command: _Command) -> _Command:
     """Options of a command that reads the configuration, and prints an answer."""
     return config_option(json_option(command))
+
+
+def irreversible(question: str, only_with: str = "") -> Callable[[_Command], _Command]:
+    """For a command that cannot be undone: on a terminal it asks first, unless it is given --yes. Scripts go on.
+
+    ``question`` names the command's arguments, such as ``{name}``. With ``only_with`` it asks only if that is given.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+        @functools.wraps(command)
+        def asking(*, yes: bool, **given: Any) -> Any:
+            if not yes and sys.stdin.isatty() and (not only_with or given[only_with]):
+                click.confirm(f"{question.format(**given)} This cannot be undone.", abort=True, err=True)
+            return command(**given)
+
+        return cast(_Command, asking)
+
+    return decorate
 
 
 class LazyCommands(click.Group):

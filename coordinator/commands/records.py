@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from nightjar.coordinator.commands.console import show, when
-from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
 from nightjar.coordinator.commands.service_call import ask_service, change, reason_option
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
@@ -218,6 +218,7 @@ def label_devices(
 @devices.command()
 @answer_options
 @click.argument("device")
+@irreversible("Revoke every certificate of {device}? It comes back only with a new claim, at the device.")
 def forget(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Revoke every certificate of a device for good; it can return only with a new claim."""
     change(config, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json)

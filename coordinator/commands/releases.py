@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
 
 from nightjar.coordinator.commands.console import show, when
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import answer_options, irreversible
 from nightjar.coordinator.commands.service_call import change
 from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
@@ -23,6 +24,7 @@ from nightjar.wire.errors import ConfigError, UnavailableError
 _COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")
 _reason = click.option("--reason", default="no reason given", show_default=True, help="Kept in the audit log.")
 _version = click.argument("version")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group("release")
@@ -89,10 +91,15 @@ def show_release(config: CoordinatorConfig, version: str, *, as_json: bool) -> N
 def _add_decision(action: ReleaseAction, does: str, now: str, *more: click.Option) -> None:
     """Add the command that asks the running service for an action."""
 
+    def asks(command: _Command) -> _Command:
+        final = action is ReleaseAction.ROLLBACK
+        return irreversible("Take back release {version} for good?")(command) if final else command
+
     @release.command(action.value, help=does)
     @answer_options
     @_version
     @_reason
+    @asks
     def decide(config: CoordinatorConfig, version: str, reason: str, *, as_json: bool, **start: Any) -> None:
         share, labels = start.get("share", 100.0), start.get("labels")
         body: dict[str, object] = {"action": action.value, "reason": reason, "share": share / 100}

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from nightjar.coordinator.commands.console import show
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import answer_options, irreversible
 from nightjar.coordinator.commands.service_call import change, reason_option
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.commands.task_facts import show_task
@@ -80,6 +80,7 @@ def resume(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> Non
 @answer_options
 @click.argument("name")
 @reason_option
+@irreversible("Stop the task {name} for good?")
 def stop(config: CoordinatorConfig, name: str, reason: str, *, as_json: bool) -> None:
     """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
     _change(config, name, "stop", {"reason": reason}, as_json=as_json)

@@ -16,7 +16,7 @@ import click
 from nightjar.coordinator.commands.checkup import CheckupFinding, check_up
 from nightjar.coordinator.commands.console import create_for_owner, show
 from nightjar.coordinator.commands.deployment import BACKUP, check_deployment
-from nightjar.coordinator.commands.options import answer_options, config_path_option, json_option
+from nightjar.coordinator.commands.options import answer_options, config_path_option, irreversible, json_option
 from nightjar.coordinator.commands.stored import noted, opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.config_file import load_config
@@ -190,6 +190,7 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
 @click.command()
 @answer_options
 @click.argument("folder", type=click.Path(path_type=Path))
+@irreversible("Restore {folder}? Tasks with differential privacy end.")
 def restore(config: CoordinatorConfig, folder: Path, *, as_json: bool) -> None:
     """Fill the empty data folder from the backup in FOLDER; restore a PostgreSQL database first."""
     data_dir, now_s = config.data_dir, WallClock().now_s()

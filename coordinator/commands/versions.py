@@ -18,7 +18,7 @@ import msgspec
 
 from nightjar.coordinator import __version__
 from nightjar.coordinator.commands.console import flat, show, when
-from nightjar.coordinator.commands.options import answer_options, limit_option
+from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
 from nightjar.coordinator.commands.service_call import change, reason_option
 from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
@@ -219,6 +219,7 @@ def export(config: CoordinatorConfig, version: int, form: str, average: int, out
 @answer_options
 @click.option("--new", is_flag=True, help="Make another, which devices take on the word of this one.")
 @click.option("--recovery", type=click.Path(path_type=Path), help="Recovery key that signs the new one instead.")
+@irreversible("Replace the key that signs orders?", only_with="new")
 def key(config: CoordinatorConfig, recovery: Path | None, *, new: bool, as_json: bool) -> None:
     """Show the public key of orders, which agents get as coordinator_key; the key is created if there is none."""
     if new:
