@@ -299,4 +299,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def _log_unforeseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if not isinstance(error, OSError):  # OSError: clients that disconnect, and failed handshakes
-        _log.warning("tls_front", said=context.get("message"), error=repr(error))
+        _log.warning(
+            "tls_front",
+            said=context.get("message"),
+            error=None if error is None else f"{type(error).__name__}: {error}",
+        )

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,15 @@ logging.getLogger("theirs").warning("%s", hostile)
     assert said.count("\n") == 2
     assert not {char for char in said if ord(char) < 32 or 127 <= ord(char) < 160} - {"\n"}
     assert all("a" in line and "z" in line for line in said.splitlines())
+
+
+def test_no_event_is_given_the_notation_of_a_python_object():
+    """A reader of logs searches for words; ``repr`` also quotes what a stranger sent."""
+    found = [
+        f"{path}:{number}"
+        for package in ("coordinator", "edge_agent", "host", "wire")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\blog\.(debug|info|warning|error|exception)\(.*(\brepr\(|!r\})", line.replace("_log.", "log."))
+    ]
+    assert found == []

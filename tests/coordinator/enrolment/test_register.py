@@ -62,5 +62,8 @@ def test_a_device_whose_last_certificate_ends_soon_is_counted_until_it_renews(ho
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 2
     house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 1
+    long_after_s = house.clock.time_s + 400 * DAY_S
+    assert house.register.expiring(long_after_s, 10 * DAY_S) == 2, "the alert stays until they are back or forgotten"
     house.register.revoke("other", "test", house.clock.time_s)
     assert house.register.expiring(house.clock.time_s, 10 * DAY_S) == 0
+    assert house.register.expiring(long_after_s, 10 * DAY_S) == 1
