@@ -249,12 +249,22 @@ class TypingDesk:
     def shown(self) -> str:
         return self.text.read_text() if self.text.exists() else ""
 
-    def comes_to(self, text: str) -> bool:
-        """Whether the program shows a text in a while."""
+    def comes_to(self, text: str, candidates: tuple[str, ...] = ()) -> bool:
+        """Whether the program shows a text in a while, and the panel these candidates first."""
+
+        def there() -> bool:
+            return self.shown() == text and tuple(self.candidates()[: len(candidates)]) == candidates
+
         end = time.monotonic() + 3
-        while self.shown() != text and time.monotonic() < end:
+        while not (found := there()) and time.monotonic() < end:
             time.sleep(0.02)
-        return self.shown() == text
+        return found
+
+    def goes_back_to(self, text: str) -> None:
+        """Take back what was typed after a text."""
+        while self.shown() != text:
+            self.press("BackSpace")
+            self.comes_to(text)
 
     def close(self) -> None:
         for process in reversed(self.processes):
