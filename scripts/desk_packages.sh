@@ -47,7 +47,7 @@ comm -13 /tmp/before /tmp/after | grep -vE '^/var/(lib/(dpkg|apt)|cache|log)/|^/
 INSIDE
 debs=("$packages"/nightjar-agent_*.deb "$packages"/nightjar-ibus_*.deb)
 mmdebstrap --quiet --variant=apt --format=null --aptopt='APT::Install-Recommends "false"' \
-    --include=ca-certificates,gir1.2-ibus-1.0,ibus,libstdc++6,python3,python3-gi \
+    --include=ca-certificates,gir1.2-ibus-1.0,ibus,libstdc++6,passwd,python3,python3-gi \
     --customize-hook="mkdir \"\$1/packages\"" --customize-hook="copy-in ${debs[*]} /packages" \
     --customize-hook="copy-in $folder/inside.sh $folder/person.py /" \
     --customize-hook="env --ignore-environment HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \

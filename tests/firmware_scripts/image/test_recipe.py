@@ -18,7 +18,7 @@ def recipe(low, high, board=BOARD):
 def test_our_boards_have_whatever_the_agent_needs(name):
     found = recipe_of(name)
     # tflite-runtime is linked with libstdc++ and does not say so; FAT cannot be mounted without its checker's package.
-    assert {"python3", "libstdc++6", "openssl", "ca-certificates", "dosfstools"} <= set(found.packages)
+    assert {"python3", "libstdc++6", "openssl", "ca-certificates", "dosfstools", "passwd"} <= set(found.packages)
     assert "etc/systemd/system/nightjar-firstrun.service" in found.copies
     assert found.files["etc/machine-id"] == ""
 
