@@ -130,7 +130,8 @@ def test_who_was_cut_off_is_let_in_again_after_a_minute_and_takes_part(world):
         until(lambda: "event=device_cut_off device=penitent " in world.log())
     begun = time.monotonic()
     while not (is_in(device) and is_served(device)):
-        assert time.monotonic() - begun < 2 * FIRST_CUT_OFF_S
+        # On a busy machine what the broker still had of the flood is counted once more, and cuts it off for longer.
+        assert time.monotonic() - begun < 4 * FIRST_CUT_OFF_S
         time.sleep(1)
     with connected(device) as fake:
         assert fake.subscribed.wait(60)
