@@ -53,12 +53,12 @@ def flooding(world: World, device: Device, kind: str):
         child.communicate()
 
 
-def seconds_to_answer(neighbour: FakeDevice) -> float:
+def seconds_to_answer(neighbour: FakeDevice, at_last_s: float = ANSWERED_AT_LAST_S) -> float:
     """Infinite if nothing comes."""
     begun = time.monotonic()
     neighbour.check_in()
     try:
-        neighbour.wait_for(Rejection, ANSWERED_AT_LAST_S)
+        neighbour.wait_for(Rejection, at_last_s)
     except AssertionError:
         return math.inf
     return time.monotonic() - begun
@@ -129,10 +129,14 @@ def test_who_was_cut_off_is_let_in_again_after_a_minute_and_takes_part(world):
     with flooding(world, device, "check-in"):
         until(lambda: "event=device_cut_off device=penitent " in world.log())
     begun = time.monotonic()
-    while not (is_in(device) and is_served(device)):
+
+    def takes_part() -> bool:
+        if not (is_in(device) and is_served(device)):
+            return False
+        with connected(device) as fake:
+            return fake.subscribed.wait(10) and seconds_to_answer(fake, 10) < math.inf
+
+    while not takes_part():
         # On a busy machine what the broker still had of the flood is counted once more, and cuts it off for longer.
         assert time.monotonic() - begun < 4 * FIRST_CUT_OFF_S
         time.sleep(1)
-    with connected(device) as fake:
-        assert fake.subscribed.wait(60)
-        assert seconds_to_answer(fake) < ANSWERED_WITHIN_S * 10
