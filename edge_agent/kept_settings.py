@@ -160,6 +160,6 @@ def _kept(copy: Path) -> str | None:
 def _read(path: Path, more_bytes: int = 0) -> bytes:
     """The beginning of a file, as much as settings can have; nothing if it cannot be read."""
     try:
-        return read_file(path)[: MOST_BYTES + more_bytes]
+        return read_file(path, MOST_BYTES + more_bytes)
     except OSError:
         return b""

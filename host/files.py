@@ -45,8 +45,10 @@ def private_file(path: Path) -> None:
     path.chmod(PRIVATE)
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path, most_bytes: int = -1) -> bytes:
     """Read a file, and never wait: what is no file, such as a named pipe that damage has left, is refused.
+
+    ``most_bytes`` are read from its beginning; negative: all.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -55,7 +57,7 @@ def read_file(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:  # which refuses a folder
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return file.read()
+        return file.read(most_bytes)
 
 
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
