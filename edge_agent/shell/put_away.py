@@ -135,8 +135,7 @@ def _write(kept: Path, text: str) -> None:
 
 def _free(folder: Path, name: str) -> Path:
     """A free name with the next number; by it they are ordered, because the clock may be wrong."""
-    newest = max((_number(path) for path in folder.iterdir()), default=0) if folder.name == FOLDER else 0
-    number = newest + 1
+    number = max((_number(path) for path in folder.iterdir()), default=0) + 1
     while any((folder / f"{name}.{number}{end}").exists() for end in ("", _WHY)):
         number += 1
     return folder / f"{name}.{number}"
