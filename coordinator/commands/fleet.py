@@ -18,7 +18,7 @@ from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
-from nightjar.coordinator.storage.apart import LOST_AFTER_S, apart
+from nightjar.coordinator.storage.apart import apart, lost_before
 from nightjar.wire.identifiers import DeviceId
 
 _PAGE = 1_000
@@ -35,7 +35,7 @@ def export_devices(config: CoordinatorConfig) -> None:
     """Print everything that is known about every device, as CSV."""
     with opened(config) as database, database.transaction() as view:
         columns = ["standing", *(name for name in Lease.__struct_fields__ if name != "week")]
-        revoked, before_s = Register(database).revoked(), WallClock().now_s() - LOST_AFTER_S
+        revoked, before_s = Register(database).revoked(), lost_before(WallClock().now_s(), "")
         rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         after = ""

@@ -16,7 +16,7 @@ from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.standing import standing_word, what_to_do
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
-from nightjar.coordinator.storage.apart import LOST_AFTER_S, apart
+from nightjar.coordinator.storage.apart import apart, lost_before
 from nightjar.coordinator.views.rows import RoundRow, device_row, last_week, round_detail, round_row
 from nightjar.coordinator.views.words import duration, in_words, percent, si_bytes
 from nightjar.wire.errors import ConfigError
@@ -115,7 +115,7 @@ def list_devices(config: CoordinatorConfig, limit: int, label: str, *, as_json: 
     with opened(config) as database, database.transaction() as view:
         leases = view.leases_after(limit, "", label) if label else view.leases(limit)
         gone, now_s = Register(database).revoked([lease.device for lease in leases]), WallClock().now_s()
-    why = {lease.device: apart(lease, now_s - LOST_AFTER_S, revoked=lease.device in gone) for lease in leases}
+    why = {lease.device: apart(lease, lost_before(now_s, ""), revoked=lease.device in gone) for lease in leases}
     rows = [device_row(lease, now_s, why[lease.device]) for lease in leases]
     cells = [
         (

@@ -12,14 +12,12 @@ import sqlalchemy as sa
 
 from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.rounds.lease import Lease
+from nightjar.coordinator.storage.fleet import BLOCKED, LOST, NEVER, REVOKED
 from nightjar.coordinator.storage.tables import credentials, devices
 
 LOST_AFTER_DAYS = 30
 """As long as retention keeps the version that a device holds: one that comes back later is of the fleet again."""
 LOST_AFTER_S = LOST_AFTER_DAYS * 86400.0
-REVOKED, BLOCKED, LOST, NEVER = "revoked", "blocked", "lost", "never heard of"
-APART = (REVOKED, BLOCKED, LOST, NEVER)
-"""Why devices are not of the fleet."""
 
 _REVOKED = sa.and_(
     devices.c.device.in_(sa.select(credentials.c.device)),

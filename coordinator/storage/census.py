@@ -17,9 +17,9 @@ from collections.abc import Callable
 import structlog
 
 from nightjar.coordinator.ports import Clock
-from nightjar.coordinator.storage.apart import APART, lost_before
+from nightjar.coordinator.storage.apart import lost_before
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.fleet import Census, Sample
+from nightjar.coordinator.storage.fleet import APART, Census, Sample
 from nightjar.coordinator.versions.releases import OUT
 from nightjar.wire.errors import UnavailableError
 

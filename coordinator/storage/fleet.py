@@ -24,6 +24,9 @@ ELIGIBLE = ("waiting", "at work")
 """Groups whose devices are surely idle, charging and unmetered; a resting device may or may not be."""
 OTHER = "other"
 """Group of devices that never reported a state, or reported an unknown one."""
+REVOKED, BLOCKED, LOST, NEVER = "revoked", "blocked", "lost", "never heard of"
+APART = (REVOKED, BLOCKED, LOST, NEVER)
+"""Why devices are not of the fleet, as :mod:`nightjar.coordinator.storage.apart` finds it."""
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +52,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def met(self) -> bool:
         """Whether any device was ever heard of."""
-        return self.known > 0 or any(devices for why, devices in self.apart.items() if why != "never heard of")
+        return self.known > 0 or any(devices for why, devices in self.apart.items() if why != NEVER)
 
     @property
     def eligible(self) -> int:

@@ -14,8 +14,8 @@ from nightjar.coordinator.enrolment.standing import Standing, standing_word, wha
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from nightjar.coordinator.rounds.week import DAY_S, spent
-from nightjar.coordinator.storage.apart import APART, BLOCKED, LOST, LOST_AFTER_DAYS, apart, lost_before
-from nightjar.coordinator.storage.fleet import GROUPS
+from nightjar.coordinator.storage.apart import LOST_AFTER_DAYS, apart, lost_before
+from nightjar.coordinator.storage.fleet import APART, BLOCKED, GROUPS, LOST
 from nightjar.coordinator.storage.reading import HeardPosition, Wanted
 from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
 from nightjar.coordinator.views import words

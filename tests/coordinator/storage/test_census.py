@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.lease import Lease, Presence
 from nightjar.coordinator.storage import census as module
-from nightjar.coordinator.storage.apart import APART, apart
+from nightjar.coordinator.storage.apart import apart
 from nightjar.coordinator.storage.census import KEEP_S, CensusTaker, Recorder
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.fleet import Census
+from nightjar.coordinator.storage.fleet import APART, Census
 from nightjar.coordinator.storage.reading import Wanted
 from nightjar.coordinator.storage.tables import credentials
 from nightjar.wire.identifiers import DeviceId
