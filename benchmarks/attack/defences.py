@@ -23,9 +23,9 @@ import numpy as np
 from msgspec import convert
 from msgspec.structs import replace
 
-from nightjar.coordinator.learning.fedavg import Averaged, ClientUpdate, federated_average
+from nightjar.coordinator.learning.fedavg import Aggregate, Averaged, ClientUpdate, federated_average
 from nightjar.coordinator.learning.robust import aggregate_for
-from nightjar.coordinator.learning.strategies import Aggregation, optimizer_for
+from nightjar.coordinator.learning.strategies import Aggregation, ServerOptimizer, Weighting, optimizer_for
 from nightjar.coordinator.learning.summed import SumAveraged, average_of_sum, first_bases, sum_order
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tasks.settings import CodecConfig, PlanConfig, Privacy, StrategyConfig, TaskSettings
@@ -78,16 +78,8 @@ class Defence:
         if self.privacy.summed:
             found = self._sum(reports, weights, layout, state, number)
             return found.averaged, RoundState(found.averaged.clip_norm, found.bases, found.average)
-        averaged = federated_average(
-            weights,
-            optimizer.init(layout.size),
-            [ClientUpdate(each.device, each.num_examples, each.device.encode) for each in reports],
-            as_read({each.device.encode(): each.update for each in reports}, codec_for(self.codec)),
-            layout,
-            optimizer,
-            state.clip_norm,
-            aggregate=aggregate_for(choice, np.random.default_rng(number)),
-        )
+        aggregate = aggregate_for(choice, np.random.default_rng(number))
+        averaged = average_of(reports, weights, layout, self.codec, optimizer, state.clip_norm, aggregate)
         return averaged, RoundState(averaged.clip_norm)
 
     def _sum(
@@ -155,6 +147,30 @@ class SentUpdate:
 def sent(reported: Reported) -> SentUpdate:
     """What an honest device sends."""
     return SentUpdate(DeviceId(f"person-{reported.person:06d}"), reported.num_examples, reported.update)
+
+
+def average_of(
+    reports: Sequence[SentUpdate],
+    weights: Vector,
+    layout: ParameterLayout,
+    codec: CodecChoice,
+    optimizer: ServerOptimizer,
+    clip_norm: float | None,
+    aggregate: Aggregate | None,
+    weighting: Weighting = Weighting.CAPPED,
+) -> Averaged:
+    """The product's averaging of reports, as a first round's."""
+    return federated_average(
+        weights,
+        optimizer.init(layout.size),
+        [ClientUpdate(each.device, each.num_examples, each.device.encode) for each in reports],
+        as_read({each.device.encode(): each.update for each in reports}, codec_for(codec)),
+        layout,
+        optimizer,
+        clip_norm,
+        aggregate=aggregate,
+        weighting=weighting,
+    )
 
 
 def defence(name: str, cohort: int) -> Defence:

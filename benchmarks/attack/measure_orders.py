@@ -29,12 +29,11 @@ from msgspec.structs import replace
 
 from nightjar.benchmarks import sum_in_process
 from nightjar.benchmarks.attack.crafted_weights import always_predicting
-from nightjar.benchmarks.attack.defences import defence, sent
+from nightjar.benchmarks.attack.defences import average_of, defence, sent
 from nightjar.benchmarks.attack.gains import gain_of, lengths_of, named, others_of, people_of, typed_by
 from nightjar.benchmarks.attack.measure_leaks import ROUND, Leak, LeakMeter
 from nightjar.benchmarks.attack.scene import Scene
 from nightjar.benchmarks.sum_in_process import Member
-from nightjar.coordinator.learning.fedavg import ClientUpdate, federated_average
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.strategies import StrategyName, Weighting, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, sum_order
@@ -46,9 +45,8 @@ from nightjar.edge_agent.core.training import evaluate
 from nightjar.host.primitives import EnrolledKey, LibraryPrimitives
 from nightjar.models.keyboard import held_out
 from nightjar.models.vocabulary import FIRST_WORD
-from nightjar.simulation.laboratory.clients import Device, Reported, as_read, train_client
+from nightjar.simulation.laboratory.clients import Device, Reported, train_client
 from nightjar.simulation.warm_start import seeded
-from nightjar.wire.codec import codec_for
 from nightjar.wire.identifiers import Sha256
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work
@@ -190,18 +188,10 @@ class OrderMeter:
         """The mean update, as the coordinator publishes it; unclipped and equally weighted, but for noise."""
         layout, weights = self.scene.layout, self.scene.weights
         optimizer = optimizer_for(StrategyConfig().choice())
+        clip_norm = math.inf if noise is None else noise.clip_norm
+        aggregate = None if noise is None else noised_mean(noise, 0, noise.clip_norm)
         updates = list(map(sent, reports))
-        averaged = federated_average(
-            weights,
-            optimizer.init(layout.size),
-            [ClientUpdate(each.device, each.num_examples, each.device.encode) for each in updates],
-            as_read({each.device.encode(): each.update for each in updates}, codec_for(device.codec)),
-            layout,
-            optimizer,
-            math.inf if noise is None else noise.clip_norm,
-            aggregate=None if noise is None else noised_mean(noise, 0, noise.clip_norm),
-            weighting=Weighting.EQUAL,
-        )
+        averaged = average_of(updates, weights, layout, device.codec, optimizer, clip_norm, aggregate, Weighting.EQUAL)
         return averaged.weights - weights
 
     # --- counts without noise ---
