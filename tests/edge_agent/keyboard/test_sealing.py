@@ -10,6 +10,7 @@ from cryptography.exceptions import InvalidTag
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightjar.edge_agent.keyboard import sealing
 from nightjar.edge_agent.keyboard.key import headers
 from nightjar.edge_agent.keyboard.sealing import IV_BYTES, SESSION_PATH, Session
 from nightjar.edge_agent.keyboard.server import Serving
@@ -60,6 +61,27 @@ def test_what_was_taken_while_the_port_was_anothers_is_worth_nothing_to_the_next
     forged = {"Authorization": shown["Authorization"].replace(page.number, number)}
     assert after.post("/api/wipe", data=sealed, headers=forged).status_code == 401
     assert bench.store.texts == ["kept"]
+
+
+def test_a_question_that_passed_through_anothers_hands_is_answered_once(bench):
+    """As over a connection of the page's to another user's program, which held the port and now passes on."""
+    client = bench.app().test_client()
+    page = Page(client)
+    _, sealed, shown = page.question("POST", "/api/messages", b'{"text": "hello how are you"}')
+    answers = [client.post("/api/messages", data=sealed, headers=shown).status_code for _ in range(3)]
+    assert (bench.store.texts, answers) == (["hello how are you"], [200, 409, 409])
+
+
+def test_what_was_asked_is_not_remembered_without_end_and_then_counts_for_nothing(bench, monkeypatch):
+    monkeypatch.setattr(sealing, "MOST_QUESTIONS", 5)
+    client = bench.app().test_client()
+    page = Page(client)
+    _, sealed, shown = page.question("POST", "/api/messages", b'{"text": "hello how are you"}')
+    assert client.post("/api/messages", data=sealed, headers=shown).status_code == 200
+    assert [page.ask("GET", "/api/about")[0] for _ in range(4)] == [200] * 4
+    assert Page(client).ask("GET", "/api/about")[0] == 200
+    again = client.post("/api/messages", data=sealed, headers=shown).status_code
+    assert (bench.store.texts, again) == (["hello how are you"], 409)
 
 
 @pytest.mark.parametrize("change", ["path", "method", "body", "key", "short", "none"])
