@@ -59,15 +59,18 @@ WORDS, PEOPLE = 3_000, 10
 PREDICTORS = ("nightjar", "ibus-typing-booster", "presage")
 IDLE_S = 10.0
 _BOOSTER = Path("/usr/share/ibus-typing-booster/engine")
-_BOOSTER_SETTINGS = """[org/freedesktop/ibus/engine/typing-booster]
+_BOOSTER_CHOOSES = ("F1", "F2", "F3")
+"""Not figures: it keeps letters to itself until a word ends, and Escape would drop those before a figure in a word."""
+_BOOSTER_KEYS = ", ".join(
+    f"'commit_candidate_{n}_plus_space': <['{key}']>" for n, key in enumerate(_BOOSTER_CHOOSES, 1)
+)
+_BOOSTER_SETTINGS = f"""[org/freedesktop/ibus/engine/typing-booster]
 pagesize=3
 mincharcomplete=0
 dictionary='en_US'
 inputmethod='NoIME'
-keybindings={'select_candidate_1': <['F1']>, 'select_candidate_2': <['F2']>, 'select_candidate_3': <['F3']>}
+keybindings={{{_BOOSTER_KEYS}}}
 """
-_BOOSTER_CHOOSES = ("F1", "F2", "F3")
-"""It keeps letters to itself until a word ends, and Escape would drop those before a figure such as that of "sdb1"."""
 _BOOSTER_LEARNS = """
 import sys
 sys.path.insert(0, sys.argv[1])
