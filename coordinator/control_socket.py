@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from nightjar.host.put_away import put_away
 from nightjar.host.unix_sockets import address_of
 from nightjar.wire.errors import ConfigError, UnavailableError
 
@@ -28,12 +28,12 @@ def listening(data_dir: Path) -> Iterator[socket.socket]:
     """Listen until the block ends. The caller holds the lock of ``data_dir``, so a socket found there is a stale one.
 
     Raises:
-        ConfigError: the folder cannot hold the socket, or something else has its name.
+        ConfigError: the folder cannot hold the socket.
     """
     path = data_dir / FILE
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
         try:
-            _remove(path)
+            _make_way(data_dir, path)
             os.fchmod(listener.fileno(), 0o600)  # before bind, which gives the file these permissions less the umask
             with address_of(path) as address:
                 listener.bind(address)
@@ -71,15 +71,12 @@ def connected(data_dir: Path, timeout_s: float) -> socket.socket:
     return line
 
 
-def _remove(path: Path) -> None:
-    """Remove a stale socket.
+def _make_way(data_dir: Path, path: Path) -> None:
+    """Remove a stale socket, and put away anything else.
 
     Raises:
-        FileExistsError: it is no socket.
         OSError: it cannot be removed.
     """
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            msg = "there is another file of that name"
-            raise FileExistsError(msg)
-        path.unlink()
+    if path.is_symlink() or not path.is_socket():
+        put_away(data_dir, [path], "something that is no socket is in its place")
+    path.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from nightjar.coordinator.rate_limits import CutOff, DeviceRateLimits
 from nightjar.coordinator.records.inbox import DeviceFlooded
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
 from nightjar.coordinator.storage.census import Recorder
+from nightjar.coordinator.storage.data_folder import look_over
 from nightjar.coordinator.storage.drawing_key import load_draw_seeds
 from nightjar.coordinator.storage.engine import database_url
 from nightjar.coordinator.storage.lead import LeaderElection, Leadership, open_database, stop_at_once
@@ -59,6 +60,7 @@ def serve(config: CoordinatorConfig, *, trust_clock: bool = False) -> None:
     """
     with ExitStack() as stack:
         stack.enter_context(only_one(config.data_dir))
+        look_over(config.data_dir, sqlite=not config.database_url)
         if config.task.evaluation_text is None:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
         state = _State(config, stack, trust_clock=trust_clock)

@@ -54,8 +54,6 @@ from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
 from nightjar.edge_agent.shell.owned_programs import OwnedPrograms, ReadDocument
 from nightjar.edge_agent.shell.probes import Probe
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
-from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
-from nightjar.edge_agent.shell.put_away import in_short, notes
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
 from nightjar.edge_agent.shell.signatures import checked_in_a_process
 from nightjar.edge_agent.shell.suggester import SuggesterProcess, local_listener, page_listener
@@ -65,6 +63,8 @@ from nightjar.edge_agent.shell.trainer import TrainerProcess
 from nightjar.edge_agent.shell.worker import JobThread, ThreadWorker
 from nightjar.edge_agent.suggester.__main__ import serve
 from nightjar.edge_agent.suggester.control import Begin
+from nightjar.host.put_away import FOLDER as PUT_AWAY
+from nightjar.host.put_away import in_short, notes
 from nightjar.host.systemd import ServiceManager, stored_listener
 from nightjar.wire import messages, topics
 from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError, rewording

@@ -15,9 +15,9 @@ import structlog
 
 from nightjar.edge_agent.config import DATA_DIR_VARIABLE, FIRST, AgentConfig, data_dir_of, load_text, settings_folder
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, DamagedFileError, sealed, unsealed
-from nightjar.edge_agent.shell.put_away import put_copy_away
 from nightjar.host.configuration import MOST_BYTES, in_home, parsed_toml, read_settings
 from nightjar.host.files import read_file, replace_file
+from nightjar.host.put_away import put_copy_away
 from nightjar.wire.errors import ConfigError
 
 SERVICE_SETTINGS = Path("/etc/nightjar/agent.toml")

@@ -68,7 +68,7 @@ def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
     Raises:
         OSError: the file cannot be written; the old file is unchanged.
     """
-    if path.is_file() and path.stat().st_mode & 0o7777 == mode and path.read_bytes() == data:
+    if _holds(path, data, mode):
         sync_folder(path.parent)  # its writer may have been killed just before it synced the folder
         return False
     partial = path.with_name(path.name + PARTIAL)
@@ -83,6 +83,14 @@ def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
         partial.unlink(missing_ok=True)
         raise
     return True
+
+
+def _holds(path: Path, data: bytes, mode: int) -> bool:
+    """Whether a file has these permissions and these bytes; one of another length is not read."""
+    if not path.is_file():
+        return False
+    status = path.stat()
+    return status.st_mode & 0o7777 == mode and status.st_size == len(data) and path.read_bytes() == data
 
 
 def put_in_place(partial: Path, path: Path) -> None:

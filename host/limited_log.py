@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import stat
 from collections import OrderedDict
 from pathlib import Path
 
@@ -84,16 +85,16 @@ class LimitedLog:
 
 
 def shorten(path: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Begin a log file anew if it is too long; what was in it becomes the older half.
+    """Begin a log file anew if it is too long, or no file; what was in its place becomes the older half.
 
     Raises:
         OSError: the file cannot be created or renamed.
     """
     try:
-        size = path.stat().st_size
+        status = path.stat()
     except FileNotFoundError:
         private_file(path)
         return
-    if size >= most_bytes:
+    if status.st_size >= most_bytes or not stat.S_ISREG(status.st_mode):
         path.replace(path.with_name(path.name + ".1"))
         private_file(path)

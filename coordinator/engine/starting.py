@@ -20,6 +20,7 @@ from nightjar.coordinator.tasks.task import without_best
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.models.manifest import Manifest
 from nightjar.models.task_types import task_type
+from nightjar.wire.errors import ConfigError, IntegrityError
 
 _log = structlog.get_logger("coordinator")
 
@@ -45,7 +46,7 @@ def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBl
             tx.keep_signed_program(signed)
         held = _held(task.name, tx)
         for version in held:
-            manifest = Manifest.decode(artifacts.get(version.manifest))
+            manifest = _manifest(version, artifacts)
             stored = artifacts.put(with_bases(manifest, task.privacy, config.seed, artifacts).encode())
             tx.save_version(msgspec.structs.replace(version, manifest=stored))
         if held:
@@ -67,6 +68,19 @@ def import_once(config: CoordinatorConfig, database: Database, artifacts: FileBl
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
 
 
+def _manifest(version: VersionRecord, artifacts: FileBlobs) -> Manifest:
+    """The manifest of a version that the next start needs.
+
+    Raises:
+        ConfigError: it is gone or damaged.
+    """
+    try:
+        return Manifest.decode(artifacts.get(version.manifest))
+    except IntegrityError as error:
+        msg = f"version {version.version} of {version.task} is damaged: {error}"
+        raise ConfigError(msg) from error
+
+
 def _held(task: str, tx: DatabaseView) -> list[VersionRecord]:
     """The current version of a task, and the one that its rounds train from, if there are such."""
     return [each for each in (tx.current_version(task), tx.training_version(task)) if each is not None]
@@ -77,7 +91,7 @@ def _check_held_out(config: CoordinatorConfig, database: Database, artifacts: Fi
     with database.transaction() as tx:
         current = tx.current_version(config.task.name)
     if current is not None and config.task.evaluation_text is not None:
-        manifest = Manifest.decode(artifacts.get(current.manifest))
+        manifest = _manifest(current, artifacts)
         task_type(manifest.task_type).check_held_out(config.task.evaluation_text)
 
 

@@ -21,11 +21,14 @@ from pathlib import Path
 
 from nightjar.coordinator.config import BrokerKind
 from nightjar.coordinator.mqtt.listeners import Listeners, check_port_free
+from nightjar.host.files import replace_file
 from nightjar.wire.errors import ConfigError, rewording
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
 """Names of brokers, as shown on the status page."""
 
+SESSIONS = "mosquitto.db"
+"""In the broker's folder: what mosquitto keeps for its next start."""
 _SBIN = "/usr/sbin:/usr/local/sbin"
 """Debian installs mosquitto here, which is not on a user's PATH."""
 _PBKDF2_ROUNDS = 101_000
@@ -84,26 +87,25 @@ def write_mosquitto_files(listeners: Listeners, folder: Path) -> Path:
     passwords, access = folder / "passwords", ""
     lines = f"listener {listeners.port} {listeners.host}"
     if listeners.password:
-        passwords.touch(mode=0o600)
-        passwords.write_text(mosquitto_password_line(listeners.username, listeners.password, secrets.token_bytes(12)))
+        line = mosquitto_password_line(listeners.username, listeners.password, secrets.token_bytes(12))
+        replace_file(passwords, line.encode())
     if listeners.tls is not None:
         lines = _template("mosquitto-tls.conf").substitute(
             host=listeners.host, port=listeners.port, service_port=listeners.service_port, tls=listeners.tls.resolve()
         )
         access = f"acl_file {listeners.tls.resolve() / 'access'}"
     path = folder / "mosquitto.conf"
-    path.write_text(
-        _template("mosquitto.conf").substitute(
-            listeners=lines,
-            folder=folder,
-            allow_anonymous="false" if listeners.password else "true",
-            password_file=f"password_file {passwords}" if listeners.password else "",
-            access_file=access,
-            memory_limit=MAX_QUEUED_BYTES * (listeners.shards + 1),
-            # Started by root, mosquitto would otherwise switch to a user who cannot write to this folder.
-            user=pwd.getpwuid(os.geteuid()).pw_name,
-        )
+    text = _template("mosquitto.conf").substitute(
+        listeners=lines,
+        folder=folder,
+        allow_anonymous="false" if listeners.password else "true",
+        password_file=f"password_file {passwords}" if listeners.password else "",
+        access_file=access,
+        memory_limit=MAX_QUEUED_BYTES * (listeners.shards + 1),
+        # Started by root, mosquitto would otherwise switch to a user who cannot write to this folder.
+        user=pwd.getpwuid(os.geteuid()).pw_name,
     )
+    replace_file(path, text.encode())
     return path
 
 

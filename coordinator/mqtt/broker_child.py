@@ -17,19 +17,22 @@ import structlog
 from msgspec import structs
 
 from nightjar.coordinator.config import BrokerConfig
-from nightjar.coordinator.mqtt.broker import choose
+from nightjar.coordinator.mqtt.broker import SESSIONS, choose
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.tls.files import SERVICE_USER
 from nightjar.host.children import python_command
 from nightjar.host.limited_log import LimitedLog
-from nightjar.wire.errors import UnavailableError
+from nightjar.host.put_away import put_away
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 HELLO = bytes.fromhex("100c00044d515454040200050000")
 """MQTT 3.1.1 CONNECT packet without a client id."""
 START_TIMEOUT_S = 60.0
 """Time limit for the broker to answer. It usually takes a second, but longer while a small machine boots."""
 RESTART_AFTER_S = 1.0
+EARLY_S, MOST_EARLY_DEATHS = 10.0, 2
+"""A broker that dies so soon, so often in a row, has what damage left of its sessions."""
 LONGEST_READ = 64 * 1024
 """Bytes of a line that are read at once; nobody can make us hold a longer one."""
 PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - a variable's name; any user can read arguments
@@ -99,7 +102,9 @@ class BrokerChild:
         if self._tls is not None:
             command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
         log = LimitedLog(self._folder / "broker.log")  # strangers cause a line for each handshake that fails
+        early_deaths = 0
         while not self._closing.is_set():
+            started_s = time.monotonic()
             # A pipe of its own: the log quotes what strangers say.
             floods, theirs = os.pipe()
             self._child = subprocess.Popen(  # noqa: S603 - our own module
@@ -120,7 +125,19 @@ class BrokerChild:
             status = self._child.wait()
             if not self._closing.is_set():
                 _log.error("broker_restarted", status=status, log=str(self._folder / "broker.log"))
+                died_early = status != ConfigError.exit_status and time.monotonic() - started_s < EARLY_S
+                early_deaths = early_deaths + 1 if died_early else 0
+                if early_deaths == MOST_EARLY_DEATHS:
+                    self._put_sessions_away()
                 self._closing.wait(RESTART_AFTER_S)
+
+    def _put_sessions_away(self) -> None:
+        """Mosquitto does not start with a damaged file of sessions; what was in it devices send again."""
+        path = self._folder / SESSIONS
+        if path.exists():
+            with contextlib.suppress(OSError):  # then the broker is a trouble that is reported
+                put_away(self._folder.parent, [path], "the broker does not start with it")
+                _log.warning("damaged_file_put_away", file=str(path), reason="the broker does not start with it")
 
     def _hear_of_floods(self, pipe: int) -> None:
         with os.fdopen(pipe) as devices:  # until the child ends

@@ -13,12 +13,18 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from nightjar.host.files import private_folder, put_in_place
+from nightjar.host.files import private_folder, put_in_place, read_file
+from nightjar.host.put_away import NO_FILE, put_away
 from nightjar.wire.errors import IntegrityError, UnavailableError, rewording
 from nightjar.wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
 """Prefix of the names of incomplete files."""
+
+
+MOST_BYTES = 2**30
+"""Longer than any artifact: a file of this length is damaged, and is not read to find out."""
+_RESTORE = "copy it from a backup, which has it under the same name"
 
 
 class StoredBlob(NamedTuple):
@@ -68,9 +74,9 @@ class FileBlobs:
         name = hashlib.sha256(data).hexdigest()
         target = self.path(name)
         with disk(target):
-            try:
+            if self._is_sound(target, name):
                 os.utime(target)  # so that retention sees that it is wanted again
-            except FileNotFoundError:
+            else:
                 private_folder(target.parent)
                 _write(target, data)
         return name
@@ -106,8 +112,24 @@ class FileBlobs:
         """
         path, data = self.path(sha256), None
         with disk(path), suppress(FileNotFoundError):
-            data = path.read_bytes()
+            if self._is_sound(path, sha256):
+                data = read_file(path)
+            elif path.exists():
+                data = b""
         return checked(sha256, data, str(self._folder))
+
+    def _is_sound(self, path: Path, sha256: str) -> bool:
+        """Whether a file has the hash that names it; a long one that has not is never in memory.
+
+        Something that is no file is put away.
+        """
+        if not path.is_file():
+            put_away(self._folder.parent, [path], NO_FILE)
+            return False
+        if path.stat().st_size > MOST_BYTES:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
 def checked(sha256: str, data: bytes | None, where: str) -> bytes:
@@ -117,10 +139,10 @@ def checked(sha256: str, data: bytes | None, where: str) -> bytes:
         IntegrityError: there is no such blob, or its bytes are damaged.
     """
     if data is None:
-        msg = f"there is no blob {sha256} in {where}"
+        msg = f"there is no blob {sha256} in {where}; {_RESTORE}"
         raise IntegrityError(msg)
     if hashlib.sha256(data).hexdigest() != sha256:
-        msg = f"{sha256} is damaged in {where}"
+        msg = f"{sha256} is damaged in {where}; {_RESTORE}"
         raise IntegrityError(msg)
     return data
 

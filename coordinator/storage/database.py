@@ -122,6 +122,8 @@ def _numbers_after(connection: sa.Connection) -> Iterator[int]:
 def _remedy(said: str) -> str:
     if "locked" in said or "busy" in said:
         return "another program holds it: close whatever else has it open, such as a shell or a backup"
+    if "malformed" in said or "not a database" in said:
+        return "it is damaged: stop the service, keep the file, and restore a backup into an empty folder"
     if "full" in said or "disk" in said:
         return "free some space on its disk, and see that the disk is sound"
     return "see that it can be reached and written"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nightjar.host.files import private_folder
 from nightjar.host.locks import take_lock
+from nightjar.host.put_away import NO_FILE, put_away
 from nightjar.wire.errors import ConfigError
 
 
@@ -21,9 +22,12 @@ def only_one(data_dir: Path) -> Iterator[None]:
     Raises:
         ConfigError: the folder cannot be used, or another process holds it.
     """
+    path = data_dir / "lock"
     try:
         private_folder(data_dir)  # reports not yet aggregated reveal something about people
-        lock = take_lock(data_dir / "lock")
+        if not path.is_file():
+            put_away(data_dir, [path], NO_FILE)  # nobody can hold that; what is not there is left alone
+        lock = take_lock(path)
     except BlockingIOError as error:
         msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"
         raise ConfigError(msg) from error

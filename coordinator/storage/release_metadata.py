@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from securesystemslib.signer import CryptoSigner
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
@@ -28,7 +29,8 @@ from tuf.ngclient import FetcherInterface, Updater
 
 from nightjar.coordinator.storage.blobs import FileBlobs, disk
 from nightjar.coordinator.versions.releases import Release
-from nightjar.host.files import private_folder, replace_file
+from nightjar.host.files import private_folder, read_file, replace_file
+from nightjar.host.put_away import NO_FILE, NO_FOLDER, put_away
 from nightjar.wire.errors import ConfigError, UnavailableError
 from nightjar.wire.release_version import numbers
 from nightjar.wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
@@ -39,6 +41,9 @@ ONLINE_KEY = "online.key"
 LIFETIME = timedelta(days=2)
 """How long online metadata is valid: the longest that somebody between can hide a new release."""
 SIGNED_AGAIN_S = 60.0
+MOST_METADATA_BYTES = 2**23
+"""Longest metadata that is served; a device takes none that is longer than 5 MB."""
+_MOST_BYTES = 2**16
 KEPT = 5
 """Online versions kept, for devices that are just fetching one."""
 _OFFLINE_ROLES, _ONLINE_ROLES = (Root.type, Targets.type), (ROLLOUT, Snapshot.type)
@@ -88,10 +93,12 @@ class ReleaseMetadata:
                 return
             with disk(self._folder):
                 private_folder(self._folder)
-                private_folder(self._folder / "metadata")
+                metadata = self._folder / "metadata"
+                put_away(self._folder.parent, [metadata] if not metadata.is_dir() else [], NO_FOLDER)
+                private_folder(metadata)
+                put_away(self._folder.parent, [each for each in metadata.iterdir() if not each.is_file()], NO_FILE)
                 for name, sha256 in now.files.items():
-                    if not (self._folder / "metadata" / name).is_file():
-                        replace_file(self._folder / "metadata" / name, self._artifacts.get(sha256))
+                    replace_file(metadata / name, self._artifacts.get(sha256))
                 _sign(self._folder, _accepted_signer(self._folder), now.order, minute)
             self._signed = now, minute
 
@@ -174,7 +181,12 @@ def _accepted_signer(folder: Path) -> CryptoSigner:
 
 
 def _signer(folder: Path) -> CryptoSigner:
-    return CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
+    path = folder / ONLINE_KEY
+    try:
+        return CryptoSigner(load_pem_private_key(read_file(path, _MOST_BYTES), None))
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        msg = f"{path}: expected the online key in PEM without a password, got: {error}; restore it from a backup"
+        raise UnavailableError(msg) from error
 
 
 def _sign(folder: Path, signer: CryptoSigner, order: ReleaseOrder, minute: int) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from nightjar.host.files import private_folder, replace_file
+from nightjar.host.files import private_folder, read_file, replace_file
 from nightjar.wire.errors import ConfigError, UnavailableError, rewording
 from nightjar.wire.identifiers import Population
 from nightjar.wire.messages import MOST_SUCCESSIONS, Succession
@@ -24,6 +24,10 @@ from nightjar.wire.signatures import signed_bytes, succession_bytes
 
 KEY_FILE, NEXT_KEY_FILE, KEYS_FILE = "signing.pem", "signing-next.pem", "keys.json"
 """Files in the data folder; a backup has ``keys.json``, too."""
+
+
+_MOST_BYTES = 2**20
+"""More than any of them takes: damage must not fill the memory."""
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +74,7 @@ def load_signer(data_dir: Path) -> KeySigner:
             _write_keys(data_dir, keys)
         newest = keys.successions[-1].key if keys.successions else ""
         following = data_dir / NEXT_KEY_FILE
-        if following.exists() and public_half(read_key(following)) == newest:
+        if newest and _public_half_in(following) == newest:
             following.replace(path)  # the last key change was interrupted here
         if not path.exists():
             msg = f"{path} is missing, and devices know it: restore it from a backup, or {_REMEDY}"
@@ -144,7 +148,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
         if path.stat().st_mode & 0o077:
             msg = f"{path} may be read by others: chmod 600 {path}, and think about whether somebody has read it"
             raise ConfigError(msg)
-        pem = path.read_bytes()
+        pem = read_file(path, _MOST_BYTES)
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -161,6 +165,14 @@ def public_half(key: Ed25519PrivateKey) -> str:
     return key.public_key().public_bytes_raw().hex()
 
 
+def _public_half_in(path: Path) -> str:
+    """The public half of the key in a file; empty if there is none that can be used."""
+    try:
+        return public_half(read_key(path))
+    except (ConfigError, UnavailableError):
+        return ""
+
+
 _REMEDY = (
     "'model key --new --recovery FILE' makes one that devices take on the recovery key's word; without that, delete "
     f"{KEYS_FILE}, and tell each device the next key (coordinator_key)"
@@ -171,7 +183,7 @@ def _read_keys(data_dir: Path) -> Keys | None:
     path = data_dir / KEYS_FILE
     with _disk(path):
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Keys)
+            return msgspec.json.decode(read_file(path, _MOST_BYTES), type=Keys)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from nightjar.host.files import private_folder, replace_file
+from nightjar.host.files import private_folder, read_file, replace_file
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
 
 CURRENT, FORMER = "current.pem", "former.pem"
@@ -40,6 +40,10 @@ BACKDATED_S = 86400.0
 MOST_CSR_BYTES = 4096
 
 _DAY_S = 86400.0
+_MOST_BYTES = 2**16
+_SERVED = Path("tls", "authorities.pem")
+"""Where :mod:`nightjar.coordinator.tls.contexts` has it, whose imports would delay the start of this process."""
+_RESTORE = "restore it from the backup that was made --with-keys; devices know no other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,10 @@ class _Signer:
 class Authority:
     """The authority in a folder to which only its owner has access; created at the first use.
 
+    None is created beside the certificate of one: devices would not know it.
+
     Raises:
-        ConfigError: other users can read the key, or the file holds no valid key.
+        ConfigError: other users can read the key, the file holds no valid key, or it is gone.
         UnavailableError: the folder cannot be read or written.
     """
 
@@ -61,6 +67,7 @@ class Authority:
         with _disk(folder):
             private_folder(folder)
             if not (folder / CURRENT).exists():
+                _refuse_another(folder)
                 replace_file(folder / CURRENT, _new(now_s))
             self._current = _read(folder / CURRENT)
             former = _read(folder / FORMER) if (folder / FORMER).exists() else None
@@ -190,6 +197,17 @@ def new_request() -> tuple[str, str]:
     return _key_pem(key).decode(), _pem(request)
 
 
+def _refuse_another(folder: Path) -> None:
+    """Refuse to create an authority beside the files of one whose key is gone."""
+    served = folder.parent / _SERVED
+    if served.exists():
+        msg = (
+            f"{folder / CURRENT} is missing, and devices know its certificate: {_RESTORE}. To begin with another "
+            f"one, for which each device needs a new claim, move {served.parent} away"
+        )
+        raise ConfigError(msg)
+
+
 def _new(now_s: float) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"Nightjar authority {os.urandom(4).hex()}"  # chains are built by name, so no two authorities may share one
@@ -278,15 +296,15 @@ def _read(path: Path) -> _Signer:
     if mode & 0o077:
         msg = f"{path} is the authority's key, and others may read it ({mode:04o}); chmod 600 it, and rotate the key"
         raise ConfigError(msg)
-    data = path.read_bytes()
+    data = read_file(path, _MOST_BYTES)
     try:
         key = serialization.load_pem_private_key(data, None)
         certificate = x509.load_pem_x509_certificate(data)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        msg = f"{path}: expected a key and its certificate in PEM, got: {error}"
+        msg = f"{path}: expected a key and its certificate in PEM, got: {error}; {_RESTORE}"
         raise ConfigError(msg) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        msg = f"{path}: expected a P-256 key and the certificate of that key"
+        msg = f"{path}: expected a P-256 key and the certificate of that key, got others; {_RESTORE}"
         raise ConfigError(msg)
     return _Signer(key, certificate)
 

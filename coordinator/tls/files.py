@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
@@ -32,7 +33,8 @@ from nightjar.coordinator.tls.authority_process import (
     own_command,
 )
 from nightjar.coordinator.tls.contexts import AUTHORITIES, FOLDER
-from nightjar.host.files import private_folder, replace_file
+from nightjar.host.files import private_folder, read_file, replace_file
+from nightjar.host.put_away import NO_FILE, NO_FOLDER, put_away
 from nightjar.wire import topics
 from nightjar.wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from nightjar.wire.errors import ConfigError, UnavailableError, rewording
@@ -47,6 +49,9 @@ REFUSED, ACCESS = "refused", "access"
 RENEWED_AFTER = 2 / 3
 """Share of a certificate's life after which it is renewed: a device that is away for a month can still reconnect."""
 DAY_S = 86400.0
+_WRITTEN_AGAIN = "'serve' writes it again at its start, and within seconds while it runs"
+_MOST_BYTES, _MOST_REVOKED_BYTES = 2**18, 2**25
+"""More than any file takes, and than the list of 64,000 certificates does: damage must not fill the memory."""
 SERVER_DAYS = 365.0
 """Lifetime of the coordinator's and the broker's certificates."""
 SERVICE_USER = "@coordinator"
@@ -172,14 +177,26 @@ def url_for_devices(config: CoordinatorConfig) -> str:
 
 
 def refused_serials(folder: Path) -> frozenset[str]:
-    """Serial numbers of certificates that must be refused, decimal; empty before the file is first written."""
+    """Serial numbers of certificates that must be refused, decimal; empty before the file is first written.
+
+    Raises:
+        UnavailableError: the file is damaged.
+    """
     path = folder / REFUSED
-    return frozenset(path.read_text().split() if path.exists() else ())
+    with rewording(UnavailableError, f"cannot read {path}", _WRITTEN_AGAIN):
+        try:
+            serials = read_file(path, _MOST_REVOKED_BYTES).decode("ascii", "replace").split()
+        except FileNotFoundError:
+            return frozenset()
+    if not all(serial.isdecimal() for serial in serials):
+        msg = f"{path}: expected serial numbers of refused certificates, got something else; {_WRITTEN_AGAIN}"
+        raise UnavailableError(msg)
+    return frozenset(serials)
 
 
 def revoked_serials(folder: Path) -> frozenset[str]:
     """Serial numbers that are in the revocation lists of all authorities, decimal."""
-    return frozenset.intersection(*_listed((folder / REVOKED).read_bytes()))
+    return frozenset.intersection(*(_lists_in(folder / REVOKED) or [frozenset[str]()]))
 
 
 def authorities_in(folder: Path) -> tuple[str, ...]:
@@ -189,13 +206,13 @@ def authorities_in(folder: Path) -> tuple[str, ...]:
         UnavailableError: the file cannot be read.
     """
     with rewording(UnavailableError, f"cannot read {folder / AUTHORITIES}"):
-        text = (folder / AUTHORITIES).read_text()
+        text = read_file(folder / AUTHORITIES, _MOST_BYTES).decode("ascii", "replace")
     return tuple(_documents(text, "-----END CERTIFICATE-----\n"))
 
 
 def authority_names(folder: Path) -> frozenset[str]:
     """Common names of the folder's authorities; each authority's is unique."""
-    certificates = x509.load_pem_x509_certificates((folder / AUTHORITIES).read_bytes())
+    certificates = x509.load_pem_x509_certificates(read_file(folder / AUTHORITIES, _MOST_BYTES))
     return frozenset(
         str(name.value)
         for each in certificates
@@ -217,12 +234,12 @@ def _server(pair: tuple[Path, Path], authority: str, names: list[str], signer: A
 def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s: float) -> bool:
     """Whether the existing server certificate can still be used."""
     try:
-        chain = x509.load_pem_x509_certificates(path.read_bytes())
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-    except (FileNotFoundError, ValueError, TypeError):
+        chain = x509.load_pem_x509_certificates(read_file(path, _MOST_BYTES))
+        key = serialization.load_pem_private_key(read_file(key_path, _MOST_BYTES), None)
+        ours, issuer = chain[0], x509.load_pem_x509_certificate(authority.encode())
+        held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return False
-    ours, issuer = chain[0], x509.load_pem_x509_certificate(authority.encode())
-    held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     # One from the future was signed while the clock was ahead, and no handshake would succeed until it begins.
     begun = ours.not_valid_before_utc.timestamp() <= now_s
     fresh = begun and now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
@@ -235,9 +252,17 @@ def _revoked(
 ) -> bool:
     """Renew the revocation lists only if their content changed: each signing yields different bytes."""
     path = folder / REVOKED
-    if not trust_changed and path.exists() and _listed(path.read_bytes()) == [serials] * authorities:
+    if not trust_changed and _lists_in(path) == [serials] * authorities:
         return False
     return replace_file(path, "".join(signer.ask(Revoke(sorted(serials, key=int)))).encode())
+
+
+def _lists_in(path: Path) -> list[frozenset[str]]:
+    """Serial numbers in each list of a file; none if it is damaged or gone, so that it is made again."""
+    try:
+        return _listed(read_file(path, _MOST_REVOKED_BYTES))
+    except (OSError, ValueError):
+        return []
 
 
 @functools.lru_cache(maxsize=1)
@@ -254,5 +279,15 @@ def _documents(pem: str, end: str) -> list[str]:
 @contextlib.contextmanager
 def _disk(folder: Path) -> Iterator[None]:
     with rewording(UnavailableError, f"the folder {folder} cannot be used"):
+        _put_away_what_is_no_file(folder)
         private_folder(folder)
         yield
+
+
+def _put_away_what_is_no_file(folder: Path) -> None:
+    """All in these folders can be made again, and nothing else may lie in its place."""
+    data_dir = folder.parent
+    if not folder.is_dir():  # put_away leaves alone what is not there
+        put_away(data_dir, [folder], NO_FOLDER)
+    wrong = [path for path in folder.iterdir() if not path.is_file()] if folder.is_dir() else []
+    put_away(data_dir, wrong, NO_FILE)

@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
 from nightjar.coordinator.records.inbox import ArtifactServed
 from nightjar.coordinator.storage.census import FRESH_S, CensusTaker
-from nightjar.coordinator.storage.release_metadata import PublishedReleases, ReleaseMetadata
+from nightjar.coordinator.storage.release_metadata import MOST_METADATA_BYTES, PublishedReleases, ReleaseMetadata
 from nightjar.coordinator.versions.releases import order_of
 from nightjar.coordinator.web import ROOT, metrics
 from nightjar.coordinator.web.admission import add_admission, is_ours, problem, wants_page
@@ -28,6 +28,7 @@ from nightjar.coordinator.web.live import Pulse
 from nightjar.coordinator.web.pages import add_pages
 from nightjar.coordinator.web.pages.refused import keep_for_login, page_of_form, shown_again
 from nightjar.coordinator.web.ports import Site, WebPorts
+from nightjar.host.files import read_file
 from nightjar.models.manifest import Manifest
 from nightjar.models.signed_programs import PROGRAMS_PATH
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
@@ -119,7 +120,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         path = metadata.file(name, published, ports.clock.now_s(), ports.distrust())
         if path is None:
             abort(404, f"there is no {name[:64]}")
-        return Response(path.read_bytes(), content_type="application/json")
+        return Response(read_file(path, MOST_METADATA_BYTES), content_type="application/json")
 
     @app.after_request
     def protect(response: Response) -> Response:

@@ -40,10 +40,10 @@ from nightjar.edge_agent.shell.mqtt import client_of
 from nightjar.edge_agent.shell.no_transport import WHY
 from nightjar.edge_agent.shell.probes.command import run
 from nightjar.edge_agent.shell.probes.resources import free_bytes
-from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
-from nightjar.edge_agent.shell.put_away import notes
 from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.host.children import python_command
+from nightjar.host.put_away import FOLDER as PUT_AWAY
+from nightjar.host.put_away import notes
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
 from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError

@@ -20,7 +20,7 @@ from nightjar.edge_agent.shell.card_use import read_budget
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.folder import running_agent
-from nightjar.edge_agent.shell.put_away import notes
+from nightjar.host.put_away import notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from nightjar.edge_agent.shell.kept_apart import DamagedFileError, sealed, unsealed
-from nightjar.edge_agent.shell.put_away import NO_FILE, put_away
 from nightjar.host.files import private_folder, read_file, replace_file
+from nightjar.host.put_away import NO_FILE, put_away
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 from nightjar.wire.identifiers import device_id, population
 

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nightjar.edge_agent.enrolment.identity import FOLDER, NEXT_KEY
-from nightjar.edge_agent.shell.put_away import NO_FILE, NO_FOLDER, put_away
 from nightjar.host.files import private_folder, read_file, replace_file
+from nightjar.host.put_away import NO_FILE, NO_FOLDER, put_away
 from nightjar.wire.errors import ConfigError
 
 

@@ -22,9 +22,9 @@ from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, PAUSED, DamagedFileError, unsealed
 from nightjar.edge_agent.shell.mending import MENDED
-from nightjar.edge_agent.shell.put_away import NO_FILE, NO_FOLDER, put_away
 from nightjar.edge_agent.shell.suggester import FOLDER as SOCKETS
 from nightjar.host.files import PARTIAL, read_file
+from nightjar.host.put_away import NO_FILE, NO_FOLDER, put_away
 
 RELEASE, METADATA = "release", "metadata"
 _UNFINISHED = (PARTIAL, MENDED)

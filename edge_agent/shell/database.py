@@ -35,8 +35,8 @@ from nightjar.edge_agent.shell.kept_apart import (
     with_higher,
     write_ledger,
 )
-from nightjar.edge_agent.shell.put_away import forget_typed
 from nightjar.edge_agent.shell.stored_messages import UNKNOWN_S, forget_aged, forget_old, newest
+from nightjar.edge_agent.shell.typed_put_away import forget_typed
 from nightjar.host.files import private_file
 from nightjar.models.manifest import KEYBOARD
 from nightjar.models.source import Source

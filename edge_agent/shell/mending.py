@@ -37,9 +37,9 @@ from nightjar.edge_agent.shell.kept_apart import (
     with_higher,
     write_ledger,
 )
-from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
-from nightjar.edge_agent.shell.put_away import NO_FILE, note, put_away
 from nightjar.host.files import private_file, put_in_place
+from nightjar.host.put_away import FOLDER as PUT_AWAY
+from nightjar.host.put_away import NO_FILE, note, put_away
 from nightjar.wire import frame as frames
 from nightjar.wire.errors import NightjarError, UnavailableError
 from nightjar.wire.messages import DropoutCause

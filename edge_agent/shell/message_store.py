@@ -18,7 +18,7 @@ from nightjar.edge_agent.session.task import StoredMessages
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.mending import agree, mend
-from nightjar.edge_agent.shell.put_away import forget_typed
+from nightjar.edge_agent.shell.typed_put_away import forget_typed
 from nightjar.host.children import python_command
 from nightjar.host.confinement import forbid_network
 from nightjar.wire.errors import UnavailableError

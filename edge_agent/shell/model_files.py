@@ -29,8 +29,8 @@ from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST, ann
 from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.memory_file import MemoryFile, held_in_memory
 from nightjar.edge_agent.shell.owned_programs import SIGNED, CheckProgram
-from nightjar.edge_agent.shell.put_away import put_away
 from nightjar.host.files import put_in_place, replace_file
+from nightjar.host.put_away import put_away
 from nightjar.models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from nightjar.models.manifest import MAX_MANIFEST_BYTES, Manifest, Transfer
 from nightjar.models.task_types import task_type

@@ -26,7 +26,7 @@ from nightjar.edge_agent.ports import DatingClock, ExampleStore
 from nightjar.edge_agent.session.task import Produced, SessionTask
 from nightjar.edge_agent.shell.database import Database as Store
 from nightjar.edge_agent.shell.mending import agree, mend
-from nightjar.edge_agent.shell.put_away import in_short
+from nightjar.host.put_away import in_short
 from nightjar.host.system_clock import TrustedClock
 from nightjar.host.trusted_time import ClockReading
 from nightjar.models.manifest import KEYBOARD

@@ -14,7 +14,7 @@ from nightjar.coordinator.control_socket import FILE, OPERATOR, connected, liste
 from nightjar.coordinator.web.admission import COMMAND_OF
 from nightjar.coordinator.web.server import serving_commands
 from nightjar.host.unix_sockets import MOST_PATH_BYTES
-from nightjar.wire.errors import ConfigError, UnavailableError
+from nightjar.wire.errors import UnavailableError
 
 TIMEOUT_S = 60
 
@@ -38,11 +38,11 @@ def test_the_socket_of_a_killed_service_is_replaced(tmp_path):
             assert accepted.recv(1) == b"x"
 
 
-def test_another_file_of_that_name_is_left_alone(tmp_path):
+def test_another_file_of_that_name_is_put_away(tmp_path):
     (tmp_path / FILE).write_text("notes")
-    with pytest.raises(ConfigError, match="another file"), listening(tmp_path):
-        pass
-    assert (tmp_path / FILE).read_text() == "notes"
+    with listening(tmp_path):
+        connected(tmp_path, TIMEOUT_S).close()
+    assert (tmp_path / "put-away" / f"{FILE}.1").read_text() == "notes"
 
 
 def test_a_folder_with_a_long_path_has_a_socket_too(tmp_path):

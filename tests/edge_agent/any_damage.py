@@ -33,9 +33,9 @@ from nightjar.edge_agent.shell.http import Downloader
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, LEDGER
 from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.owned_programs import no_document
-from nightjar.edge_agent.shell.put_away import FOLDER as PUT_AWAY
-from nightjar.edge_agent.shell.put_away import notes
 from nightjar.edge_agent.shell.suggester import local_listener
+from nightjar.host.put_away import FOLDER as PUT_AWAY
+from nightjar.host.put_away import notes
 from nightjar.wire.messages import PrivacyTerms
 from tests.deploy.certificates import write_certificate
 from tests.edge_agent.enrolment.test_identity import HELD

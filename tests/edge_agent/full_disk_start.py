@@ -21,7 +21,7 @@ from nightjar.edge_agent.config import DATA_DIR_VARIABLE
 from nightjar.edge_agent.enrolment.identity import COPY, CREDENTIAL, FOLDER, IDENTITY
 from nightjar.edge_agent.shell.folder import DATABASE
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS
-from nightjar.edge_agent.shell.put_away import notes
+from nightjar.host.put_away import notes
 from nightjar.wire.errors import NightjarError
 from tests.edge_agent.any_damage import AS_BEFORE, NAMED, damage, sound_device, start
 

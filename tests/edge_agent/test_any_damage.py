@@ -16,7 +16,7 @@ from nightjar.edge_agent.enrolment.identity import FOLDER as OURS
 from nightjar.edge_agent.shell.clock import FILE as CLOCK
 from nightjar.edge_agent.shell.folder import DATABASE
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, read_ledger
-from nightjar.edge_agent.shell.put_away import notes
+from nightjar.host.put_away import notes
 from tests.edge_agent.any_damage import AS_BEFORE, FILES, KINDS, SPENT, damage, sound_device, start
 
 

@@ -16,9 +16,9 @@ from nightjar.edge_agent.commands.doctor import CheckOutcome, examine
 from nightjar.edge_agent.commands.status import status
 from nightjar.edge_agent.config import DATA_DIR_VARIABLE
 from nightjar.edge_agent.kept_settings import cut_off, folder_of, settings_of
-from nightjar.edge_agent.shell import put_away
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS
-from nightjar.edge_agent.shell.put_away import in_short, notes
+from nightjar.host import put_away
+from nightjar.host.put_away import in_short, notes
 from nightjar.wire.errors import ConfigError
 from tests.edge_agent.test_agent_process import COMMAND, PATIENCE_S, ROOT
 

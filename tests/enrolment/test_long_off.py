@@ -22,7 +22,7 @@ from nightjar.edge_agent.enrolment.identity import (
     keep,
     mend_identity,
 )
-from nightjar.edge_agent.shell.put_away import in_short
+from nightjar.host.put_away import in_short
 from nightjar.host.system_clock import read_clock
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.errors import ConfigError, UnavailableError

@@ -8,7 +8,7 @@ import pytest
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.rounds.selection import sample
 from nightjar.coordinator.storage.drawing_key import FILE, load_draw_seeds
-from nightjar.wire.errors import ConfigError
+from nightjar.host.put_away import notes
 from nightjar.wire.identifiers import DeviceId
 
 HONEST = [DeviceId(f"pi-{number}") for number in range(100)]
@@ -42,12 +42,13 @@ def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path):
     assert [load_draw_seeds(tmp_path)(number) for number in range(20)] != first
 
 
-def test_a_key_that_others_may_read_or_that_is_damaged_is_refused(tmp_path):
-    load_draw_seeds(tmp_path)
+def test_a_key_that_others_may_read_or_that_is_damaged_is_put_away_for_another(tmp_path):
+    known = load_draw_seeds(tmp_path)(1)
     (tmp_path / FILE).chmod(0o640)
-    with pytest.raises(ConfigError, match="readable by others"):
-        load_draw_seeds(tmp_path)
-    (tmp_path / FILE).chmod(0o600)
+    assert load_draw_seeds(tmp_path)(1) != known
     (tmp_path / FILE).write_bytes(b"short")
-    with pytest.raises(ConfigError, match="expected 32 bytes"):
-        load_draw_seeds(tmp_path)
+    assert load_draw_seeds(tmp_path)(1) != known
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    first, second = notes(tmp_path)
+    assert "others may read it" in first
+    assert "expected 32 bytes, got 5" in second

@@ -74,7 +74,7 @@ def test_a_certificate_without_its_key_is_made_anew(config, signer, pair_of, los
     folder = config.data_dir / FOLDER
     pair_of(folder)[lost].unlink()
     assert refresh(config, signer, [], NOW_S).server
-    other = InThisProcess(config.data_dir / "other", NOW_S)
+    other = InThisProcess(config.data_dir / "other/authority", NOW_S)
     elsewhere = structs.replace(config, data_dir=config.data_dir / "elsewhere")
     refresh(elsewhere, other, [], NOW_S)
     coordinator_pair(folder)[1].write_bytes(coordinator_pair(elsewhere.data_dir / FOLDER)[1].read_bytes())

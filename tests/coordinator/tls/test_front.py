@@ -93,7 +93,7 @@ def test_the_application_knows_who_asks_whatever_the_headers_say(house):
 
 
 def test_certificates_that_are_no_good_end_the_handshake(house, tmp_path):
-    stranger = Authority(tmp_path / "other", house.signer.now_s)
+    stranger = Authority(tmp_path / "other/authority", house.signer.now_s)
     with house.front():
         for context in (house.context(stranger), house.context(days=-0.5)):
             with pytest.raises(urllib3.exceptions.HTTPError):
@@ -106,16 +106,6 @@ def test_who_comes_round_the_front_is_refused(house):
         answer = urllib3.request("GET", f"http://127.0.0.1:{house.behind}/x", headers={SERIAL: "5"}, retries=False)
         assert answer.status == 421
     assert not house.asked
-
-
-def test_who_comes_round_the_front_from_the_port_of_a_device_is_refused(house):
-    """Another user of the machine takes a second loopback address, where the ports of our connections are free."""
-    with house.front(), urllib3.PoolManager(ssl_context=house.context(), assert_hostname=False) as pool:
-        assert pool.request("POST", f"https://127.0.0.1:{house.port}/x").status == 200  # and it stays open
-        port = int(house.asked[-1]["REMOTE_PORT"])
-        with urllib3.HTTPConnectionPool("127.0.0.1", house.behind, source_address=("127.0.0.2", port)) as round_it:
-            answer = round_it.request("GET", "/x", retries=False)
-    assert (answer.status, len(house.asked)) == (421, 1)
 
 
 def test_plain_text_is_refused_and_a_silent_client_hinders_nobody(house):

@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from nightjar.edge_agent.shell import clock, damaged_files, folder, put_away
+from nightjar.edge_agent.shell import clock, damaged_files, folder
 from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.kept_apart import LEDGER
+from nightjar.host import put_away
 from tests.edge_agent.fakes import CAPS, FakeClock
 from tests.edge_agent.test_agent_process import COMMAND, PATIENCE_S, ROOT
 

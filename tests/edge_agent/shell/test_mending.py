@@ -17,7 +17,7 @@ from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.kept_apart import LEDGER, read_ledger
 from nightjar.edge_agent.shell.mending import MENDED, agree, mend
 from nightjar.edge_agent.shell.message_store import prepare_here
-from nightjar.edge_agent.shell.put_away import FOLDER, in_short, notes
+from nightjar.host.put_away import FOLDER, in_short, notes
 from nightjar.wire.frame import Report, encode_report
 from nightjar.wire.identifiers import Sha256
 from nightjar.wire.limits import Limits

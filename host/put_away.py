@@ -1,8 +1,7 @@
-"""Puts damaged files away, so that the device goes on without them and a person can look at them.
+"""Puts damaged files away, so that a program goes on without them and a person can look at them.
 
-They lie in ``put-away`` in the data folder, each beside a text that says what was wrong. A card that goes bad damages
-a file each day, so the oldest are deleted when there are too many or too large ones; of text that was typed also what a
-wipe and the age limit delete anywhere.
+They lie in ``put-away`` in the data folder, each beside a text that says what was wrong. A disk that goes bad damages
+a file each day, so the oldest are deleted when there are too many or too large ones. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from nightjar.host.files import PARTIAL, private_folder, read_file, replace_file
 
 FOLDER = "put-away"
 NO_FILE, NO_FOLDER = "something that is no file is in its place", "something that is no folder is in its place"
-_WHY = ".why"
-TYPED = ("agent.db", ".personal")
-"""Parts of the names of files that have typed text in them, or what was learned from it."""
+NOTE = ".why"
+"""Suffix of the text beside what was put away."""
 _MOST_SAID, _MOST_DIGITS = 2, 9
 MOST_FILES, MOST_NOTES, MOST_BYTES = 20, 40, 50_000_000
 """What is kept at most: enough to see a pattern, and some databases, whose text is at most 4 MB; and the newest."""
@@ -87,18 +85,6 @@ def in_short(data_dir: Path) -> str:
     return "; ".join(reversed(said[-_MOST_SAID:])) + more
 
 
-def forget_typed(data_dir: Path, before_s: float | None = None) -> None:
-    """Delete what was put away and has typed text, or what was learned from it; ``before_s``: only if older than that.
-
-    The notes about it stay.
-    """
-    folder = data_dir / FOLDER
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        named = path.is_file() and not path.name.endswith(_WHY) and any(name in path.name for name in TYPED)
-        if named and (before_s is None or path.stat().st_mtime < before_s):
-            path.unlink(missing_ok=True)
-
-
 def _folder(data_dir: Path) -> Path:
     folder = data_dir / FOLDER
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -112,7 +98,7 @@ def _when(wall_s: float | None) -> str:
 
 
 def _note(kept: Path) -> str:
-    why = kept.with_name(kept.name + _WHY)
+    why = kept.with_name(kept.name + NOTE)
     if not why.exists():
         return f"{kept.name} was put away; why could not be noted: was the disk full?"
     return read_file(why).decode(errors="replace").strip()[:300]
@@ -120,7 +106,7 @@ def _note(kept: Path) -> str:
 
 def _kept(folder: Path) -> list[Path]:
     """What was put away or only noted, without the notes, the newest last."""
-    names = {path.name.removesuffix(_WHY) for path in folder.iterdir()} if folder.is_dir() else set()
+    names = {path.name.removesuffix(NOTE) for path in folder.iterdir()} if folder.is_dir() else set()
     return sorted((folder / name for name in names if not name.endswith(PARTIAL)), key=_order)
 
 
@@ -130,19 +116,19 @@ def _since(wall_s: float | None) -> str:
 
 def _write(kept: Path, text: str) -> None:
     with contextlib.suppress(OSError):  # a full disk: what was put away says enough
-        replace_file(kept.with_name(kept.name + _WHY), f"{text}\n".encode())
+        replace_file(kept.with_name(kept.name + NOTE), f"{text}\n".encode())
 
 
 def _free(folder: Path, name: str) -> Path:
     """A free name with the next number; by it they are ordered, because the clock may be wrong."""
     number = max((_number(path) for path in folder.iterdir()), default=0) + 1
-    while any((folder / f"{name}.{number}{end}").exists() for end in ("", _WHY)):
+    while any((folder / f"{name}.{number}{end}").exists() for end in ("", NOTE)):
         number += 1
     return folder / f"{name}.{number}"
 
 
 def _number(path: Path) -> int:
-    digits = path.name.removesuffix(_WHY).rpartition(".")[2]
+    digits = path.name.removesuffix(NOTE).rpartition(".")[2]
     return int(digits) if digits.isdecimal() and len(digits) < _MOST_DIGITS else 0
 
 
@@ -160,7 +146,7 @@ def _tidy(folder: Path) -> None:
             if place and (place >= MOST_FILES or used_bytes > MOST_BYTES):
                 _delete(path)
         for path in inside[MOST_NOTES:]:
-            path.with_name(path.name + _WHY).unlink(missing_ok=True)
+            path.with_name(path.name + NOTE).unlink(missing_ok=True)
 
 
 def _bytes(path: Path) -> int:
