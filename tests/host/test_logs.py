@@ -1,10 +1,19 @@
+import ast
+import dataclasses
+import decimal
+import http
 import json
 import re
+import signal
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pytest
+
+from nightjar.host.logs import in_data, in_words
+from nightjar.wire.releases import EVERYBODY, ReleaseOffer
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -76,13 +85,60 @@ logging.getLogger("theirs").warning("%s", hostile)
     assert all("a" in line and "z" in line for line in said.splitlines())
 
 
+PACKAGES = ("coordinator", "edge_agent", "experiments", "firmware_scripts", "host", "models", "simulation", "wire")
+LOG_CALL = re.compile(r"\blog\.(debug|info|warning|error|critical|exception)$|_log\.\w+$")
+
+
+def is_notation(part: ast.AST) -> bool:
+    """Whether an expression writes an object as Python does."""
+    if isinstance(part, ast.FormattedValue):
+        return part.conversion in {ord("r"), ord("a")}
+    return isinstance(part, ast.Call) and ast.unparse(part.func) in {"repr", "ascii"}
+
+
+@dataclasses.dataclass
+class Fields:
+    folder: Path
+    names: frozenset[str]
+
+
+VALUES = {
+    "enum": PurePosixPath,
+    "path": Path("/var/lib"),
+    "bytes": b"typed",
+    "set": {"b", "a"},
+    "tuple": (1, Path("x")),
+    "enums": [signal.SIGTERM, http.HTTPStatus.OK],
+    "exception": ValueError("expected a, got b"),
+    "empty exception": TimeoutError(),
+    "dataclass": Fields(Path("/x"), frozenset({"n"})),
+    "struct": ReleaseOffer("0.2.0", EVERYBODY),
+    "nested": {"a": {"b": (b"c", {Path("d")})}},
+    "numpy": np.float32(0.5),
+    "object": object(),
+    "generator": iter([1]),
+    "function": print,
+    "decimal": decimal.Decimal("1.5"),
+    "array": np.zeros(3),
+}
+
+
+@pytest.mark.parametrize("form", [in_words, in_data])
+@pytest.mark.parametrize("name", VALUES)
+def test_no_value_reaches_a_log_in_the_notation_of_python(form, name):
+    found = form(VALUES[name])
+    said = json.dumps(found) if form is in_data else str(found)
+    assert not re.search(r"[<>]|\w+\(|b'|\{'|\['|\('|frozenset|typed", said), said
+    assert said
+
+
 def test_no_event_is_given_the_notation_of_a_python_object():
     """A reader of logs searches for words; ``repr`` also quotes what a stranger sent."""
-    found = [
-        f"{path}:{number}"
-        for package in ("coordinator", "edge_agent", "host", "wire")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if re.search(r"\blog\.(debug|info|warning|error|exception)\(.*(\brepr\(|!r\})", line.replace("_log.", "log."))
-    ]
+    found, calls = [], 0
+    for path in (each for package in PACKAGES for each in sorted((ROOT / package).rglob("*.py"))):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and LOG_CALL.search(ast.unparse(call.func)):
+                calls += 1
+                found += [f"{path}:{call.lineno}" for part in ast.walk(call) if is_notation(part)]
     assert found == []
+    assert calls > 100, "calls over several lines, too"
