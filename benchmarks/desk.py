@@ -9,12 +9,13 @@ Each predictor learns from what the person types, and from nobody else's.
   own "learn from a file", and what its own clean-up at a start leaves of that.
 - ``presage``: through its library, with the same text.
 
-``keystrokes_saved_percent`` is that of :mod:`nightjar.edge_agent.core.keystrokes`. Figures choose candidates, so a
-figure that belongs to the text costs Escape, too, while candidates are shown. ``key_to_candidates_p99_ms`` is from
-a key to the last candidates for it, in a program that IBus serves. ``idle_pss_mb`` is the memory of agent, suggester
-and engine ten seconds after a person has typed, the median of all desks; a page that some share counts once (PSS).
-``texts_differing`` counts messages that were not, in the program, what was meant: a key that chose came too late or too
-early for the engine. On a busy machine candidates come late, and then all figures but presage's are too low.
+``keystrokes_saved_percent`` is that of :mod:`nightjar.edge_agent.core.keystrokes`. Figures choose candidates of
+Nightjar, so a figure that belongs to the text costs Escape, too, while candidates are shown. F1 to F3 choose those of
+typing-booster. ``key_to_candidates_p99_ms`` is from a key to the last candidates for it, in a program that IBus serves.
+``idle_pss_mb`` is the memory of agent, suggester and engine ten seconds after a person has typed, the median of all
+desks; a page that some share counts once (PSS). ``texts_differing`` counts messages that were not, in the program, what
+was meant: a key that chose came too late or too early for the engine. On a busy machine candidates come late, and then
+all figures but presage's are too low. ``--so-far FILE`` lets a run that was cut off go on.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from statistics import median
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
 from nightjar.benchmarks import presage
+from nightjar.benchmarks.desk_record import DeskRecord, DeskSetting, TypedPerson
 from nightjar.benchmarks.first_day import Person, drawn, typed
 from nightjar.benchmarks.ibus_desk import PYTHON, START_S, TypedField, checkout, desk, missing
 from nightjar.benchmarks.measuring import errors_in_a_line, print_json, quantile, show
@@ -53,13 +56,20 @@ from nightjar.wire.errors import CorpusError, UnavailableError
 
 TITLE = "typing on a fresh desk, keystrokes saved, %"
 WORDS, PEOPLE = 3_000, 10
+PREDICTORS = ("nightjar", "ibus-typing-booster", "presage")
 IDLE_S = 10.0
 _BOOSTER = Path("/usr/share/ibus-typing-booster/engine")
-_BOOSTER_SETTINGS = """[org/freedesktop/ibus/engine/typing-booster]
+_BOOSTER_CHOOSES = ("F1", "F2", "F3")
+"""Not figures: it keeps letters to itself until a word ends, and Escape would drop those before a figure in a word."""
+_BOOSTER_KEYS = ", ".join(
+    f"'commit_candidate_{n}_plus_space': <['{key}']>" for n, key in enumerate(_BOOSTER_CHOOSES, 1)
+)
+_BOOSTER_SETTINGS = f"""[org/freedesktop/ibus/engine/typing-booster]
 pagesize=3
 mincharcomplete=0
 dictionary='en_US'
 inputmethod='NoIME'
+keybindings={{{_BOOSTER_KEYS}}}
 """
 _BOOSTER_LEARNS = """
 import sys
@@ -84,7 +94,16 @@ model = {model}
 _ENGINE = 'figures = "always"\nlanguage = "en"\n'
 
 
-def measure(corpus: Path, public: Path, model: Path, least_words: int, seed: int, at_once: int) -> dict[str, Any]:
+def measure(
+    corpus: Path,
+    public: Path,
+    model: Path,
+    least_words: int,
+    seed: int,
+    at_once: int,
+    predictors: Sequence[str] = PREDICTORS,
+    so_far: Path | None = None,
+) -> dict[str, Any]:
     """The figures; the help of the options explains the arguments.
 
     Raises:
@@ -102,33 +121,44 @@ def measure(corpus: Path, public: Path, model: Path, least_words: int, seed: int
         raise CorpusError(msg)
     people = at_least(outside(corpora.load(str(corpus), seed), public, made_from).users, least_words, seed)
     texts = [" ".join(words(text)) for each in written_before(public, made_from.date).values() for text in each]
-    fields: list[TypedField] = []
-    idle_mb: list[float] = []
+    setting = DeskSetting(hashlib.sha256(corpus.read_bytes()).hexdigest(), made_from.sha256, least_words, seed)
+    record = DeskRecord(so_far, setting)
+    booster_knows = _booster_knows(texts) if "ibus-typing-booster" in predictors else Path()
+    presage_knows = presage.train(texts, BUILD / "presage") if "presage" in predictors else Path()
     with tempfile.TemporaryDirectory(prefix="nightjar-desk-") as folder:
         home = Path(folder)
 
-        def nightjar(number: int) -> contextlib.AbstractContextManager[TypedField]:
-            return _nightjar(home / f"nightjar-{number}", model, idle_mb)
+        def nightjar(number: int) -> TypedPerson:
+            idle_mb: list[float] = []
+            at = _nightjar(home / f"nightjar-{number}", model, idle_mb)
+            return msgspec.structs.replace(_at_desk("nightjar", at, number, people[number]), idle_mb=idle_mb[0])
 
-        def booster(number: int) -> contextlib.AbstractContextManager[TypedField]:
-            return _booster(home / f"booster-{number}", knows)
+        def booster(number: int) -> TypedPerson:
+            at = _booster(home / f"booster-{number}", booster_knows)
+            return _at_desk("ibus-typing-booster", at, number, people[number])
 
-        totals = {"nightjar": _through_ibus("nightjar", nightjar, people, fields, at_once)}
-        knows = _booster_knows(texts)
-        totals["ibus-typing-booster"] = _through_ibus("ibus-typing-booster", booster, people, [], at_once)
-        totals["presage"] = _through_presage(home, presage.train(texts, BUILD / "presage"), people)
-    times_ms = [time_ms for field in fields for time_ms in field.times_ms]
+        def library(number: int) -> TypedPerson:
+            with contextlib.closing(presage.Presage(presage_knows, home / f"presage-{number}.db")) as predictor:
+                counts = typed(predictor.suggest, _as_typed(people[number]), predictor.learn)
+            return TypedPerson("presage", number, counts)
+
+        for name, type_at in zip(PREDICTORS, (nightjar, booster, library), strict=True):
+            if name in predictors:
+                _type_all(name, type_at, len(people), record, at_once)
+    totals = {name: sum((each.counts for each in record.all_of(name)), Replayed()) for name in predictors}
+    ours = record.all_of("nightjar") if "nightjar" in predictors else []
+    times_ms = [time_ms for each in ours for time_ms in each.times_ms]
     return {
         "predictors": [
             {"predictor": name, "keystrokes_saved_percent": total.saved_percent, "top3": 100 * total.top3 / total.words}
             for name, total in totals.items()
         ],
-        "key_to_candidates_p99_ms": quantile(times_ms, 0.99),
-        "key_to_candidates_p50_ms": quantile(times_ms, 0.5),
-        "idle_pss_mb": median(idle_mb),
-        "texts_differing": sum(field.differing for field in fields),
-        "messages": sum(field.messages for field in fields),
-        "words": totals["nightjar"].words,
+        "key_to_candidates_p99_ms": quantile(times_ms, 0.99) if times_ms else None,
+        "key_to_candidates_p50_ms": quantile(times_ms, 0.5) if times_ms else None,
+        "idle_pss_mb": median(each.idle_mb for each in ours if each.idle_mb is not None) if ours else None,
+        "texts_differing": sum(each.differing for each in ours),
+        "messages": sum(each.messages for each in ours),
+        "words": max(total.words for total in totals.values()),
         "people": len(people),
         "desks_at_once": at_once,
     }
@@ -148,34 +178,19 @@ def at_least(users: Any, least_words: int, seed: int) -> list[Person]:
     return people
 
 
-def _through_ibus(
-    name: str,
-    at: Callable[[int], contextlib.AbstractContextManager[TypedField]],
-    people: Sequence[Person],
-    fields: list[TypedField],
-    at_once: int,
-) -> Replayed:
-    total = Replayed()
-
-    def type_all(number: int) -> Replayed:
-        with at(number) as field:
-            counts = typed(field.suggest, _as_typed(people[number]), field.send) + Replayed(keystrokes=field.further)
-        fields.append(field)
-        return counts
-
-    with ThreadPoolExecutor(at_once) as desks:
-        futures = [desks.submit(type_all, number) for number in range(len(people))]
+def _type_all(name: str, type_at: Callable[[int], TypedPerson], people: int, record: DeskRecord, at_once: int) -> None:
+    """Type everybody who is not in the record yet."""
+    left = [number for number in range(people) if record.of(name, number) is None]
+    with ThreadPoolExecutor(1 if name == "presage" else at_once) as desks:
+        futures = [desks.submit(type_at, number) for number in left]
         for future in progress(Console(stderr=True), futures, name):
-            total += future.result()
-    return total
+            record.add(future.result())
 
 
-def _through_presage(home: Path, knows: Path, people: Sequence[Person]) -> Replayed:
-    total = Replayed()
-    for number, person in enumerate(progress(Console(stderr=True), people, "presage")):
-        with contextlib.closing(presage.Presage(knows, home / f"presage-{number}.db")) as predictor:
-            total += typed(predictor.suggest, _as_typed(person), predictor.learn)
-    return total
+def _at_desk(name: str, at: contextlib.AbstractContextManager[TypedField], number: int, person: Person) -> TypedPerson:
+    with at as field:
+        counts = typed(field.suggest, _as_typed(person), field.send) + Replayed(keystrokes=field.further)
+    return TypedPerson(name, number, counts, field.times_ms, field.messages, field.differing)
 
 
 def _as_typed(person: Person) -> Person:
@@ -232,7 +247,7 @@ def _booster(home: Path, knows: Path) -> Iterator[TypedField]:
     settings.mkdir(parents=True)
     shutil.copy(knows, data / "user.db")
     (settings / "keyfile").write_text(_BOOSTER_SETTINGS, encoding="utf-8")
-    with desk(home, "typing-booster", None, {}) as field:
+    with desk(home, "typing-booster", None, {}, _BOOSTER_CHOOSES) as field:
         yield field
 
 
@@ -297,13 +312,36 @@ def _pss_mb(pid: int) -> float:
     type=click.IntRange(1, 16),
     help="Desks; more delay candidates.",
 )
+@click.option(
+    "--predictor",
+    "predictors",
+    multiple=True,
+    type=click.Choice(PREDICTORS),
+    help="Only this one; may be repeated.  [default: all]",
+)
+@click.option(
+    "--so-far",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps the figures of each person, who is not typed again with that predictor.",
+)
 @click.option("--json", "as_json", is_flag=True)
 def main(
-    *, corpus: Path, public: Path, folder: Path | None, least_words: int, seed: int, at_once: int, as_json: bool
+    *,
+    corpus: Path,
+    public: Path,
+    folder: Path | None,
+    least_words: int,
+    seed: int,
+    at_once: int,
+    predictors: Sequence[str],
+    so_far: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure typing on a fresh desk with Nightjar and with Debian's other predictors."""
     with errors_in_a_line("desk"):
-        figures = measure(corpus, public, folder or shipped_folder("gboard"), least_words, seed, at_once)
+        model = folder or shipped_folder("gboard")
+        chosen = [name for name in PREDICTORS if name in predictors or not predictors]
+        figures = measure(corpus, public, model, least_words, seed, at_once, chosen, so_far)
     if as_json:
         print_json(figures)
         return

@@ -23,7 +23,8 @@ PYTHON = "/usr/bin/python3"
 """Debian's, which has ``gi``."""
 FIELD = Path(__file__).with_name("ibus_field.py")
 CANDIDATES = 3
-_FIGURES = "123456789"
+FIGURES = ("1", "2", "3")
+"""The keys that choose a candidate."""
 START_S = 300.0
 _PROGRAMS = {"ibus-daemon": "ibus", "Xvfb": "xvfb", "dbus-daemon": "dbus"}
 
@@ -46,7 +47,8 @@ class TypedField:
             after a chosen word before a sign, which takes its place.
     """
 
-    def __init__(self, child: LineChild) -> None:
+    def __init__(self, child: LineChild, choosing: Sequence[str] = FIGURES) -> None:
+        self._choosing = choosing
         self._child, self._meant, self._shown = child, "", FieldShown([], "", 0.0)
         self._begun = False
         self.times_ms: list[float] = []
@@ -78,17 +80,17 @@ class TypedField:
         begun = self._meant.rpartition(" ")[0]
         before = f"{begun} " if begun or self._meant.startswith(" ") else ""
         words = [word.strip().lower() for word in self._shown.candidates[:CANDIDATES]]
-        for number, word in enumerate(words, 1):
+        for key, word in zip(self._choosing, words, strict=False):
             # The text ends with the space that a chosen word brings, or with the message.
             if text.rstrip() == before + word and len(text) > len(self._meant) + 1:
-                self._press(str(number))
+                self._press(key)
                 self._meant = text
                 return
         if self._meant.endswith(" ") and text.startswith(f"{self._meant}'") and not self._shown.text.endswith(" "):
             self._press("space")
             self.further += 1
         for letter in text[len(self._meant) :]:
-            if letter in _FIGURES[: len(self._shown.candidates)]:
+            if letter in self._choosing[: len(self._shown.candidates)]:
                 self._press("Escape")
                 self.further += 1
             self._press(letter)
@@ -116,10 +118,17 @@ def missing() -> list[str]:
 
 
 @contextlib.contextmanager
-def desk(home: Path, engine: str, component: str | None, environment: Mapping[str, str]) -> Iterator[TypedField]:
+def desk(
+    home: Path,
+    engine: str,
+    component: str | None,
+    environment: Mapping[str, str],
+    choosing: Sequence[str] = FIGURES,
+) -> Iterator[TypedField]:
     """A desk with an engine of IBus, until the end of the block.
 
-    ``component`` is the text of its component file; None for an installed engine.
+    ``component`` is the text of its component file; None for an installed engine. The keys ``choosing`` choose the
+    first, second and third candidate.
 
     Raises:
         UnavailableError: IBus or the engine does not start.
@@ -163,7 +172,7 @@ def desk(home: Path, engine: str, component: str | None, environment: Mapping[st
         _wait_for(runtime / "ibus")
         child = LineChild(python_command(str(FIELD), engine, python=PYTHON), home / "desk.log", own)
         stack.callback(child.end)
-        yield TypedField(child)
+        yield TypedField(child, choosing)
 
 
 def checkout() -> str:

@@ -39,13 +39,15 @@ class DrivenField:
         IBus.init()
         self._bus: Any = IBus.Bus()
         self._context: Any = None
-        self._text = ""
+        self._text = self._preedit = ""
         self._shown: list[str] = []
         self._busy = False
         self._changed_s, self._until_s = 0.0, 0.0
         can = IBus.Capabilite
         context = self._bus.create_input_context("gtk3-im:desk")
         context.connect("commit-text", lambda _c, text: self._insert(text.get_text()))
+        context.connect("update-preedit-text", lambda _c, text, _at, visible: self._compose(text.get_text(), visible))
+        context.connect("hide-preedit-text", lambda _c: self._compose("", visible=False))
         context.connect("update-lookup-table", lambda _c, table, visible: self._show(table, visible))
         context.connect("update-auxiliary-text", lambda _c, text, visible: self._note(text.get_text(), visible))
         context.connect("hide-auxiliary-text", lambda _c: self._note("", visible=False))
@@ -74,7 +76,7 @@ class DrivenField:
 
     def begin(self) -> None:
         """Empty the field, as a program does when a message was sent."""
-        self._text, self._shown = "", []
+        self._text, self._preedit, self._shown = "", "", []
         self._context.reset()
         self._report()
         self._wait(BETWEEN_S)
@@ -92,7 +94,7 @@ class DrivenField:
 
     def shown(self) -> dict[str, Any]:
         """What a person sees."""
-        return {"candidates": self._shown, "text": self._text}
+        return {"candidates": self._shown, "text": self._text + self._preedit}
 
     def _wait(self, first_s: float = FIRST_S) -> None:
         begun_s = time.monotonic()
@@ -106,6 +108,10 @@ class DrivenField:
         was, self._busy = self._busy, visible and _BUSY in text
         if was and not self._busy:
             self._until_s = time.monotonic() + SHOWN_S
+
+    def _compose(self, text: str, visible: bool) -> None:
+        """Show what an engine keeps to itself until it inserts it."""
+        self._preedit = text if visible else ""
 
     def _insert(self, text: str) -> None:
         self._text += text

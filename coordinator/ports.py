@@ -6,14 +6,14 @@ simulations use their own. An adapter translates and makes no decisions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.records.effects import PendingEffect
 from nightjar.coordinator.records.jobs import Job
-from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, CountedKind, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
@@ -72,8 +72,8 @@ class SumStore(Protocol):
 class CohortStore(Protocol):
     """Which devices' reports were read together."""
 
-    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
-        """The cohorts of a kind whose reports on weights with this hash were read together."""
+    def counted_cohorts(self, weights: str, kinds: Collection[CountedKind]) -> list[CountedCohort]:
+        """The cohorts of these kinds whose reports on weights with this hash were read together."""
 
     def count_cohort(self, cohort: CountedCohort) -> None:
         """Store that the reports of a cohort are read together."""

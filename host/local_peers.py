@@ -13,22 +13,30 @@ _ESTABLISHED = "01"
 _TABLES = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 
 
-def user_of_connection(address: str, port: int) -> int | None:
-    """The user id of the process that connected from this address and port of this machine; None if it is unknown."""
+End = tuple[str, int]
+"""One end of a connection: its address and port."""
+
+
+def user_of_connection(theirs: End, ours: End) -> int | None:
+    """The user id of the process on this machine that connected from ``theirs`` to ``ours``; None if it is unknown."""
     try:
-        ip = ipaddress.ip_address(address)
-        table = _TABLES[ip.version].read_text(encoding="ascii")
+        far, near = ipaddress.ip_address(theirs[0]), ipaddress.ip_address(ours[0])
+        table = _TABLES[far.version].read_text(encoding="ascii")
     except (ValueError, OSError):
         return None
-    return _found(table, f"{_written(ip)}:{port:04X}")
+    return _found(table, f"{_written(far)}:{theirs[1]:04X}", f"{_written(near)}:{ours[1]:04X}")
 
 
-def _found(table: str, local: str) -> int | None:
-    """The user of the connection with this local end; the first line of the table has the names of the columns."""
+def _found(table: str, local: str, remote: str) -> int | None:
+    """The user of the connection between these ends; the first line of the table has the names of the columns.
+
+    Both ends count: another user can connect from a port from which root has a connection to somewhere else, and a
+    listener's connection that nobody accepted yet has its port, too, and counts as root's before Linux 6.18.
+    """
     for line in table.splitlines()[1:]:
         fields = line.split()
         # A connection whose process has closed it counts as root's.
-        if len(fields) > 7 and fields[1] == local and fields[3] == _ESTABLISHED:
+        if len(fields) > 7 and fields[1:4] == [local, remote, _ESTABLISHED]:
             return int(fields[7])
     return None
 

@@ -18,6 +18,7 @@ NO_GPU = "sees no GPU on this machine"
 _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
 _USE = "tests/firmware_scripts/shell/test_file_use.py::"
+_READING = "tests/coordinator/web/test_public_reading.py::"
 _SILOS = "tests/experiments/silos/test_federation.py::"
 _FORMER = tuple(
     f"tests/faults/test_former_version.py::test_{name}"
@@ -38,6 +39,7 @@ MAY_BE_SKIPPED = {
     "tests/models/test_evaluation.py::test_figures_on_a_gpu_are_those_of_the_cpu": NO_GPU,
     "tests/simulation/laboratory/test_jax_executor.py::test_reports_of_a_gpu_are_those_of_the_device_program": NO_GPU,
     "tests/simulation/rounds/test_availability.py::test_the_real_traces_are_those_that_were_measured": RECORDED,
+    _READING + "test_another_user_does_not_read_from_a_port_that_this_user_has_elsewhere": NOT_ALLOWED,
     "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_refused": NOT_ALLOWED,
     _LOOP + "test_a_mounted_device_is_refused_by_the_kernel_and_by_us": NOT_ALLOWED,
     _LOOP + "test_while_we_hold_a_device_the_kernel_lets_nobody_else_claim_or_mount_it": NOT_ALLOWED,

@@ -37,7 +37,7 @@ from nightjar.benchmarks.sum_in_process import Member
 from nightjar.coordinator.learning.privacy.noised_mean import NoiseTerms, noised_mean
 from nightjar.coordinator.learning.strategies import StrategyName, Weighting, optimizer_for
 from nightjar.coordinator.learning.summed import average_of_sum, sum_order
-from nightjar.coordinator.rounds.cohorts import Cohort, too_close
+from nightjar.coordinator.rounds.cohorts import Cohort
 from nightjar.coordinator.tasks.settings import PlanConfig, Privacy, StrategyConfig, TaskSettings
 from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.edge_agent.core.privacy_ledger import faults
@@ -47,6 +47,7 @@ from nightjar.models.keyboard import held_out
 from nightjar.models.vocabulary import FIRST_WORD
 from nightjar.simulation.laboratory.clients import Device, Reported, train_client
 from nightjar.simulation.warm_start import seeded
+from nightjar.wire.cohorts import too_close
 from nightjar.wire.identifiers import Sha256
 from nightjar.wire.limits import Limits, outside
 from nightjar.wire.messages import Assignment, CodecChoice, PrivacyTerms, TrainingPlan, Work

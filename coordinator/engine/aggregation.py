@@ -156,7 +156,7 @@ def _average(job: AggregationJob, start: _Start, artifacts: BlobStore, private: 
         weighting=rule.weighting,
         next_norm=rule.next_norm,
     )
-    if job.noise is not None:
+    if job.noise is not None or job.without_figures:
         return _Made(averaged, Tally())  # what a device counts has no noise
     return _Made(averaged, reports.figures(averaged.unreadable))
 

@@ -155,7 +155,8 @@ class EffectRunner:
     def _figures(self, current: Round) -> FiguresJob:
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
-        return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports))
+        used = [each for each in reports if each.device not in current.left_out]
+        return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in used))
 
     def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
         settings, version = snapshot.tasks[current.task].settings, snapshot.bases[current.number]
@@ -195,6 +196,7 @@ class EffectRunner:
             noise=task.noise,
             step=len(task.noised),
             summed=None if summed is None or summed.plan is None else SummedReports(summed.order, summed.plan),
+            without_figures=current.without_figures,
         )
 
     def _evaluate(self, number: int) -> bool:

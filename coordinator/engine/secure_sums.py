@@ -209,7 +209,7 @@ class SecureSums:
             match effect:
                 case Unmask():
                     held = replace(held, plan=effect)
-                    self._cohorts.count(state, unit)
+                    self._cohorts.count_sum(state, unit)
                     unit.spend_privacy(state.task, number)  # from now on we can open the sum, averaged or not
                     unit.effects.append(StartAggregation(number))
                 case Blame(key, reason):

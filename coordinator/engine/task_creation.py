@@ -18,6 +18,7 @@ from nightjar.coordinator.records.effects import EvaluateVersion
 from nightjar.coordinator.records.snapshot import Snapshot
 from nightjar.coordinator.records.versions import Lineage, VersionRecord
 from nightjar.coordinator.rounds.admission import free_slot
+from nightjar.coordinator.storage.restored_tasks import end_restored
 from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tasks.operations import OperationRefused
 from nightjar.coordinator.tasks.record import TaskRecord
@@ -98,8 +99,7 @@ def _end_without_secrets(tx: Transaction, record: TaskRecord, now_s: float) -> N
     """End a task whose noise cannot be drawn: somebody put the database of a backup in place without ``restore``."""
     noise = record.state.noise
     if noise is not None and not noise.honest and not noise.key and record.state.status not in OVER:
-        ended = tasks.step(record.state, tasks.Restored(now_s, record.settings.rounds, tx.last_round_number()))
-        tx.save_task(replace(record, state=ended))
+        end_restored(tx, record, tx.last_round_number(), now_s)
 
 
 class TaskCreator:

@@ -243,15 +243,18 @@ def _share(part: int, whole: int) -> int:
 def tried_in(state: Round) -> Tally:
     """How many devices of a round could run its base version, and why the others could not.
 
-    A device with several attempts counts once per attempt.
+    A device counts once, however often it tried: by its report, or else by what came of its last attempt that counts.
     """
     failures: Counter[str] = Counter()
     reported = 0
     for seat in state.seats.values():
-        reported += seat.state is SeatState.REPORTED
-        if seat.state is SeatState.REFUSED:
+        failed = [cause.value for cause in (*seat.earlier, seat.cause) if cause in FAILURES]
+        if seat.state is SeatState.REPORTED:
+            reported += 1
+        elif seat.state is SeatState.REFUSED:
             failures[INVALID] += 1
-        failures.update(cause.value for cause in (*seat.earlier, seat.cause) if cause in FAILURES)
+        elif failed:
+            failures[failed[-1]] += 1
     return Tally(tried=reported + failures.total(), failures=dict(failures))
 
 

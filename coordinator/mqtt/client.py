@@ -7,7 +7,8 @@ The client reports what the broker does wrong: dropped messages, a lost session,
 Not every broker enforces limits, so the client has its own. It truncates an oversized packet to one byte more than the
 limit. It stops reading while the driver is far behind; if the broker then closes the connection, it keeps the messages.
 It drops what a device sends beyond its rate limit, and what still waits for the driver when the device is cut off, so
-that the messages of others are reached soon.
+that the messages of others are reached soon. With TLS, what it still sends then is dropped before paho parses it
+(:mod:`nightjar.coordinator.mqtt.sieve`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.mqtt.sieve import sieve
 from nightjar.coordinator.rate_limits import cost_of
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
@@ -70,7 +72,7 @@ class MqttSessions:
 
     ``post`` gets each event, and must not block. ``admits`` counts a device's message by its cost, and says whether to
     read it.
-    ``is_cut_off`` says whether not to handle one that was admitted.
+    ``is_cut_off`` says whether not to handle one that was admitted. All sockets of ``tls`` drop what is cut off.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class MqttSessions:
         is_cut_off: Callable[[str], bool] = lambda _device: False,
     ) -> None:
         self._waiting = _Waiting()
+        if tls is not None:
+            sieve(tls, lambda topic: topic != DROPPED_TOPIC and is_cut_off(_sender(topic)))
         self._sessions = [
             _Session(broker, population, shard, post, tls, self._waiting, admits, is_cut_off) for shard in range(shards)
         ]

@@ -65,6 +65,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         summed: how to unmask the sum of the reports; None if each can be read.
         noise: how the sum is noised; None without differential privacy.
         step: number of noised rounds before this one.
+        without_figures: whether what the devices measured stays unread.
     """
 
     round: int
@@ -85,6 +86,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     noise: NoiseTerms | None = None
     step: int = 0
     staleness: str = "constant"
+    without_figures: bool = False
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):

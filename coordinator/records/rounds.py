@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -104,11 +105,21 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class CountedKind(enum.Enum):
+    """What was read of the reports of a cohort."""
+
+    BOTH = "updates"
+    """Updates, and what the devices measured; so is every cohort of updates of former releases."""
+    UPDATES = "updates only"
+    FIGURES = "figures"
+    SUM = "sum"
+
+
 class CountedCohort(NamedTuple):
     """Devices whose reports of a round were read together, on weights with this hash."""
 
     round: int
     base_version: int
     weights: str
-    kind: str
+    kind: CountedKind
     devices: tuple[DeviceId, ...]

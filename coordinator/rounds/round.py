@@ -70,6 +70,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         closing: why a buffered round gives no more seats; empty if it does.
         following: number of the buffered round that took over its open seats; None if there was none.
         left_out: devices whose reports are not used (:mod:`nightjar.coordinator.rounds.cohorts`).
+        without_figures: whether only the updates of its reports are used, not what the devices measured.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     closing: str = ""
     following: int | None = None
     left_out: tuple[DeviceId, ...] = ()
+    without_figures: bool = False
 
     def devices(self, state: SeatState) -> list[DeviceId]:
         """The selected devices in this state, in ascending order."""

@@ -6,7 +6,7 @@ are stored before any row references them, and never change.
 Keys are copied only on request: whoever has them can sign orders to devices, issue certificates, and choose releases.
 What the noise of private tasks is drawn from is never copied: a thief could take it off the versions that are published
 after the backup. A restored coordinator does not know which rounds were noised since, so restoring ends these tasks
-and counts their whole epsilon as spent.
+with their open rounds, and counts their whole epsilon as spent.
 
 The releases' metadata that the owner signed is among the artifacts; the rest is signed again after restoring, with
 versions from the clock.
@@ -35,9 +35,9 @@ from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
 from nightjar.coordinator.storage.release_metadata import ONLINE_KEY
+from nightjar.coordinator.storage.restored_tasks import end_restored
 from nightjar.coordinator.storage.schema import copy_sqlite
 from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
-from nightjar.coordinator.tasks import task as tasks
 from nightjar.coordinator.tls.authority import CURRENT, FORMER
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
@@ -293,7 +293,4 @@ def _end_noised(database: Database, number: int, now_s: float) -> None:
     """End tasks with differential privacy: which of their rounds were noised after the backup is unknown."""
     with database.transaction() as view:
         for record in view.tasks():
-            state = record.state
-            if state.noise is not None:
-                ended = tasks.step(state, tasks.Restored(now_s, record.settings.rounds, number))
-                view.save_task(replace(record, state=replace(ended, noise=state.noise.without_secrets())))
+            end_restored(view, record, number, now_s)

@@ -10,7 +10,7 @@ happens at the end of the transaction, or before a read that they could affect.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from nightjar.coordinator.records.effects import EFFECTS, PendingEffect
-from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, CountedKind, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.pace_steering import Rhythm
@@ -192,19 +192,20 @@ class DatabaseView(VersionQueries, Reading):
     def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
         return [_ROUND.decode(state) for state in self._connection.scalars(query)]
 
-    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
-        """The cohorts of a kind whose reports on these weights were read together."""
+    def counted_cohorts(self, weights: str, kinds: Collection[CountedKind]) -> list[CountedCohort]:
+        """The cohorts of these kinds whose reports on these weights were read together."""
         c = counted_cohorts.c
-        query = sa.select(counted_cohorts).where(c.weights == weights, c.kind == kind).order_by(c.round)
+        of_kind = c.kind.in_([kind.value for kind in kinds])
+        query = sa.select(counted_cohorts).where(c.weights == weights, of_kind).order_by(c.round)
         rows = self._connection.execute(query)
         return [
-            CountedCohort(row.round, row.base_version, row.weights, row.kind, _DEVICES.decode(row.devices))
+            CountedCohort(row.round, row.base_version, row.weights, CountedKind(row.kind), _DEVICES.decode(row.devices))
             for row in rows
         ]
 
     def count_cohort(self, cohort: CountedCohort) -> None:
         """Store that the reports of a cohort are read together."""
-        row = cohort._asdict() | {"devices": msgspec.json.encode(cohort.devices)}
+        row = cohort._asdict() | {"kind": cohort.kind.value, "devices": msgspec.json.encode(cohort.devices)}
         self._connection.execute(upsert(self._connection.dialect.name, counted_cohorts), row)
 
     # Secure sums

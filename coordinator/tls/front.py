@@ -1,9 +1,10 @@
 """HTTPS in front of a WSGI server that knows only plain text (waitress has no TLS).
 
 Bytes are forwarded unchanged: each accepted connection gets its own connection to the server behind, over loopback. The
-peer (address, serial number of the client's certificate) is recorded under the local port of that second connection,
-which the server passes on as ``REMOTE_PORT``. So this module parses no HTTP, no header identifies the peer, and a
-connection to the server behind that bypassed this front is recognised and refused.
+peer (address, serial number of the client's certificate) is recorded under the local end of that second connection,
+which the server passes on as ``REMOTE_ADDR`` and ``REMOTE_PORT``. So this module parses no HTTP, no header identifies
+the peer, and a connection to the server behind that bypassed this front is recognised and refused: another user of this
+machine can connect from the same port, but not from the same address as well.
 
 A client may present a certificate; an invalid one fails the handshake. Revocation is checked at each request, by the
 application; :meth:`TlsFront.drop` ends connections that are already open. A device that connects more often than its
@@ -50,6 +51,9 @@ SERIAL = "nightjar.serial"
 PEER_PORT = "nightjar.peer_port"
 """Key in the WSGI environment: the client's port."""
 
+OUR_END = "nightjar.our_end"
+"""Key in the WSGI environment: the address and port on which the client reached us."""
+
 _log = structlog.get_logger("coordinator")
 
 
@@ -60,6 +64,7 @@ class Peer:
     address: str  # its network address
     serial: str  # serial number of its certificate, decimal; empty without one
     port: int = 0  # its port; 0 behind a proxy
+    reached: tuple[str, int] = ("", 0)  # our end of its connection
 
 
 class TlsFront:
@@ -94,7 +99,7 @@ class TlsFront:
         self._folder, self._behind, self._most_connections = folder, behind, most_connections
         self._most_strangers = max(1, 3 * most_connections // 4)
         self._most_of_a_stranger = min(PLACES_WITHOUT_CERTIFICATE, max(1, most_connections // 4))
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[tuple[str, int], Peer] = {}
         self._open: dict[asyncio.StreamWriter, str] = {}
         self._tasks: dict[socket.socket, asyncio.Task[None]] = {}
         self._strangers: dict[str, dict[socket.socket, bool]] = {}
@@ -110,9 +115,9 @@ class TlsFront:
         self._thread = threading.Thread(target=self._run, name="tls front", daemon=True)
         self._thread.start()
 
-    def peer(self, local_port: int) -> Peer | None:
+    def peer(self, address: str, port: int) -> Peer | None:
         """The client behind a connection to the WSGI server; None if it bypassed this front. Thread-safe."""
-        return self._peers.get(local_port)
+        return self._peers.get((address, port))
 
     def reload(self) -> None:
         """Reload our certificate and the authorities for new connections. Thread-safe."""
@@ -213,7 +218,7 @@ class TlsFront:
                         self._strangers[network][accepted] = True
                     else:
                         return
-                    await self._served(reader, writer, Peer(address, serial, port))
+                    await self._served(reader, writer, Peer(address, serial, port, accepted.getsockname()[:2]))
                 finally:
                     writer.transport.abort()
         finally:
@@ -232,13 +237,13 @@ class TlsFront:
         self._open[writer] = peer.serial
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self._behind)
-            local_port: int = back.get_extra_info("sockname")[1]
-            self._peers[local_port] = peer
+            from_here: tuple[str, int] = back.get_extra_info("sockname")[:2]
+            self._peers[from_here] = peer
             try:
                 await _forward(reader, writer, there, back)
             finally:
                 back.transport.abort()
-                self._peers.pop(local_port, None)
+                self._peers.pop(from_here, None)
         finally:
             del self._open[writer]
 
@@ -272,12 +277,12 @@ async def _forward(
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi:
-    """Wrap an application so that it knows the client, which ``front`` finds by local port, and refuses all others."""
+def behind_front(application: Wsgi, front: Callable[[str, int], Peer | None]) -> Wsgi:
+    """Wrap an application so that it knows the client, which ``front`` finds by local end, and refuses all others."""
 
     @functools.wraps(application)
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        peer = front(int(environ.get("REMOTE_PORT", 0)))
+        peer = front(environ.get("REMOTE_ADDR", ""), int(environ.get("REMOTE_PORT", 0)))
         if peer is None:
             start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
             return [b"this server takes requests through its HTTPS port only\n"]
@@ -285,6 +290,7 @@ def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi
         environ["wsgi.url_scheme"] = "https"
         environ[SERIAL] = peer.serial
         environ[PEER_PORT] = peer.port
+        environ[OUR_END] = peer.reached
         return application(environ, start_response)
 
     return serve

@@ -219,12 +219,15 @@ def judge(
 ) -> TrialPassed | TrialFailed | None:
     """The verdict on a release on trial; None while it is too early.
 
-    A release that fails on several devices is taken back at once. It passes when enough devices have trained with it;
-    after the time of a trial fewer suffice, unless more of them than of the others have not trained.
+    A release that fails on several devices is taken back at once, if they are too many among all that it is offered to:
+    liars are quick, and until the others have tried it they would be all. It passes when enough devices have trained
+    with it; after the time of a trial fewer suffice, unless more of them than of the others have not trained.
     """
     tried, others = health.tried, health.others
     overdue = now_s >= release.rollout.since_s + 3600 * policy.hours
-    worse = failing(tried.failures(), others.failures())
+    offered = len(release.chosen) or round(release.share * (tried.devices + others.devices))
+    found = tried.failures()
+    worse = failing(replace(found, tried=max(offered, found.tried)), others.failures())
     if worse and (overdue or tried.taken_back + tried.silent >= FEWEST_FAILURES):
         return TrialFailed(worse, now_s)
     if release.paused or not tried.trained or (tried.trained < policy.devices and not overdue):

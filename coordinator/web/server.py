@@ -22,7 +22,7 @@ from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitr
 from waitress.server import create_server  # type: ignore[import-untyped]
 
 from nightjar.coordinator.control_socket import OPERATOR, listening
-from nightjar.coordinator.tls.front import PEER_PORT
+from nightjar.coordinator.tls.front import OUR_END, PEER_PORT
 from nightjar.coordinator.web.admission import COMMAND_OF, MOST_BODY_BYTES
 from nightjar.coordinator.web.live import MOST_STREAMS
 from nightjar.host.http_server import HttpServer
@@ -65,10 +65,17 @@ def serving(
         ConfigError: cannot listen on this address and port.
     """
     connections: dict[int, Any] = {}
+    listening_on = _listen(host, port) if listener is None else listener
+    ours = listening_on.getsockname()[:2]  # of a Unix socket: nothing that is compared with an address
+
+    def reached(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        environ[OUR_END] = ours
+        return app(environ, start_response)
+
     server = create_server(
-        app,
+        reached,
         map=connections,
-        sockets=[_listen(host, port) if listener is None else listener],
+        sockets=[listening_on],
         threads=THREADS + MOST_STREAMS,
         connection_limit=CONNECTIONS,
         channel_timeout=IDLE_S,
@@ -128,7 +135,10 @@ def asked_by_this_user(environ: Mapping[str, Any]) -> bool:
     if COMMAND_OF in environ:
         return True  # nobody else can open the socket for commands
     port = str(environ.get(PEER_PORT, environ.get("REMOTE_PORT")))
-    return port.isdecimal() and user_of_connection(environ.get("REMOTE_ADDR", ""), int(port)) in {0, os.geteuid()}
+    ours = environ.get(OUR_END)
+    if not port.isdecimal() or not isinstance(ours, tuple):
+        return False
+    return user_of_connection((environ.get("REMOTE_ADDR", ""), int(port)), ours) in {0, os.geteuid()}
 
 
 def _believed(trusted_proxy: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from nightjar.edge_agent.desktop.settings import read_settings, settings_path, socket_path
 from nightjar.edge_agent.kept_settings import folder_of
 from nightjar.edge_agent.shell.suggester import FOLDER, SOCKET
-from nightjar.host.unix_sockets import address_of
+from nightjar.host.unix_sockets import address_of, expect_this_user
 from nightjar.wire.errors import UnavailableError
 
 MOST_CHARACTERS = 2_000
@@ -63,6 +63,7 @@ def complete(path: Path, text: str, count: int, language: str) -> list[str]:
         with address_of(path) as address, socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT_S)
             connection.connect(address)
+            expect_this_user(connection)
             connection.sendall(msgspec.json.encode(request) + b"\n")
             with connection.makefile("rb") as lines:
                 found = msgspec.json.decode(lines.readline(_MOST_ANSWER_BYTES), type=_Found)

@@ -14,6 +14,7 @@ import numpy as np
 from nightjar.edge_agent.core import secure_sum
 from nightjar.edge_agent.core.secure_sum import Aborted, ListConfirmed, State, Tools, UpdateEncoded
 from nightjar.edge_agent.core.stored import ABORTED
+from nightjar.wire.cohorts import too_close
 from nightjar.wire.secure_sum.messages import decode_down, encode, members_of, parts
 from nightjar.wire.secure_sum.terms import Terms
 
@@ -83,15 +84,14 @@ def subtractable(cohort: bytes, confirmed: Iterable[bytes], least: int) -> str:
     >>> subtractable(a + b, [a + b, b + c], 2)
     ''
     """
-    own = set(parts(cohort, MEMBER_BYTES))
-    for other in confirmed:
-        differ = len(own ^ set(parts(other, MEMBER_BYTES)))
-        if 0 < differ < least:
-            return (
-                f"its devices differ by {differ} from those of an earlier sum on the same weights: expected the same "
-                f"devices, or {least} others"
-            )
-    return ""
+    own = frozenset(parts(cohort, MEMBER_BYTES))
+    close = too_close(own, (frozenset(parts(other, MEMBER_BYTES)) for other in confirmed), least)
+    if close is None:
+        return ""
+    return (
+        f"its devices differ by {len(own ^ close)} from those of an earlier sum on the same weights: expected the same "
+        f"devices, or {least} others"
+    )
 
 
 def advance(request: SumRequest, tools: Tools, enrolled: bytes, draw_seed: Callable[[], bytes]) -> SumStep:

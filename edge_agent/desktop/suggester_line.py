@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nightjar.host.unix_sockets import address_of
+from nightjar.host.unix_sockets import address_of, expect_this_user
 
 MOST_BYTES = 1 << 16
 """Of an answer; a suggester's are far below."""
@@ -74,6 +74,7 @@ class SuggesterLine:
             connection.setblocking(False)
             with address_of(self._path) as address:
                 connection.connect(address)
+            expect_this_user(connection)
         except OSError:
             connection.close()
             raise

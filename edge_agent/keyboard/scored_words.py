@@ -260,15 +260,26 @@ class Lexicons:
     def renewed(self, read: Callable[[str], WordList | None] | None, vocabulary: Vocabulary | None) -> Lexicons:
         """The lexicons beside a new model; the one in use is read now, and not at the next key press.
 
+        Where nobody has typed yet, that is the one of the model's language.
         Without ``read`` the lexicons in use stay, and are not read again beside the same vocabulary, which takes
         seconds on a small device; ``vocabulary`` is None without a model.
         """
         if read is None and self._held is not None and self._held[1] == vocabulary:
             return self
         lexicons = Lexicons(read or self._read)
-        if vocabulary is not None and self._held is not None:
+        if vocabulary is not None and self._held is None:
+            lexicons._hold_that_of(vocabulary)
+        elif vocabulary is not None and self._held is not None:
             lexicons.beside(vocabulary, self._held[0])
         return lexicons
+
+    def _hold_that_of(self, vocabulary: Vocabulary) -> None:
+        """Hold the lexicon of the first language that a model speaks, if one says so."""
+        for code in LANGUAGES:
+            listed = self._read(code)
+            if listed is not None and speaks(shares_in(vocabulary, listed)):
+                self._held = code, vocabulary, LanguageWords(listed, vocabulary)
+                return
 
     def beside(self, vocabulary: Vocabulary, language: str) -> LanguageWords | None:
         """The words of a language, given its tag; None without a lexicon."""

@@ -5,7 +5,8 @@ page's key never travels. From it, a random number of the page's and one of this
 each direction (HKDF, RFC 5869) and encrypt every question and answer (AES-GCM, NIST SP 800-38D). The method, the path
 and the status are authenticated with them. Without the key nobody reads a question, and nobody makes an answer that the
 page accepts. What was sent while another program held the port is worth nothing to it later: each process of ours
-draws its own number.
+draws its own number. Nor is what passed through it, as over a connection that the page kept from then: a question is
+answered once.
 
 A question has the header ``Authorization: Sealed CLIENT SERVER IV [BODY]``, in hexadecimal: the two random numbers, the
 initialisation vector, and, where the method has no body, the sealed empty body. Otherwise the sealed body is the body.
@@ -19,6 +20,7 @@ import hmac
 import io
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,7 +37,10 @@ SCHEME = "Sealed"
 IV_BYTES, TAG_BYTES, NUMBER_BYTES = 12, 16, 16
 MOST_SESSIONS = 64
 """Pages whose keys are kept; those of others are derived again."""
+MOST_QUESTIONS = 20_000
+"""That are remembered, so that none is answered twice; then another number is drawn, for which none of them counts."""
 _QUESTION = re.compile(r"Sealed ([0-9a-f]{32}) ([0-9a-f]{32}) ([0-9a-f]{24})(?: ([0-9a-f]{32}))?(?!\n)")
+_OTHER_SESSION = {"error": "another session", "code": "session"}
 NOT_ALLOWED = "This browser may not use the keyboard yet: open the address that 'nightjar-agent status' prints."
 
 _Environment = dict[str, Any]
@@ -94,7 +99,9 @@ class SealedRequests:
     def __init__(self, application: Wsgi, key: str) -> None:
         self._application, self._key = application, key
         self._number = secrets.token_hex(NUMBER_BYTES)
-        self._session = functools.lru_cache(MOST_SESSIONS)(lambda client: Session(self._key, client, self._number))
+        self._session = functools.lru_cache(MOST_SESSIONS)(lambda client, number: Session(self._key, client, number))
+        self._asked: set[tuple[str, bytes]] = set()
+        self._lock = threading.Lock()
 
     def __call__(self, environ: _Environment, start_response: _Start) -> Iterable[bytes]:
         """Answer a request."""
@@ -105,14 +112,16 @@ class SealedRequests:
             return self._application(environ, start_response)
         asked = _QUESTION.fullmatch(authorization)
         if asked is None or not hmac.compare_digest(asked[2], self._number):
-            return _plain(start_response, "409 Conflict", {"error": "another session", "code": "session"})
-        session, iv = self._session(asked[1]), bytes.fromhex(asked[3])
+            return _plain(start_response, "409 Conflict", _OTHER_SESSION)
+        session, iv = self._session(asked[1], asked[2]), bytes.fromhex(asked[3])
         length = int(environ.get("CONTENT_LENGTH") or 0)
         sealed = bytes.fromhex(asked[4]) if asked[4] else environ["wsgi.input"].read(length)
         try:
             body = session.open_question(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}", iv, sealed)
         except (InvalidTag, ValueError):  # ValueError: shorter than a tag
             return _plain(start_response, "401 Unauthorized", {"error": NOT_ALLOWED, "code": "unauthorized"})
+        if not self._first(asked[1], asked[2], iv):
+            return _plain(start_response, "409 Conflict", _OTHER_SESSION)
         opened = {
             **environ,
             "wsgi.input": io.BytesIO(body),
@@ -121,6 +130,17 @@ class SealedRequests:
             "HTTP_AUTHORIZATION": headers(self._key)["Authorization"],
         }
         return self._sealed_answer(opened, start_response, session, iv)
+
+    def _first(self, client: str, number: str, iv: bytes) -> bool:
+        """Whether an authentic question comes for the first time, and with our number of now; remembers it."""
+        with self._lock:
+            if number != self._number or (client, iv) in self._asked:
+                return False
+            self._asked.add((client, iv))
+            if len(self._asked) >= MOST_QUESTIONS:
+                self._number = secrets.token_hex(NUMBER_BYTES)
+                self._asked.clear()
+            return True
 
     def _sealed_answer(
         self, environ: _Environment, start_response: _Start, session: Session, iv: bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -13,13 +12,13 @@ from collections.abc import Callable
 import msgspec
 
 from nightjar.edge_agent.suggester.requests import MAX_LINE_BYTES, Answer, RequestError
+from nightjar.host.unix_sockets import user_of
 
 MOST_CONNECTIONS = 16
 """A program keeps one connection. Each is a thread, of which the service may have 64 in all its processes."""
 PAUSE_S = 0.5
 """Pause after a shortage of descriptors or memory."""
 _PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED}
-_CREDENTIALS = struct.Struct("3i")  # struct ucred in unix(7): process, user, group
 
 _ENCODER = msgspec.json.Encoder()
 OTHER_USER = RequestError("expected a program of the user that the suggester runs as", "user")
@@ -67,13 +66,6 @@ class LocalServer:
             pass  # the program has gone
         finally:
             self._free.release()
-
-
-def user_of(connection: socket.socket) -> int:
-    """The user id of the process at the other end, as it was when it connected."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(data)
-    return int(user)
 
 
 def _refuse(connection: socket.socket, why: RequestError) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nightjar.firmware_scripts.core.rules import Reason, Rule
 from nightjar.firmware_scripts.shell.file_use import uses
+from nightjar.host.files import PRIVATE
 
 # linux/fs.h
 _BLKGETSIZE64 = 0x80081272
@@ -109,10 +110,11 @@ def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | 
 def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
     """Open or create a regular file of at least ``image_bytes``; yields a :class:`Reason` if that is refused.
 
-    A file that something else uses is refused, and not changed in any way.
+    A file that something else uses is refused, and not changed in any way. Else it is for its owner only from then on:
+    a card's claim and the key of its Wi-Fi are in it.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW, PRIVATE)
     except OSError as error:
         yield _refusal(path, error)
         return
@@ -125,6 +127,8 @@ def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
             if reasons := uses(fd, path):
                 yield reasons[0]
                 return
+            if status.st_mode & ~PRIVATE & 0o777:
+                os.fchmod(fd, PRIVATE)
             if status.st_size < image_bytes:
                 os.ftruncate(fd, image_bytes)
         except OSError as error:

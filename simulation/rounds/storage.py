@@ -9,7 +9,7 @@ may raise to simulate a full disk or a power cut between any two writes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.records.effects import PendingEffect
-from nightjar.coordinator.records.rounds import CountedCohort, StoredChunk, StoredReport, StoredSum
+from nightjar.coordinator.records.rounds import CountedCohort, CountedKind, StoredChunk, StoredReport, StoredSum
 from nightjar.coordinator.records.versions import VersionRecord
 from nightjar.coordinator.rounds.labelling import Labelling
 from nightjar.coordinator.rounds.lease import Lease
@@ -171,9 +171,9 @@ class MemoryView:
 
     # Cohorts
 
-    def counted_cohorts(self, weights: str, kind: str) -> list[CountedCohort]:
+    def counted_cohorts(self, weights: str, kinds: Collection[CountedKind]) -> list[CountedCohort]:
         kept = [self._cohorts[number] for number in sorted(self._cohorts)]
-        return [each for each in kept if (each.weights, each.kind) == (weights, kind)]
+        return [each for each in kept if each.weights == weights and each.kind in kinds]
 
     def count_cohort(self, cohort: CountedCohort) -> None:
         self._put(self._cohorts, cohort.round, cohort)

@@ -11,7 +11,18 @@ export class Away extends Error {
 }
 
 const KEY = "nightjar-key";
-const key = keyFromAddress();
+const key = elsewhere() ? "" : keyFromAddress();
+
+// Another user of this machine may listen on the same port of ::1, which browsers try first for the name localhost. So
+// nothing is kept for that name, which a page of theirs could read.
+function elsewhere() {
+  if (location.hostname !== "localhost") return false;
+  try {
+    localStorage.removeItem(KEY);
+  } catch { /* a browser that keeps nothing */ }
+  location.replace(location.href.replace("//localhost", "//127.0.0.1"));
+  return true;
+}
 
 // The address that the agent prints ends in the key; this browser remembers it for this address and port.
 function keyFromAddress() {
@@ -51,6 +62,7 @@ const parsed = (text) => {
 
 const client = hex(random(16));
 let session; // a promise of the keys that the agent's process and this page share
+let known = false; // the agent has answered this page: a refusal, which has no seal, is then somebody else's
 
 async function begin(signal) {
   const response = await fetch("/api/session", { signal });
@@ -83,12 +95,13 @@ async function sealed(path, body, signal, mayBeginAgain = true) {
     session = undefined; // another process of the agent's
     return sealed(path, body, signal, false);
   }
-  if (response.status === 401) throw new Refused();
+  if (response.status === 401 && !known) throw new Refused();
   const answer = new Uint8Array(await response.arrayBuffer());
   const about = new Uint8Array([...iv, ...encoded(String(response.status))]);
   const opened = await crypto.subtle.decrypt(
     { name: "AES-GCM", iv: answer.slice(0, 12), additionalData: about }, keys.down, answer.slice(12),
   );
+  known = true;
   return [response, new TextDecoder().decode(opened)];
 }
 

@@ -2,19 +2,24 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nightjar.coordinator.records.inbox import Operated
 from nightjar.coordinator.rounds.round import AbandonCause, Phase
-from nightjar.coordinator.tasks.operations import CreateTask, RollBack
+from nightjar.coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, RollBack
 from nightjar.coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
 from nightjar.models.manifest import Manifest
+from nightjar.wire import frame
 from nightjar.wire.limits import Limits
+from nightjar.wire.messages import Verdict, Work
 from nightjar.wire.parameters import weights_from_bytes
 from nightjar.wire.secure_sum.messages import Survivors
 from tests.coordinator.engine.test_secure_sums import SummedWorld
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
+from tests.coordinator.several_tasks import create, operate, rounds_of
+from tests.coordinator.test_task_evaluation import able, figures
 
 HOUSEHOLD = Limits(household=True, density=1.0, steps=1)
 OF_THREE = {"goal": 3, "minimum": 2}
@@ -144,3 +149,65 @@ def test_a_sum_that_was_never_opened_does_not_count(tmp_path):
     assert world.phase_of(1) is Phase.ABANDONED
     sum_of(world, "d4")
     assert latest(world).phase is Phase.COMMITTED
+
+
+def evaluated(tmp_path, *cohorts):
+    """A world in which version 0 was evaluated by these cohorts, each in a task of its own."""
+    world = home(tmp_path)
+    operate(world, PauseTask("keyboard", "only evaluations matter here"))
+    for number, cohort in enumerate(cohorts):
+        fields = {"kind": Work.EVALUATE, "rounds": 1, "source": SourceConfig(version=0), "plan": PlanConfig()}
+        size = {"goal": len(cohort), "minimum": 2, "over_selection": 1.0}
+        assert create(world, f"look-{number}", **fields, **size) is True
+        able(world, *cohort)
+        for device in cohort:
+            assert figures(world, device, RECALLED[device]) is Verdict.ACCEPTED
+        world.work()
+        world.tick(3601.0)
+    return world
+
+
+RECALLED = {"a": 1, "b": 2, "c": 5}
+"""Words of ten that a device predicts right."""
+
+
+def recalls_of(world):
+    with world.repository.transaction() as tx:
+        return dict(tx.federated(0).top1_before_of)
+
+
+def test_two_evaluations_whose_devices_differ_by_one_do_not_give_its_figures_away(tmp_path):
+    world = evaluated(tmp_path, "ab", "abc")
+    (second,) = rounds_of(world, "look-1")[:1]
+    assert (second.phase, second.reported) == (Phase.COMMITTED, 3)
+    assert recalls_of(world) == {100: 2, 200: 2}, "less those of a and b, these would be the figures of c"
+
+
+def test_an_evaluation_of_fewer_devices_than_before_is_not_read(tmp_path):
+    world = evaluated(tmp_path, "abc", "ab")
+    ended = rounds_of(world, "look-1")[0]
+    told = "its 2 devices differ by 1 from 3 whose reports on the same weights were used before" in ended.reason
+    found = (recalls_of(world), ended.phase, told)
+    assert found == ({100: 1, 200: 1, 500: 1}, Phase.ABANDONED, True), "all, less these, would be the figures of c"
+
+
+def test_the_same_devices_and_wholly_others_are_evaluated_again(tmp_path):
+    assert recalls_of(evaluated(tmp_path, "ab", "ab")) == {100: 2, 200: 2}
+
+
+def test_training_goes_on_where_only_what_its_devices_measured_must_stay_unread(tmp_path):
+    world = evaluated(tmp_path, "ab")
+    operate(world, ResumeTask("keyboard"))
+    settings = {"goal": 3, "minimum": 2, "over_selection": 1.0, "source": SourceConfig(version=0)}
+    assert create(world, "second", **settings, plan=PlanConfig()) is True
+    operate(world, PauseTask("keyboard", "only the other matters here"))
+    world.check_in("a", "b", "c")
+    world.tick(61.0)
+    for device in "abc":
+        counts = frame.LocalEvaluation(10, RECALLED[device], 8, RECALLED[device], 8, 2.0, 2.0)
+        sent = report_frame(world.assignment(device), np.full(LAYOUT.size, 0.01, np.float32), LAYOUT, 5)
+        world.receive(device, "report", frame.encode_report(replace(frame.decode(sent), evaluation=counts)))
+    world.work()
+    ended = rounds_of(world, "second")[0]
+    assert (ended.phase, ended.version is not None) == (Phase.COMMITTED, True)
+    assert recalls_of(world) == {100: 1, 200: 1}, "less those of a and b, these would be the figures of c"

@@ -198,8 +198,11 @@ def test_a_database_of_a_backup_that_is_put_in_place_by_hand_draws_no_noise_anyb
         record = tx.task("keyboard")
         blank = replace(record.state, noise=record.state.noise.without_secrets())
         tx.save_task(replace(record, state=blank))
+    world.check_in("c", "d")
     with world.repository.transaction() as tx:
+        assert tx.open_rounds()
         take_stock(tx, world.config, 0.0)
+        assert tx.open_rounds() == []
     ended = task_of(world).state
     assert ended.status is TaskStatus.FINISHED
     assert ended.reason.startswith("restored from a backup")

@@ -144,13 +144,29 @@ def test_devices_that_are_not_in_the_trial_have_no_say_in_it(world):
     assert release(world).rollout.stage is Stage.CANARY
 
 
-def test_two_of_five_hundred_stop_no_release(world):
+@pytest.mark.parametrize("first", ["liars", "honest"])
+@pytest.mark.parametrize("lie", ["taken back", "silent"])
+def test_two_of_five_hundred_stop_no_release(world, first, lie):
+    """Also if they make their names such that they are in its trial, and say that it failed before others try it."""
     change(world, ReleaseAction.START, share=0.05)
     names = [DeviceId(f"pi-{number:03}") for number in range(500)]
     inside = [name for name in names if is_offered_to(release(world), name)]
-    for name in inside[2:]:
-        lease(world, name, agent_version="0.2.0", last_round=5, agent_round=3)
-    for name in inside[:2]:
-        lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
-    tick(world)
+    for name in names:
+        lease(world, name, agent_version="0.1.0")
+
+    def liars():
+        for name in inside[:2]:
+            if lie == "silent":
+                with world.repository.transaction() as tx:
+                    tx.save_lease(Lease(device=name, agent_version="0.2.0", last_seen_s=world.clock.now_s() - SILENT_S))
+            else:
+                lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
+
+    def honest():
+        for name in inside[2:]:
+            lease(world, name, agent_version="0.2.0", last_round=5, agent_round=3)
+
+    for say in (liars, honest) if first == "liars" else (honest, liars):
+        say()
+        tick(world)
     assert release(world).rollout.stage is Stage.CURRENT

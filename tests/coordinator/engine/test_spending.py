@@ -20,7 +20,7 @@ from nightjar.coordinator.engine.task_creation import take_stock
 from nightjar.coordinator.records.inbox import JobEnded, Operated
 from nightjar.coordinator.records.jobs import AggregationDone, JobFailed
 from nightjar.coordinator.rounds.round import Phase
-from nightjar.coordinator.tasks import task as tasks
+from nightjar.coordinator.storage.restored_tasks import end_restored
 from nightjar.coordinator.tasks.operations import RollBack
 from nightjar.coordinator.tasks.settings import DpConfig, PlanConfig, Privacy
 from nightjar.coordinator.tasks.task import TaskStatus
@@ -157,9 +157,7 @@ class Fleet:
         self.restored = True
         with self.world.repository.transaction() as tx:
             record = tx.task("keyboard")
-            event = tasks.Restored(0.0, record.settings.rounds, tx.last_round_number())
-            state = tasks.step(record.state, event)
-            tx.save_task(replace(record, state=replace(state, noise=state.noise.without_secrets())))
+            end_restored(tx, record, tx.last_round_number(), 0.0)
             take_stock(tx, self.world.config, 0.0)
         self.world.start()
 
@@ -177,8 +175,7 @@ class Fleet:
             assert state.status is TaskStatus.FINISHED
         assert len(set(self.noises.values())) == len(self.noises), "one noise served two means"
         spent = sorted(self.learned)
-        # After a restore all rounds count as used: devices refuse one that was open by its step.
-        for one, other in () if self.restored else itertools.pairwise(spent):
+        for one, other in itertools.pairwise(spent):
             assert not self.learned[one] & self.learned[other], "a device took part too soon"
         assert self.figures == 0, "counts without noise came out"
 

@@ -21,8 +21,9 @@ from nightjar.coordinator.learning.device_metrics import (
     tally,
     tried_in,
 )
-from nightjar.coordinator.rounds.round import open_round
+from nightjar.coordinator.rounds.round import MAX_ATTEMPTS, open_round
 from nightjar.coordinator.rounds.seats import Seat, SeatState
+from nightjar.coordinator.versions.rollout import failing
 from nightjar.wire.frame import KeyboardEvaluation, LocalEvaluation
 from nightjar.wire.messages import DropoutCause
 
@@ -118,7 +119,17 @@ def test_a_round_tells_who_could_run_its_version():
     }
     rules = TaskConfig(model=Path("m")).rules()
     found = tried_in(msgspec.structs.replace(open_round(1, 0, rules, 7, 0.0), seats=seats))
-    assert found == Tally(tried=5, failures={"training-failed": 1, "untrusted": 1, "invalid": 1})
+    assert found == Tally(tried=4, failures={"untrusted": 1, "invalid": 1})
+
+
+@pytest.mark.parametrize("devices", [20, 100, 1000])
+def test_a_tenth_that_fails_as_often_as_it_may_rolls_no_version_back(devices):
+    failed = DropoutCause.DIVERGED
+    liar = Seat(state=SeatState.DROPPED, attempt=MAX_ATTEMPTS, earlier=(failed,) * (MAX_ATTEMPTS - 1), cause=failed)
+    seats = {str(n): liar if n < devices / 10 else Seat(state=SeatState.REPORTED) for n in range(devices)}
+    rules = TaskConfig(model=Path("m")).rules()
+    found = tried_in(msgspec.structs.replace(open_round(1, 0, rules, 7, 0.0), seats=seats))
+    assert failing(found, Tally(tried=devices)) == ""
 
 
 def test_a_person_who_takes_the_phone_is_no_failure_of_the_version():

@@ -22,7 +22,7 @@ from nightjar.coordinator.tasks.settings import DpConfig, Privacy
 from nightjar.coordinator.tasks.task import OVER, RuleRead, step
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
-from nightjar.wire.errors import ConfigError, LocalProtocolError
+from nightjar.wire.errors import ConfigError, IntegrityError, LocalProtocolError
 from tests.coordinator.commands.site import REPORT, Site, report
 
 
@@ -278,3 +278,19 @@ def test_restoring_ends_private_tasks_and_counts_all_that_may_have_been_noised(p
     woken = step(record.state, RuleRead(9.0, record.settings.stop_rule())) if record.state.status in OVER else None
     ended = (len(record.state.noised), record.ledger().spent == record.ledger().epsilon, woken == record.state)
     assert ended == (8, True, True), "no start wakes it"
+
+
+def test_a_round_that_was_open_ends_with_its_private_task_and_its_reports_are_not_read(private, tmp_path):
+    back_up(private.data, tmp_path / "saved")
+    assert view(tmp_path / "saved")[0].number == 2
+    restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
+    with (
+        contextlib.closing(Database(f"sqlite:///{database_file(tmp_path / 'new')}")) as database,
+        database.transaction() as tx,
+    ):
+        ended, (kept,), still_open = tx.round(2), tx.reports(2), tx.open_rounds()
+    with pytest.raises(IntegrityError):
+        frame_of(tmp_path / "new", kept)
+    assert "how often its task was noised since is unknown" in ended.reason
+    found = (ended.phase, ended.cause, still_open)
+    assert found == (Phase.ABANDONED, AbandonCause.RESTORED, []), "devices refuse it, and it would go on"

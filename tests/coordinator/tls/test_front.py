@@ -108,6 +108,16 @@ def test_who_comes_round_the_front_is_refused(house):
     assert not house.asked
 
 
+def test_who_comes_round_the_front_from_the_port_of_a_device_is_refused(house):
+    """Another user of the machine takes a second loopback address, where the ports of our connections are free."""
+    with house.front(), urllib3.PoolManager(ssl_context=house.context(), assert_hostname=False) as pool:
+        assert pool.request("POST", f"https://127.0.0.1:{house.port}/x").status == 200  # and it stays open
+        port = int(house.asked[-1]["REMOTE_PORT"])
+        with urllib3.HTTPConnectionPool("127.0.0.1", house.behind, source_address=("127.0.0.2", port)) as round_it:
+            answer = round_it.request("GET", "/x", retries=False)
+    assert (answer.status, len(house.asked)) == (421, 1)
+
+
 def test_plain_text_is_refused_and_a_silent_client_hinders_nobody(house):
     with house.front(), socket.create_connection(("127.0.0.1", house.port)):
         with pytest.raises(urllib3.exceptions.HTTPError):

@@ -18,6 +18,8 @@ OLD, NEW = Release(version="0.9.0", rollout=Rollout(stage=Stage.CURRENT)), Relea
 POLICY = TrialPolicy(devices=10, hours=24.0)
 HOUR_S = 3600.0
 OTHERS = DeviceGroup(devices=200, silent=10, trained=160)
+FEW = DeviceGroup(devices=40, silent=2, trained=32)
+"""Of whom a trial has but two or three beside."""
 
 
 def change(releases, version, action, reason="why", share=0.05, last_round=7, now_s=100.0, labelled=None):
@@ -109,15 +111,24 @@ def test_enough_devices_that_trained_with_it_pass_it():
 
 @pytest.mark.parametrize(("back", "silent"), [(2, 0), (1, 1), (0, 2)])
 def test_a_release_that_fails_on_its_first_devices_is_taken_back_at_once(back, silent):
-    event = verdict(DeviceGroup(devices=3, taken_back=back, silent=silent))
+    event = verdict(DeviceGroup(devices=3, taken_back=back, silent=silent), others=FEW)
     assert isinstance(event, TrialFailed)
     assert "2 of 3 devices could not run it" in event.reason
 
 
 def test_one_failure_alone_waits_for_the_end_of_the_trial():
     one = DeviceGroup(devices=1, taken_back=1)
-    assert verdict(one) is None
-    assert isinstance(verdict(one, hours=25.0), TrialFailed)
+    assert verdict(one, others=FEW) is None
+    assert isinstance(verdict(one, hours=25.0, others=FEW), TrialFailed)
+
+
+@pytest.mark.parametrize("hours", [1.0, 25.0])
+def test_failures_are_counted_among_all_that_are_in_the_trial_not_among_those_that_were_quick(hours):
+    others = DeviceGroup(devices=495, trained=400)
+    assert verdict(DeviceGroup(devices=5, taken_back=5), hours, others) is None
+    event = verdict(DeviceGroup(devices=6, taken_back=6), hours, others)
+    assert isinstance(event, TrialFailed)
+    assert "6 of 25 devices could not run it" in event.reason
 
 
 def test_a_few_failures_among_many_are_chance():

@@ -1,6 +1,8 @@
 """What another user of the machine gets who holds the port of the page while the agent is away: nothing."""
 
+import contextlib
 import json
+import re
 import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,10 +12,12 @@ from cryptography.exceptions import InvalidTag
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightjar.edge_agent.keyboard import sealing
 from nightjar.edge_agent.keyboard.key import headers
 from nightjar.edge_agent.keyboard.sealing import IV_BYTES, SESSION_PATH, Session
 from nightjar.edge_agent.keyboard.server import Serving
 from nightjar.edge_agent.shell.suggester import page_listener
+from tests.browser import chromium  # noqa: F401 - a fixture
 from tests.edge_agent.keyboard.conftest import PAGE_KEY
 
 CLIENT, SERVER = "ab" * 16, "cd" * 16
@@ -62,6 +66,27 @@ def test_what_was_taken_while_the_port_was_anothers_is_worth_nothing_to_the_next
     assert bench.store.texts == ["kept"]
 
 
+def test_a_question_that_passed_through_anothers_hands_is_answered_once(bench):
+    """As over a connection of the page's to another user's program, which held the port and now passes on."""
+    client = bench.app().test_client()
+    page = Page(client)
+    _, sealed, shown = page.question("POST", "/api/messages", b'{"text": "hello how are you"}')
+    answers = [client.post("/api/messages", data=sealed, headers=shown).status_code for _ in range(3)]
+    assert (bench.store.texts, answers) == (["hello how are you"], [200, 409, 409])
+
+
+def test_what_was_asked_is_not_remembered_without_end_and_then_counts_for_nothing(bench, monkeypatch):
+    monkeypatch.setattr(sealing, "MOST_QUESTIONS", 5)
+    client = bench.app().test_client()
+    page = Page(client)
+    _, sealed, shown = page.question("POST", "/api/messages", b'{"text": "hello how are you"}')
+    assert client.post("/api/messages", data=sealed, headers=shown).status_code == 200
+    assert [page.ask("GET", "/api/about")[0] for _ in range(4)] == [200] * 4
+    assert Page(client).ask("GET", "/api/about")[0] == 200
+    again = client.post("/api/messages", data=sealed, headers=shown).status_code
+    assert (bench.store.texts, again) == (["hello how are you"], 409)
+
+
 @pytest.mark.parametrize("change", ["path", "method", "body", "key", "short", "none"])
 def test_a_question_that_was_changed_or_made_without_the_key_is_refused(bench, change):
     client = bench.app().test_client()
@@ -100,7 +125,7 @@ def test_an_answer_counts_for_its_question_and_status_only():
 class Impostor:
     """Another user's program on the port of the agent: it notes all that it gets, and answers as it likes."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, status: int) -> None:
         self.heard: list[str] = []
         outer = self
 
@@ -111,7 +136,7 @@ class Impostor:
                 outer.heard.append(self.rfile.read(length).decode("latin-1"))
                 answer = {"number": SERVER, "suggestions": ["evil"] * 3, "prefix": "", "stored": 666, "words": []}
                 body = json.dumps(answer).encode()
-                self.send_response(200)
+                self.send_response(200 if self.path == SESSION_PATH else status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -131,21 +156,23 @@ class Impostor:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("status", [200, 401])
 def test_who_takes_the_port_while_the_agent_restarts_gets_neither_key_nor_text_and_is_not_believed(
-    open_page, bench, served
+    open_page, bench, served, status
 ):
     open_page.expected += ["Failed to load resource", "net::ERR"]
     screen = open_page()
     port = served.port
     served.close()
-    impostor = Impostor(port)
+    impostor = Impostor(port, status)
     try:
         screen.write("quokkas")
         screen.page.wait_for_function(
-            "() => document.body.innerText.includes('evil') || document.body.innerText.includes('is not running')"
+            "() => /evil|may not use/.test(document.body.innerText)"
+            " || document.body.innerText.includes('is not running')"
             " && performance.getEntriesByName(location.origin + '/api/session').length > 2"
         )
-        believed = screen.page.evaluate("document.body.innerText").count("evil")
+        believed = len(re.findall("evil|may not use", screen.page.evaluate("document.body.innerText")))
     finally:
         impostor.close()
     back = Serving(bench.app(), page_listener(port))
@@ -156,6 +183,19 @@ def test_who_takes_the_port_while_the_agent_restarts_gets_neither_key_nor_text_a
     heard = "\n".join(impostor.heard)
     got = {"requests": "/api/" in heard, "key": PAGE_KEY in heard, "text": "quokka" in heard, "belief": believed > 0}
     assert got == {"requests": True, "key": False, "text": False, "belief": False}
+
+
+@pytest.mark.browser
+def test_the_key_is_kept_for_an_address_and_not_for_a_name_that_another_user_can_serve(chromium, served):  # noqa: F811
+    """Browsers ask ::1 first for ``localhost``, where anybody may listen on the same port while the agent runs."""
+    named = served.url.replace("127.0.0.1", "localhost")
+    with contextlib.closing(chromium.new_context()) as context:
+        page = context.new_page()
+        page.goto(f"{named}#key={PAGE_KEY}")
+        page.wait_for_function("key => localStorage.getItem('nightjar-key') === key", arg=PAGE_KEY)
+        page.goto(f"{named}static/keyboard.css")
+        kept = page.evaluate("localStorage.getItem('nightjar-key')")
+    assert kept is None
 
 
 def test_the_key_itself_still_opens_the_api_for_programs_that_have_read_its_file(bench):

@@ -137,6 +137,22 @@ def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
     assert asked == ["en", "de", "de"]
 
 
+def test_the_lexicon_of_the_models_language_is_read_with_the_model_and_not_at_the_first_key(bench):
+    asked = []
+
+    def lexicon(language):
+        asked.append(language)
+        known = bench.model.vocabulary.words if language == "en" else ("freundschaft",)
+        return read_lexicon(write_lexicon(language, dict.fromkeys((*known, "receive"), 0.01)))
+
+    suggester = Suggester()
+    suggester.replace_predictor(Reader(bench.model), lexicon)
+    read = len(asked)
+    assert asked[-1] == "en"
+    assert suggester.suggest("rec", language="en-GB").words[0] == "receive"
+    assert len(asked) == read
+
+
 def test_a_language_without_a_lexicon_is_the_models_unless_the_model_speaks_another(bench):
     english = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 0.01)))
     foreign = read_lexicon(write_lexicon("en", {"receive": 0.01}))

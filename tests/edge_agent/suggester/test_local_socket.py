@@ -11,8 +11,9 @@ import pytest
 
 from nightjar.edge_agent.shell.suggester import FOLDER, SOCKET, local_listener
 from nightjar.edge_agent.suggester import local_socket
-from nightjar.edge_agent.suggester.local_socket import MOST_CONNECTIONS, LocalServer, user_of
+from nightjar.edge_agent.suggester.local_socket import MOST_CONNECTIONS, LocalServer
 from nightjar.edge_agent.suggester.requests import MAX_LINE_BYTES, Learned, LearningPaused
+from nightjar.host.unix_sockets import user_of
 
 
 class Client:

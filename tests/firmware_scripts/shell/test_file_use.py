@@ -5,6 +5,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -199,3 +200,15 @@ def test_while_we_hold_a_file_a_virtual_machine_cannot_lock_it(file):
             fcntl.fcntl(other, fcntl.F_OFD_SETLK, wanted)
     with file.open("rb") as other:
         fcntl.fcntl(other, fcntl.F_OFD_SETLK, wanted)
+
+
+def test_a_card_in_a_file_is_for_its_owner_only(tmp_path):
+    """It holds a claim and the key of the Wi-Fi."""
+    made, former = tmp_path / "made.img", tmp_path / "former.img"
+    former.write_bytes(IMAGE)
+    former.chmod(0o644)
+    (tmp_path / "pi.img").write_bytes(IMAGE)
+    for path in (made, former):
+        done = firmware("flash", tmp_path / "pi.img", path, "--yes")
+        assert done.returncode == 0, done.stderr
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (made, former)} == {0o600}
