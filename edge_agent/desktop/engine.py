@@ -124,9 +124,8 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
     def _do(self, effect: TypingEffect) -> None:
         match effect:
             case AskWords(number, text):
-                settings = self._state.settings
-                request: dict[str, Any] = {"do": "suggest", "text": text, "count": settings.candidates + 1}
-                request["language"] = settings.language or _language()
+                count = self._state.settings.candidates + 1
+                request = {"do": "suggest", "text": text, "count": count, "language": self._language()}
                 self._words.ask(request, lambda answer: self._answered(words_in(number, answer)), overtaken=True)
             case ShowCandidates(words):
                 self._show(words)
@@ -137,12 +136,16 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
                 if insert:
                     self.commit_text(IBus.Text.new_from_string(insert))
             case KeepText(text, program):
-                learn = {"do": "learn", "text": text, "program": program[:100], "language": _language()}
+                learn = {"do": "learn", "text": text, "program": program[:100], "language": self._language()}
                 self._rest.ask(learn, lambda _: None)
             case PauseEverything(paused):
                 self._rest.ask({"do": "pause", "paused": paused}, self._told)
             case ConsumeKey():
                 pass  # the key's answer says it
+
+    def _language(self) -> str:
+        """The same for each request: another one lets the suggester read another lexicon."""
+        return self._state.settings.language or _language()
 
     def _answered(self, event: TypingEvent) -> None:
         if not self._destroyed:  # IBus has let go of what an answer would be shown with

@@ -282,10 +282,15 @@ class Lexicons:
                 return
 
     def beside(self, vocabulary: Vocabulary, language: str) -> LanguageWords | None:
-        """The words of a language, given its tag; None without a lexicon."""
+        """The words of a language, given its tag; None without a lexicon.
+
+        The lexicon in use stays while nobody says which language it is: reading it again would take the next key long.
+        """
         code = code_of(language)
+        if not code:
+            return None
         if self._held is None or self._held[:2] != (code, vocabulary):
-            listed = self._read(code) if code else None
+            listed = self._read(code)
             self._held = code, vocabulary, None if listed is None else LanguageWords(listed, vocabulary)
         return self._held[2]
 

@@ -153,6 +153,20 @@ def test_the_lexicon_of_the_models_language_is_read_with_the_model_and_not_at_th
     assert len(asked) == read
 
 
+def test_a_message_in_a_language_that_nobody_named_leaves_the_lexicon_in_use(bench):
+    asked = []
+
+    def lexicon(language):
+        asked.append(language)
+        return read_lexicon(write_lexicon(language, dict.fromkeys(bench.model.vocabulary.words, 0.01)))
+
+    bench.suggester.replace_predictor(Reader(bench.model), lexicon)
+    bench.suggester.suggest("hel", language="en")
+    bench.suggester.recall("hello how are", "")
+    bench.suggester.suggest("hel", language="en")
+    assert asked == ["en"]
+
+
 def test_a_language_without_a_lexicon_is_the_models_unless_the_model_speaks_another(bench):
     english = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 0.01)))
     foreign = read_lexicon(write_lexicon("en", {"receive": 0.01}))
