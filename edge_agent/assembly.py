@@ -37,7 +37,7 @@ from nightjar.edge_agent.model import Model
 from nightjar.edge_agent.ports import Pace, Ports, SessionDependencies
 from nightjar.edge_agent.session.task import StoredMessages, Trainer
 from nightjar.edge_agent.shell import message_store
-from nightjar.edge_agent.shell.card_use import CardUse
+from nightjar.edge_agent.shell.card_use import CardUse, with_journal
 from nightjar.edge_agent.shell.clock import SystemClock
 from nightjar.edge_agent.shell.damage import restart_if_damaged
 from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
@@ -114,7 +114,13 @@ def run_agent(settings: AgentSettings, log_level: str = "info") -> None:
         stack.callback(database.close)
         if config.keyboard.enabled:
             database.leave_checkpoints()
-        card = CardUse(config.data_dir, config.limits.written_mb_per_day, clock.monotonic_s, clock.trusted_s)
+        card = CardUse(
+            config.data_dir,
+            config.limits.written_mb_per_day,
+            clock.monotonic_s,
+            clock.trusted_s,
+            with_journal(lambda: database.transactions),
+        )
         stack.callback(card.keep)
         device = device_of(config, database, clock, typing, [card.probe(lambda: isinstance(driver.state, Working))])
         examples = DeviceExamples(CountedMessages(database.count), config.store.examples)
@@ -175,8 +181,9 @@ def run_agent(settings: AgentSettings, log_level: str = "info") -> None:
                 releases=releases_of(config, os.environ),
                 remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=turned,
+                card_worn=card.worn,
                 notice=lambda: "; ".join(
-                    filter(None, (transport.twin, card.spent(working=True), in_short(config.data_dir)))
+                    filter(None, (transport.twin, card.spent(working=False), in_short(config.data_dir)))
                 ),
             ),
             inbox,

@@ -109,8 +109,8 @@ class Driver:
         self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._metered = False
         self._releases = ReleaseWatch(ports.releases, ports.clock, self._start, ports.worker.stop)
-        self._keyboard = KeyboardUpkeep(ports, self._start)
-        self._session = SessionJobs(ports, identity.population, self._start)
+        self._keyboard = KeyboardUpkeep(ports, self._start_sparing)
+        self._session = SessionJobs(ports, identity.population, self._start_sparing)
         self._sum = SumPart(ports.sums, ports.journal, self._uplink, ports.limits.least_cohort)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
@@ -378,6 +378,9 @@ class Driver:
         """
         before = self._state
         state, effects = lifecycle.step(before, event)
+        if state == before and effects and self._ports.card_worn(working=isinstance(state, Working)):
+            # Orders to a device that has told that it rests are not answered: each answer would be written.
+            effects = tuple(effect for effect in effects if not isinstance(effect, SendDropout))
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if lifecycle.gave_up(before, state):
             summing = self._sum.given_up(before.assignment.round) or summing
@@ -423,6 +426,11 @@ class Driver:
         self._jobs += 1
         self._ports.worker.start(Job(self._jobs, work))
         return self._jobs
+
+    def _start_sparing(self, work: Callable[[Callable[[], bool]], object]) -> int:
+        """Start a job that stops when the card was written enough for a day."""
+        worn = self._ports.card_worn
+        return self._start(lambda should_stop: work(lambda: should_stop() or worn(working=True)))
 
     # --- the secure sum ---
 

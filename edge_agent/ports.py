@@ -317,6 +317,13 @@ class Pace:
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
 
 
+class CardWorn(Protocol):
+    """Tells whether the card may be written any more today."""
+
+    def __call__(self, *, working: bool) -> bool:
+        """Whether it may not, by a job in progress or else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The adapters to everything outside the driver.
@@ -329,6 +336,8 @@ class Ports:
         remember_connection: stores the state of the connection, for ``status``.
         notice: returns what people should know though the device goes on, such as a damaged file; empty if nothing.
         turned: called at each iteration of the driver's loop, to feed a watchdog.
+        card_worn: whether the card was written as much as it may be within a day, by a job in progress or not at all;
+            jobs ask it from their thread.
     """
 
     clock: Clock
@@ -349,3 +358,4 @@ class Ports:
     remember_connection: Callable[[str], None] = lambda _state: None
     notice: Callable[[], str] = lambda: ""
     turned: Callable[[], None] = lambda: None
+    card_worn: CardWorn = lambda *, working: False  # noqa: ARG005

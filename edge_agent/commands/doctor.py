@@ -156,7 +156,7 @@ def _storage(config: AgentConfig) -> Findings:
     budget, limit_mb = read_budget(folder, clock.trusted_s()), config.limits.written_mb_per_day
     remedy = "wait: rounds and versions are skipped until it is less; or raise limits.written_mb_per_day"
     detail = f"{today_mb(budget):.0f} MB written within a day, of at most {limit_mb:g}"
-    yield "card", WARNING if spent(budget, limit_mb, working=True) else OK, detail, remedy
+    yield "card", WARNING if spent(budget, limit_mb, working=False) else OK, detail, remedy
     database = folder / DATABASE
     if database.exists():
         yield _sound(database)

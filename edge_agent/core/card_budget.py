@@ -16,6 +16,9 @@ MEGABYTE = 1_000_000
 SESSION_MB = 12.0
 """What a session of the 1.41M-parameter model writes at most: the weights, the report and the database."""
 
+END_SHARE = 0.02
+"""Share of the limit that is kept for what ends a session, and for what comes until it ends."""
+
 
 class CardBudget(msgspec.Struct, frozen=True):
     """What was written.
@@ -53,14 +56,14 @@ def today_mb(budget: CardBudget) -> float:
 def spent(budget: CardBudget, limit_mb: float, *, working: bool) -> str:
     """Why nothing more is to be written; empty if it may be.
 
-    A session that would not fit does not begin; one in progress goes on until the limit itself.
+    A session that would not fit does not begin; one in progress goes on until close to the limit.
 
     >>> spent(CardBudget((90_000_000,)), 100.0, working=False)
     'the card was written 90 MB within a day, of at most 100 (limits.written_mb_per_day)'
     >>> spent(CardBudget((90_000_000,)), 100.0, working=True), spent(CardBudget((80_000_000,)), 100.0, working=False)
     ('', '')
     """
-    room_mb = 0.0 if working else min(SESSION_MB, limit_mb / 2)
+    room_mb = limit_mb * END_SHARE if working else min(SESSION_MB, limit_mb / 2)
     done_mb = today_mb(budget)
     if done_mb + room_mb <= limit_mb:
         return ""

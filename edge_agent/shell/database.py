@@ -88,6 +88,9 @@ class Database:
     have typed text in its memory leaves that to another (:mod:`nightjar.edge_agent.shell.message_store`), and calls
     nothing that reads messages: they are counted by an index, so that their pages are not read.
 
+    Attributes:
+        transactions: how many there were.
+
     Raises:
         ConfigError: the file cannot be opened, or is not a database of this version.
     """
@@ -97,6 +100,7 @@ class Database:
         self._clock = clock
         self._folder = path.parent
         self._lock = threading.Lock()
+        self.transactions = 0
         try:
             private_file(path)  # sqlite would make it readable for others; -wal and -shm inherit the file's mode
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
@@ -456,6 +460,7 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
+            self.transactions += 1
             try:
                 with self._connection:  # commits, or rolls back after an exception
                     self._connection.execute("BEGIN IMMEDIATE")

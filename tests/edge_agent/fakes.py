@@ -28,7 +28,7 @@ from nightjar.models.manifest import Artifact, LexiconFile, Manifest
 from nightjar.models.vocabulary import FIRST_WORD, Vocabulary
 from nightjar.simulation.rounds.ports import SimulatedSums
 from nightjar.wire import messages, topics
-from nightjar.wire.errors import RemoteProtocolError
+from nightjar.wire.errors import RemoteProtocolError, UnavailableError
 from nightjar.wire.identifiers import DeviceId, Population, Sha256
 from nightjar.wire.limits import NONE as NO_LIMITS
 from nightjar.wire.messages import Announcement, Assignment, CodecChoice, Receipt, TrainingPlan, Verdict
@@ -149,6 +149,9 @@ class FakeArtifacts:
         self.fetched.append(manifest)
         if self.failure is not None:
             raise self.failure
+        if should_stop():
+            msg = "the download was stopped"
+            raise UnavailableError(msg)
         self.held = self.others.get(manifest, self.model)
         return self.held
 
@@ -279,6 +282,7 @@ class Phone:
         self.seeds = itertools.count()
         self.shown: list[int] | None = [] if keyboard else None
         self.releases = None
+        self.worn = False
         self.start()
         self.database.add_once("person", ["the cat sat on the mat", "a cat"])
 
@@ -316,6 +320,7 @@ class Phone:
                 limits=self.limits,
                 show_model=None if self.shown is None else self.show,
                 releases=self.releases,
+                card_worn=lambda *, working: self.worn,
             ),
             queue.SimpleQueue(),
         )

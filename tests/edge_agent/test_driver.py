@@ -197,6 +197,27 @@ def test_a_phone_that_is_unplugged_too_early_drops_out_for_that_and_not_for_the_
     assert dropout.cause is DropoutCause.UNPLUGGED
 
 
+def test_a_download_ends_when_the_card_was_written_enough(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.worn = True
+    phone.work()
+    assert phone.state == "resting"
+    assert phone.artifacts.held is None
+
+
+@pytest.mark.parametrize("worn", [False, True])
+def test_orders_to_an_idle_device_are_not_written_down_once_the_card_was_written_enough(phone, worn):
+    phone.driver.begin()
+    phone.transport.connected = True
+    phone.worn = worn
+    before = phone.database.transactions
+    for number in range(20):
+        phone.be_assigned(number)
+    assert (phone.database.transactions - before >= 20) is not worn
+    assert bool(phone.transport.of("dropout")) is not worn
+
+
 def test_the_deadline_ends_a_training_that_takes_too_long(phone):
     phone.check_in()
     phone.be_assigned()

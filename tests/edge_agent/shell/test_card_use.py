@@ -6,8 +6,17 @@ from hypothesis import strategies as st
 
 from nightjar.edge_agent.core.card_budget import HOUR_S, MEGABYTE, CardBudget, today_mb, written
 from nightjar.edge_agent.core.eligibility import Answer, Condition
-from nightjar.edge_agent.shell.card_use import FILE, CardUse, written_bytes
+from nightjar.edge_agent.shell.card_use import (
+    FILE,
+    FLUSH_BYTES,
+    TRANSACTION_BYTES,
+    CardUse,
+    read_budget,
+    with_journal,
+    written_bytes,
+)
 from nightjar.edge_agent.shell.probes import Probes
+from nightjar.host.files import replace_file
 
 DAY_S = 24 * HOUR_S
 
@@ -64,6 +73,31 @@ def test_it_says_so_and_begins_again_when_there_is_room(tmp_path):
     life.working = False
     life.passes(DAY_S + HOUR_S)
     assert life.may_begin
+
+
+def test_that_the_limit_is_reached_is_kept_at_once(tmp_path):
+    life = Life(tmp_path)
+    for _ in range(3):
+        life.passes(1, 30)
+    assert today_mb(read_budget(tmp_path, None)) == pytest.approx(90)
+
+
+def test_a_download_is_told_at_once_and_the_end_of_a_session_still_fits(tmp_path):
+    life = Life(tmp_path)
+    life.running_s += 1
+    assert not life.card.worn(working=True)
+    life.running_s += 1
+    life.total += 98_500_000  # since the last turn of the driver
+    assert life.card.worn(working=True)
+    assert life.card.today_mb == pytest.approx(98.5)
+
+
+def test_what_the_file_system_writes_for_small_files_is_counted(tmp_path):
+    total = with_journal(lambda: 10)
+    before = total()
+    replace_file(tmp_path / "one", b"1")
+    assert total() - before >= FLUSH_BYTES
+    assert before >= 10 * TRANSACTION_BYTES
 
 
 def test_a_small_limit_still_lets_a_session_begin(tmp_path):
