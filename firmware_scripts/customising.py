@@ -14,8 +14,9 @@ from nightjar.firmware_scripts.core import cloud_init, firstrun
 from nightjar.firmware_scripts.core.agent_settings import agent_settings, check_claim, local_only
 from nightjar.firmware_scripts.core.host_settings import HostSettings, check_settings
 from nightjar.firmware_scripts.core.image_format import TELLING, Detected, ImageFormat, detect
-from nightjar.firmware_scripts.core.printable import size_text, time_text
+from nightjar.firmware_scripts.core.printable import time_text
 from nightjar.firmware_scripts.shell.fat import Fat, boot_partition
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError, IntegrityError, UnavailableError
 
 FOLDER = "nightjar"

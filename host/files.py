@@ -63,10 +63,13 @@ def read_file(path: Path, most_bytes: int = -1) -> bytes:
         OSError: it cannot be read, or is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:  # which refuses a folder
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return file.read(most_bytes)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most_bytes)
+    finally:
+        os.close(descriptor)  # also for a folder, for which fdopen would not
 
 
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:

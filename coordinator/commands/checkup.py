@@ -31,6 +31,7 @@ from nightjar.coordinator.storage.signed_programs import signed_program_in
 from nightjar.coordinator.tasks.task import OVER
 from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.host.children import python_command
+from nightjar.host.sizes import size_text
 from nightjar.models.child_environment import child_environment
 from nightjar.models.manifest import Manifest
 from nightjar.models.packaged import packaged_program
@@ -111,7 +112,7 @@ def _growth(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
 def free_space(category: str, folder: Path) -> CheckupFinding:
     """Whether the disk of a folder has room."""
     free = shutil.disk_usage(folder).free
-    level, found = "warning" if free < SCARCE_BYTES else "ok", f"{free / 1e9:.1f} GB free in {folder}"
+    level, found = "warning" if free < SCARCE_BYTES else "ok", f"{size_text(free)} free in {folder}"
     return graded(category, level, found, "free some space, or set another data_dir")
 
 

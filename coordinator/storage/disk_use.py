@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from nightjar.coordinator.storage.blobs import disk
+from nightjar.host.sizes import size_text
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 KEPT = 24 * 8
@@ -48,14 +49,14 @@ class DiskForecast(msgspec.Struct, frozen=True):
         """The forecast in a sentence.
 
         >>> DiskForecast(10**9, 5 * 10**9, 10**8, 50.0).in_words()
-        '1.0 GB used, 5.0 GB free; it grows by 100 MB a day, so the disk is full in 50 days'
+        '1.0 GB used, 5.0 GB free; it grows by 100.0 MB a day, so the disk is full in 50 days'
         """
-        found = f"{self.used_bytes / 1e9:.1f} GB used, {self.free_bytes / 1e9:.1f} GB free"
+        found = f"{size_text(self.used_bytes)} used, {size_text(self.free_bytes)} free"
         if self.growth_bytes_a_day is None:
             return f"{found}; how fast it grows is known after {LEAST_S / HOUR_S:.0f} hours of running"
         if self.full_in_days is None:
             return f"{found}; it does not grow"
-        grows = f"{self.growth_bytes_a_day / 1e6:.0f} MB a day"
+        grows = f"{size_text(self.growth_bytes_a_day)} a day"
         return f"{found}; it grows by {grows}, so the disk is full in {self.full_in_days:.0f} days"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+from nightjar.host.sizes import size_text
+
 _CODES = {
     "attempt": "of another attempt",
     "away": "not connected",
@@ -34,17 +36,12 @@ _CODES = {
 
 
 def si_bytes(count: float | None) -> str:
-    """A number of bytes, with an SI unit.
+    """A number of bytes, if it is known.
 
     >>> si_bytes(950), si_bytes(5_649_000), si_bytes(None)
-    ('950 B', '5.65 MB', '-')
+    ('950 B', '5.6 MB', '-')
     """
-    if count is None:
-        return "-"
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
+    return "-" if count is None else size_text(count)
 
 
 def percent(share: float | None) -> str:

@@ -44,6 +44,7 @@ from nightjar.edge_agent.shell.tflite import runtime_name
 from nightjar.host.children import python_command
 from nightjar.host.put_away import FOLDER as PUT_AWAY
 from nightjar.host.put_away import notes
+from nightjar.host.sizes import size_text
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import COORDINATOR_NAME, ROOT
 from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
@@ -151,7 +152,7 @@ def _storage(config: AgentConfig) -> Findings:
     free = free_bytes(folder)
     enough = free >= config.conditions.minimum_free_disk_bytes
     remedy = "free some space, or set conditions.minimum_free_disk_bytes"
-    yield "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy
+    yield "space", _ok(enough), f"{size_text(free)} free", remedy
     clock = SystemClock(folder)
     budget, limit_mb = read_budget(folder, clock.trusted_s()), config.limits.written_mb_per_day
     remedy = "wait: rounds and versions are skipped until it is less; or raise limits.written_mb_per_day"

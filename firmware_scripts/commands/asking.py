@@ -13,9 +13,10 @@ from nightjar.firmware_scripts.core.confirm import phrase, serial_objection, typ
 from nightjar.firmware_scripts.core.devices import StorageDevice
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
 from nightjar.firmware_scripts.core.host_settings import wifi_key
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
 from nightjar.firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
 from nightjar.firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError
 
 WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"

@@ -8,11 +8,11 @@ import click
 
 from nightjar.firmware_scripts.commands.ending import refuse
 from nightjar.firmware_scripts.core.bmap import format_bmap
-from nightjar.firmware_scripts.core.printable import size_text
 from nightjar.firmware_scripts.shell.file_use import uses_of
 from nightjar.firmware_scripts.shell.images import Packing, packing_of
 from nightjar.firmware_scripts.shell.progress import display
 from nightjar.firmware_scripts.shell.sparse import map_of
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 

@@ -19,10 +19,10 @@ from nightjar.firmware_scripts.bundle.wheelhouse import (
     locked,
     not_locked,
 )
-from nightjar.firmware_scripts.core.printable import size_text
 from nightjar.firmware_scripts.debian.contents import MODEL
 from nightjar.firmware_scripts.device_program import device_files
 from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 

@@ -9,11 +9,11 @@ import click
 
 from nightjar.firmware_scripts.bundle.reading import read_archive
 from nightjar.firmware_scripts.bundle.signing import check_signature, load_public_key
-from nightjar.firmware_scripts.core.printable import size_text
 from nightjar.firmware_scripts.debian.building import build
 from nightjar.firmware_scripts.debian.component import component_of
 from nightjar.firmware_scripts.debian.packages import BundleFiles, agent_package, ibus_package
 from nightjar.firmware_scripts.shell.hashing import sha256_of
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import UnavailableError
 
 

@@ -22,7 +22,7 @@ from nightjar.firmware_scripts.core.confirm import phrase
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
 from nightjar.firmware_scripts.core.image_format import HEAD_BYTES, has_partition_table, sector_sizes
 from nightjar.firmware_scripts.core.plan import CUSTOMISE_STEP, STEPS, Survey
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
 from nightjar.firmware_scripts.core.rules import Reason, Rule
 from nightjar.firmware_scripts.core.targets import MachineState, TargetVerdict
 from nightjar.firmware_scripts.customising import Order, customise
@@ -45,6 +45,7 @@ from nightjar.firmware_scripts.surveying import exactly, survey
 from nightjar.firmware_scripts.verifying import VerifyFailed
 from nightjar.firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
 from nightjar.host.signals import noticed_signals
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 AT_ONCE = 8  # more than a USB hub has ports; each card also reads the image separately

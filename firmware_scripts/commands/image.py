@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from nightjar.firmware_scripts.commands.ending import refuse
-from nightjar.firmware_scripts.core.printable import size_text
 from nightjar.firmware_scripts.image.debian import parse_packages
 from nightjar.firmware_scripts.image.making import boards, make_image, recipe_of
 from nightjar.firmware_scripts.image.tools import cache_folder
 from nightjar.firmware_scripts.shell.file_use import uses_of
 from nightjar.firmware_scripts.shell.given_files import load_parcel, read_given_text
 from nightjar.firmware_scripts.shell.progress import display
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 DEFAULT_BOARD = "virt-arm64"

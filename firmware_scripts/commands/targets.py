@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
 from nightjar.firmware_scripts.core.targets import TargetVerdict, judge_all
 from nightjar.firmware_scripts.shell.look import look, record, recorded
+from nightjar.host.sizes import size_text
 from nightjar.wire.errors import ConfigError
 
 

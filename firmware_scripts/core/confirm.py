@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nightjar.firmware_scripts.core.devices import StorageDevice
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
+from nightjar.host.sizes import size_text
 
 # The facts that must not change for a disk to count as the same disk when it is checked again.
 _IDENTITY = ("number", "path", "model", "vendor", "serial", "wwn", "size_bytes", "sequence")

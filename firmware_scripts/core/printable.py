@@ -1,14 +1,12 @@
 """Makes text safe and short enough to display: the names of disks come from firmware that anyone can write.
 
-Escape sequences in a model name must not move the cursor. Sizes are shown as printed on a card (powers of ten).
+Escape sequences in a model name must not move the cursor.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime
-
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def printable(text: str, limit: int = 80) -> str:
@@ -33,17 +31,3 @@ def time_text(time_s: float) -> str:
     '1970-01-01 00:00 UTC'
     """
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def size_text(size_bytes: int) -> str:
-    """A size with about three digits, in the units printed on cards.
-
-    >>> size_text(31_914_983_424)
-    '31.9 GB'
-    >>> size_text(512)
-    '512 bytes'
-    """
-    size, unit = float(size_bytes), 0
-    while size >= 999.95 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size_bytes} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

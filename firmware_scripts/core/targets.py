@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from nightjar.firmware_scripts.core.devices import BlockDevices, StorageDevice, parse_lsblk, partition_of
 from nightjar.firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinfo, parse_swaps
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
 from nightjar.firmware_scripts.core.rules import Reason, Rule
+from nightjar.host.sizes import size_text
 
 # The most that a disk sold as 256 GB holds (the IDEMA formula): the largest cards in common use. Disks with people's
 # files are usually larger.

@@ -21,8 +21,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from nightjar.firmware_scripts.core.printable import printable, size_text
+from nightjar.firmware_scripts.core.printable import printable
 from nightjar.firmware_scripts.ports import ProgressReport, WorkPhase
+from nightjar.host.sizes import size_text
 
 LINE_EVERY_S = 5.0
 _DOING = {WorkPhase.SURVEY: "looking through", WorkPhase.WRITE: "writing", WorkPhase.VERIFY: "reading back"}

@@ -27,7 +27,8 @@ const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
 
 function size(bytes) {
   if (bytes < 1000) return `${bytes} bytes`;
-  return bytes < 1e6 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 999950 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
 function set(id, text) {

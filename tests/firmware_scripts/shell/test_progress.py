@@ -25,9 +25,9 @@ def test_each_phase_starts_with_a_line_and_counts_for_itself():
     now[0] = 2.0
     report(WorkPhase.WRITE, 100, 100)
     assert lines == [
-        "sdb: looking through: 10 bytes",
-        "sdb: writing: 0 % of 100 bytes",
-        "sdb: writing: 100 % of 100 bytes, 100 bytes/s",
+        "sdb: looking through: 10 B",
+        "sdb: writing: 0 % of 100 B",
+        "sdb: writing: 100 % of 100 B, 100 B/s",
     ]
 
 
