@@ -77,7 +77,10 @@ class MqttTransport:
         self._post = post
         self._timer: threading.Timer | None = None
         self._tries = self._short = 0
-        self._granted_s: float | None = None
+        self._begun_s: float | None = None
+        self._asked: set[int | None] = set()  # numbers of the subscriptions of this connection
+        self._asking = threading.Lock()
+        self._address = ""
         self._connected = threading.Event()
         self._gone = threading.Event()
         client = client_of(broker, client_id)
@@ -85,7 +88,7 @@ class MqttTransport:
         client.max_queued_messages_set(MOST_QUEUED)
         # paho doubles its waits without jitter: we randomise the first wait, and with it all the others.
         _pause_at_first(client, 1 + random.random())  # noqa: S311 - spreads devices
-        client.on_socket_open = _send_at_once
+        client.on_socket_open = self._on_socket_open
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_subscribe = self._on_subscribe
@@ -104,7 +107,8 @@ class MqttTransport:
         if self._short < TWIN_AFTER:
             return ""
         return (
-            f"another device seems to use the identity of this one, {self._broker.username} on {socket.gethostname()}: "
+            f"another device seems to use the identity of this one, {self._broker.username} on {socket.gethostname()} "
+            f"at {self._address or 'an unknown address'}: "
             f"the broker ended {self._short} connections within a minute each; copied cards need a claim of their own"
         )
 
@@ -145,8 +149,15 @@ class MqttTransport:
         else:
             # A clean session loses its subscriptions on reconnect. We count as connected only once they are granted:
             # the answer to a check-in could arrive earlier and be lost.
-            self._tries = 0
+            self._tries, self._begun_s = 0, time.monotonic()
+            self._asked.clear()
             self._subscribe()
+
+    def _on_socket_open(self, _client: paho.Client, _userdata: Any, connection: Any) -> None:
+        with socket.socket(fileno=os.dup(connection.fileno())) as same:  # paho's WebSocket has no setsockopt
+            # Otherwise a small message after another would wait some 40 ms for the first one's acknowledgement (Nagle).
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._address = str(same.getsockname()[0])
 
     def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
         # paho calls this while it handles the error, and passes it to nobody.
@@ -155,7 +166,8 @@ class MqttTransport:
     def _subscribe(self) -> None:
         """Subscribe, and again if the answer does not come or is a refusal."""
         self._tries += 1
-        self._client.subscribe(self._filters)
+        with self._asking:
+            self._asked.add(self._client.subscribe(self._filters)[1])
         self._again(self._unanswered)
 
     def _unanswered(self) -> None:
@@ -178,16 +190,18 @@ class MqttTransport:
         self,
         _client: paho.Client,
         _userdata: Any,
-        _mid: int,
+        mid: int,
         reasons: Sequence[ReasonCode],
         _properties: Properties | None,
     ) -> None:
-        if any(reason.is_failure for reason in reasons):
+        with self._asking:
+            if mid not in self._asked:
+                return  # the answer to nothing that we asked on this connection
+        if len(reasons) != len(self._filters) or any(reason.is_failure for reason in reasons):
             self._post(LinkDown("the broker refused our subscriptions; check its access list; we ask again"))
             self._again(self._resubscribe)
         else:
             self._cancel()
-            self._granted_s = time.monotonic()
             self._connected.set()
             self._post(LinkUp())
 
@@ -206,9 +220,9 @@ class MqttTransport:
 
     def _note_length(self) -> None:
         """Pause the longer, the more connections in a row were short: two devices would go on for ever."""
-        if self._granted_s is None:
+        if self._begun_s is None:
             return
-        lasted_s, self._granted_s = time.monotonic() - self._granted_s, None
+        lasted_s, self._begun_s = time.monotonic() - self._begun_s, None
         self._short = self._short + 1 if lasted_s < SHORT_S else 0 if lasted_s >= LONG_S else max(0, self._short - 1)
         pause_s = min(MOST_PAUSE_S, 2.0 ** max(0, self._short - 1))
         _pause_at_first(self._client, pause_s * (1 + random.random()))  # noqa: S311 - spreads devices
@@ -263,9 +277,3 @@ def client_of(broker: BrokerAddress, client_id: str) -> paho.Client:
     if broker.tls is not None:
         client.tls_set_context(broker.tls)
     return client
-
-
-def _send_at_once(_client: paho.Client, _userdata: Any, connection: Any) -> None:
-    # Otherwise a small message after another would wait some 40 ms for the first one's acknowledgement (Nagle).
-    with socket.socket(fileno=os.dup(connection.fileno())) as same:  # paho's WebSocket has no setsockopt
-        same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

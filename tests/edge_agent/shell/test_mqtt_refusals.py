@@ -17,6 +17,7 @@ from nightjar.wire.backoff import BackOff
 from tests.deploy.certificates import write_certificate
 
 CONNACK = bytes.fromhex("20020000")
+ACCEPTED = ReasonCode(PacketTypes.CONNACK, "Success")
 GRANTED = ReasonCode(PacketTypes.SUBACK, "Granted QoS 1")
 ENDED = ReasonCode(PacketTypes.DISCONNECT, "Unspecified error")
 
@@ -25,42 +26,76 @@ def transport_to(port, post, tls=None, host="127.0.0.1"):
     return MqttTransport(BrokerAddress(host, port, "pi-kitchen", tls=tls), "one", ["a/#"], ("will", b""), post)
 
 
+OTHER_NUMBER, TWO, CLOSE = "other number", "two answers to one", "close"
+
+
 class MoodyBroker:
-    """Answers each SUBSCRIBE as it is told: a byte of the SUBACK, or None for no answer."""
+    """Answers each SUBSCRIBE as it is told: a byte of the SUBACK, None for no answer, or what is named above."""
 
     def __init__(self, answers):
-        self.answers, self.subscribed = list(answers), 0
+        self.answers, self.subscribed, self.connections = list(answers), 0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
-        connection, _ = self.listener.accept()
-        with self.listener, connection:
-            while data := connection.recv(4096):
-                kind = data[0] & 0xF0
-                if kind == 0x10:
-                    connection.sendall(CONNACK)
-                elif kind == 0x80:
-                    self.subscribed += 1
-                    answer = self.answers.pop(0)
-                    if answer is not None:
-                        connection.sendall(bytes([0x90, 3]) + data[2:4] + bytes([answer]))
+        with self.listener, contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections += 1
+                with connection, contextlib.suppress(ConnectionError):
+                    self.hold(connection)
+
+    def hold(self, connection):
+        while data := connection.recv(4096):
+            kind = data[0] & 0xF0
+            if kind == 0x10:
+                connection.sendall(CONNACK)
+            elif kind == 0x80:
+                self.subscribed += 1
+                answer, number = self.answers.pop(0), data[2:4]
+                match answer:
+                    case None:
+                        pass
+                    case "close":
+                        return
+                    case "other number":
+                        connection.sendall(b"\x90\x03" + bytes([number[0], number[1] ^ 0x40]) + b"\x01")
+                    case "two answers to one":
+                        connection.sendall(b"\x90\x04" + number + b"\x01\x01")
+                    case _:
+                        connection.sendall(b"\x90\x03" + number + bytes([answer]))
 
 
-@pytest.mark.parametrize("first", [None, 0x80], ids=["no answer", "refused"])
+def until_connected(transport, happened):
+    """Start it; returns what it says until it is connected."""
+    transport.start()
+    said = []
+    while not isinstance(item := happened.get(timeout=60), LinkUp):
+        said.append(item.reason)
+    transport.close("status", b"")
+    return said
+
+
+@pytest.mark.parametrize(
+    "first", [None, 0x80, 0x87, OTHER_NUMBER, TWO], ids=["no answer", "refused", "refused as in MQTT 5", "other", "two"]
+)
 def test_a_subscription_that_is_refused_or_not_answered_is_tried_again(monkeypatch, first):
     monkeypatch.setattr(mqtt, "SUBSCRIBE_AGAIN", BackOff(0.2, 0.4))
     broker, happened = MoodyBroker([first, first, *[1] * 9]), queue.SimpleQueue()
-    transport = transport_to(broker.port, happened.put)
-    transport.start()
-    said = []
-    while not isinstance(item := happened.get(timeout=30), LinkUp):
-        said.append(item.reason)
-    transport.close("status", b"")
+    said = until_connected(transport_to(broker.port, happened.put), happened)
     assert broker.subscribed >= 3  # more, where the machine is too busy to answer in time
     assert len(said) >= 2
     assert all("we ask again" in reason for reason in said)
+
+
+@pytest.mark.parametrize("first", [0x03, 0x7F, 0xFF, CLOSE])
+def test_a_broker_that_answers_what_is_no_mqtt_or_forgets_us_is_connected_to_again(monkeypatch, first):
+    monkeypatch.setattr(mqtt, "SUBSCRIBE_AGAIN", BackOff(0.2, 0.4))
+    broker, happened = MoodyBroker([first, *[1] * 9]), queue.SimpleQueue()
+    said = until_connected(transport_to(broker.port, happened.put), happened)
+    assert broker.connections >= 2
+    assert "the connection to the broker ended" in said[0]
 
 
 def reasons(transport, happened):
@@ -121,21 +156,25 @@ def transport():
     return made
 
 
-def lives(transport, monkeypatch, seconds):
+def lives(transport, monkeypatch, seconds, granted=True):
     now_s = [0.0]
     monkeypatch.setattr(mqtt.time, "monotonic", lambda: now_s[0])
-    transport._on_subscribe(None, None, 1, [GRANTED], None)
+    transport._on_connect(None, None, None, ACCEPTED, None)
+    if granted:
+        transport._asked.add(1)
+        transport._on_subscribe(None, None, 1, [GRANTED], None)
     now_s[0] = seconds
     transport._on_disconnect(None, None, None, ENDED, None)
     return transport._client._reconnect_min_delay
 
 
-def test_two_devices_with_one_identity_pause_longer_and_longer_and_say_who_they_are(transport, monkeypatch):
-    pauses = [lives(transport, monkeypatch, 1.0) for _ in range(12)]
+@pytest.mark.parametrize("granted", [True, False], ids=["subscribed", "taken before it has subscribed"])
+def test_two_devices_with_one_identity_pause_longer_and_longer_and_say_who_they_are(transport, monkeypatch, granted):
+    pauses = [lives(transport, monkeypatch, 1.0, granted) for _ in range(12)]
     assert pauses[0] < 3
     assert pauses[-1] >= 300
     assert sorted(pauses[2:7]) == pauses[2:7]
-    assert f"the identity of this one, pi-kitchen on {socket.gethostname()}" in transport.twin
+    assert f"the identity of this one, pi-kitchen on {socket.gethostname()} at " in transport.twin
     assert lives(transport, monkeypatch, 3600.0) < 3
     assert transport.twin == ""
 
