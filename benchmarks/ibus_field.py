@@ -75,10 +75,11 @@ class DrivenField:
             self._wait(BETWEEN_S)
 
     def begin(self) -> None:
-        """Empty the field, as a program does when a message was sent."""
-        self._text, self._preedit, self._shown = "", "", []
-        self._context.reset()
-        self._report()
+        """Empty the field, as a program does when a message was sent; what is offered then stays until it is hidden."""
+        if self._text or self._preedit:
+            self._text = self._preedit = ""
+            self._context.reset()
+            self._report()
         self._wait(BETWEEN_S)
 
     def press(self, key: str) -> float:
