@@ -3,6 +3,7 @@
 import queue
 import socket
 import subprocess
+import threading
 import time
 
 import paho.mqtt.client as paho
@@ -120,3 +121,47 @@ def test_an_agent_speaks_mqtt_over_websocket(start_mosquitto):
         payload = bytes(range(256)) * (MAX_PUBLISH_BYTES // 256)
         assert agent.transport.publish(UP, payload)
         assert agent.posted.get(timeout=PATIENCE_S) == Arrived(UP, payload)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_two_cards_with_one_identity_both_say_so_and_leave_each_other_in_peace(start_mosquitto):
+    port = start_mosquitto()
+    with Agent(port) as one, Agent(port) as other:
+        for agent in (one, other):
+            wait_until_twin(agent)
+        # From then on each waits for seconds at least, and longer each time.
+        for agent in (one, other):
+            assert agent.transport._client._reconnect_min_delay >= 4.0
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_twin_that_takes_the_connection_again_and_again_before_it_is_used_is_named(start_mosquitto):
+    port, over = start_mosquitto(), threading.Event()
+
+    def take():
+        while not over.wait(0.05):
+            client = paho.Client(CallbackAPIVersion.VERSION2, "agent", protocol=paho.MQTTv311)
+            client.username_pw_set("phone")
+            client.connect("127.0.0.1", port)
+            client.loop()
+            client.loop()
+            hang_up(client)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        with Agent(port) as agent:
+            wait_until_twin(agent)
+    finally:
+        over.set()
+        thread.join()
+
+
+def wait_until_twin(agent):
+    deadline = time.monotonic() + PATIENCE_S
+    while not agent.transport.twin:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "on " + socket.gethostname() + " at 127.0.0.1: the broker ended" in agent.transport.twin
