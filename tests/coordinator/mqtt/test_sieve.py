@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightjar.coordinator.config import BrokerConfig
+from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.sieve import FLOOD, Sieve, sieve
+from nightjar.wire import topics
+from nightjar.wire.identifiers import DeviceId, Population
 from tests.deploy.certificates import write_certificate
 
 REFUSED, TAKEN = "up/flooder", "up/neighbour"
@@ -135,6 +139,14 @@ def test_a_connection_that_ends_is_seen(connected):
     server.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(ssl.SSLEOFError):
         assert client.recv(1) == b""
+
+
+def test_the_sessions_of_the_coordinator_refuse_what_a_device_that_is_cut_off_sends():
+    context, where = ssl.create_default_context(), Population("demo")
+    MqttSessions(BrokerConfig(), where, 1, lambda _: None, context, is_cut_off=lambda device: device == "flooder")
+    names = [DeviceId("flooder"), DeviceId("neighbour")]
+    found = [topics.up(where, name, "check-in", 1) for name in names] + [topics.status(where, name) for name in names]
+    assert [context.sslsocket_class.refuses(topic) for topic in found] == [True, False, True, False]
 
 
 @pytest.mark.parametrize(("level", "ended"), [(0, True), (1, False)])

@@ -289,8 +289,7 @@ def test_a_round_that_was_open_ends_with_its_private_task_and_its_reports_are_no
         database.transaction() as tx,
     ):
         ended, (kept,), still_open = tx.round(2), tx.reports(2), tx.open_rounds()
+    found = (ended.phase, ended.cause, "how often its task was noised since is unknown" in ended.reason, still_open)
+    assert found == (Phase.ABANDONED, AbandonCause.RESTORED, True, []), "devices refuse it, and it would go on"
     with pytest.raises(IntegrityError):
         frame_of(tmp_path / "new", kept)
-    assert "how often its task was noised since is unknown" in ended.reason
-    found = (ended.phase, ended.cause, still_open)
-    assert found == (Phase.ABANDONED, AbandonCause.RESTORED, []), "devices refuse it, and it would go on"
