@@ -19,6 +19,11 @@ class HttpServer:
 
     def __init__(self, server: Any, connections: dict[int, Any], name: str) -> None:
         self._server, self._connections = server, connections
+        # waitress names the path of a request whose client has gone, also of one that it could not read, which has
+        # none: anybody could fill the log with its tracebacks.
+        channel, parser = server.channel_class, server.channel_class.parser_class
+        parser = type(parser.__name__, (parser,), {"path": ""})
+        server.channel_class = type(channel.__name__, (channel,), {"parser_class": parser})
         self._thread = threading.Thread(target=server.run, name=name, daemon=True)
         self._thread.start()
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes every decoder of bytes from the network, and a running coordinator and agent with sequences of messages and
-# requests (one for each fifty inputs): by mutations, and by atheris (libFuzzer) where it has a wheel for this Python.
+# requests (one for each fifty inputs): by mutations, and by atheris (libFuzzer) where it has a wheel for this Python;
+# then both as processes over sockets (one for each thousand), led by the lines that they execute.
 # Usage: scripts/fuzz.sh [--runs N] [--seed N], N a million. build/fuzz keeps what led anywhere new for the next time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,3 +33,4 @@ if "$environment/bin/python" -c 'import atheris' 2>/dev/null; then
 else
     echo "fuzz: atheris has no wheel for $("$environment/bin/python" --version), so only mutations were tried" >&2
 fi
+"$environment/bin/python" -m tests.fuzz.sockets --runs $(((runs + 999) / 1000)) --seed "$seed"

@@ -1,11 +1,13 @@
 """The end of the HTTP server: who is being answered gets the answer, who comes then waits for the next server."""
 
+import contextlib
 import http.client
 import socket
 import threading
 
 import pytest
 from flask import Flask, request
+from waitress.channel import ClientDisconnected, HTTPChannel
 
 from nightjar.coordinator.web.server import DRAIN_S, serving
 from nightjar.wire.errors import ConfigError
@@ -143,3 +145,20 @@ def test_only_the_last_of_a_row_of_addresses_is_believed(site):
     with site.serving("*"):
         said = read(site.ask("/who", X_Forwarded_For="198.51.100.1, 203.0.113.7"))
     assert said.startswith(b"203.0.113.7 ")
+
+
+def test_who_sends_no_request_and_leaves_writes_no_traceback_into_the_log(site, monkeypatch, caplog):
+    left, closed = threading.Event(), False
+
+    def gone(_connection, _data):
+        left.set()
+        raise ClientDisconnected
+
+    monkeypatch.setattr(HTTPChannel, "write_soon", gone)
+    with site.serving(), socket.create_connection(("127.0.0.1", site.port), timeout=60) as connection:
+        connection.sendall(b"\x00\x01\r\n\r\n")
+        assert left.wait(60)
+        connection.settimeout(10)
+        with contextlib.suppress(TimeoutError):
+            closed = connection.recv(1) == b""
+    assert (closed, [record.message for record in caplog.records if record.exc_info]) == (True, [])
