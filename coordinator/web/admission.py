@@ -46,6 +46,9 @@ MOST_BODY_BYTES = 1 << 16
 REFUSALS_PER_MINUTE = 30
 """Rate limit per address over all views. It only spares the log and the database: a token has 256 random bits."""
 
+MAY_SEE = "may_see"
+"""Key in the application's extensions: whether the sender of this request may see the page of a view."""
+
 COMMAND_OF = "nightjar.command_of"
 """Key in a request's environment, set only on the socket for commands: the user whose command asks."""
 
@@ -158,6 +161,15 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
             return _foreign_name(names)
         return _refusal(g.caller, wanted)
 
+    def may_see(view: Callable[..., Any]) -> bool:
+        """Whether the sender of this request may see a page, which is not the one that was asked for."""
+        wanted, asks = getattr(view, "needs", Role.VIEWER), g.get("caller", ANYBODY)
+        if wanted is Role.VIEWER and request.authorization is None and may_read():
+            return _is_our_name(names)
+        return asks.role is not None and asks.role.may(wanted)
+
+    app.extensions[MAY_SEE] = may_see
+
     def may_read() -> bool:
         """Whether this request may read without a token."""
         return ports.public_reading and (not ports.reading_by_user or ports.local_user(request.environ))
@@ -214,11 +226,16 @@ def _no_json() -> Response | None:
 
 def _foreign_name(names: frozenset[str]) -> Response | None:
     """Refuse a request whose host name is not ours: a page may have pointed its own name here (DNS rebinding)."""
-    name = urlsplit(f"//{request.host}").hostname or ""
-    if name in names or is_address(name) or is_loopback(name):
+    if _is_our_name(names):
         return None
+    name = urlsplit(f"//{request.host}").hostname or ""
     detail = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
     return abort(421, detail) if wants_page() else problem(421, detail)
+
+
+def _is_our_name(names: frozenset[str]) -> bool:
+    name = urlsplit(f"//{request.host}").hostname or ""
+    return name in names or is_address(name) or is_loopback(name)
 
 
 def wants_page() -> bool:

@@ -16,6 +16,7 @@ from flask import Flask, Response, current_app, g, render_template, request, ses
 from markupsafe import escape
 from werkzeug.exceptions import HTTPException
 
+from nightjar.coordinator.web.admission import MAY_SEE
 from nightjar.coordinator.web.request_parsing import CONFIRMATION
 from nightjar.wire.errors import UnavailableError
 
@@ -97,15 +98,20 @@ def keep_for_login(*, ours: bool) -> None:
 
 
 def shown_again(code: int, name: str, detail: str) -> str | None:
-    """The page of this request's form with what was typed; None if the request is no form."""
+    """The page of this request's form with what was typed; None if the request is no form.
+
+    Where its sender may not see that page, as one whom the rate limit refused before the role was checked, only what
+    was typed is shown.
+    """
     rule = _rule()
     if rule is None:
         return None
     endpoint, arguments = rule
     g.again = page_of_form()
     said = f"{detail[:1].upper()}{detail[1:]}"
+    view = current_app.view_functions[endpoint]
     try:
-        page = current_app.view_functions[endpoint](**arguments)
+        page = view(**arguments) if current_app.extensions[MAY_SEE](view) else ""
     except (HTTPException, UnavailableError):
         page = ""
     again = filled_in(page, request.path, _typed(), said) if isinstance(page, str) else None

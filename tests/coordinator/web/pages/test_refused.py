@@ -13,6 +13,7 @@ from nightjar.coordinator.access import Role
 from nightjar.coordinator.enrolment.claims import Claim
 from nightjar.coordinator.versions.releases import Release
 from nightjar.coordinator.versions.rollout import Rollout, Stage
+from nightjar.coordinator.web.admission import REFUSALS_PER_MINUTE
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.pages.refused import MOST_KEPT, filled_in
 from nightjar.wire.errors import UnavailableError
@@ -101,6 +102,27 @@ def following(service, leader="the other host"):
     app = create_app(dataclasses.replace(service.ports, leader=lambda: leader))
     app.secret_key = service.app.secret_key
     return app
+
+
+def heading(page):
+    return re.search("<h1.*?</h1>", page, re.DOTALL)[0]
+
+
+def test_a_viewer_whose_form_is_refused_does_not_see_a_page_for_administrators(service):
+    viewer, _ = log_in(service, Role.VIEWER)
+    assert viewer.get("/tokens").status_code == 403
+    answer = viewer.post("/tokens", data={"name": "x"}, headers=OURS)
+    assert (answer.status_code, heading(answer.text)) == (403, "<h1>Not for this token</h1>")
+
+
+def test_a_stranger_who_asks_too_often_sees_no_page(tmp_path):
+    """The rate limit refuses before it is asked who sends the form."""
+    made = Service(tmp_path, public_reading=False)
+    stranger = made.app.test_client()
+    answers = (stranger.post("/tokens", data={"name": "x"}, headers=OURS) for _ in range(10 * REFUSALS_PER_MINUTE))
+    answer = next(each for each in answers if each.status_code == 429)
+    made.database.close()
+    assert heading(answer.text) == "<h1>Too often</h1>"
 
 
 def test_every_form_says_on_which_page_it_is(service):
