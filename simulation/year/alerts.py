@@ -17,10 +17,18 @@ CHECKED_EVERY_S, CONFIRMED_S = 300.0, 120.0
 """How often the troubles are looked at; they count if they are there two minutes later, as in the rules."""
 UNHEALTHY, EXPIRING, NOTICE = "NightjarUnhealthy", "NightjarCertificatesExpiring", "notice"
 """The alerts: two rules, and what a device says of itself, followed by its name."""
-RAISED_BY = {UNHEALTHY: frozenset({UNHEALTHY, "NightjarDown"}), EXPIRING: frozenset({EXPIRING})}
+CLOCK = "clock"
+"""What ``/healthz`` warns of, and no rule knows: the coordinator's clock is not trusted."""
+RAISED_BY = {
+    CLOCK: frozenset[str](),
+    UNHEALTHY: frozenset({UNHEALTHY, "NightjarDown"}),
+    EXPIRING: frozenset({EXPIRING}),
+}
 """The rules of which one has to fire. A coordinator whose database is away shows no metrics, and counts as down."""
 FOLLOW_AN_OUTAGE = frozenset({"NightjarRoundOverdue", "NightjarDevicesGone", "NightjarDropouts"})
 """What also fires while a broker or a database is away, as it should."""
+FOLLOW_A_WRONG_CLOCK = frozenset({"NightjarRoundOverdue"})
+"""After a start with a wrong clock the coordinator's time is up to an hour behind, and so are its rounds' times."""
 NOTICED_S = 2 * 86_400.0
 """A device that has mended itself has said so by then."""
 ENDS_S = 90 * 86_400.0

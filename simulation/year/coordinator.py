@@ -17,6 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.coordinator.engine.clock import SteadyClock
 from nightjar.coordinator.learning.device_metrics import Tally
 from nightjar.coordinator.ports import BlobStore, Repository
 from nightjar.coordinator.records.jobs import (
@@ -43,6 +44,7 @@ from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.versions.rollout import Rollout, Stage
 from nightjar.coordinator.web import metrics
+from nightjar.host.trusted_time import ClockReading
 from nightjar.models.manifest import Manifest
 from nightjar.simulation.rounds.broker import Broker
 from nightjar.simulation.rounds.faults import Dice
@@ -136,7 +138,9 @@ class YearCoordinator(CoordinatorProcess):
             gather_s=GATHER_S,
         )
         self._book = book
+        self._clock: SteadyClock | None
         self._away_until_s = -math.inf
+        self._clock_off_s, self._clock = 0.0, None
         self._finding, self._next_look_s, self._followed = False, -math.inf, 0
         self.artifacts = DatedBlobs(config.data_dir / ARTIFACTS, self.now_s)
         self.manifest = manifest = first_manifest(self.artifacts)
@@ -152,6 +156,39 @@ class YearCoordinator(CoordinatorProcess):
                     rollout=Rollout(stage=Stage.CURRENT, reason="imported", since_s=self.now_s()),
                 )
             )
+
+    def now_s(self) -> float:
+        """The driver's clock: the product's, which judges the machine's; before the first start the machine's."""
+        return self.machine_s if self._clock is None else self._clock.now_s()
+
+    @property
+    def machine_s(self) -> float:
+        """What the machine's clock says, by which its broker judges certificates."""
+        return self._clock_off_s + super().now_s()
+
+    def set_clock(self, off_s: float) -> None:
+        """Set the machine's clock wrong by so much; 0 corrects it."""
+        self._clock_off_s = off_s
+
+    def distrust(self) -> str:
+        """Why the machine's clock is not trusted; empty if it is."""
+        return "" if self._clock is None else self._clock.distrust()
+
+    def keep_time(self) -> None:
+        """Make the newest trusted time durable, as the product does every five minutes.
+
+        Raises:
+            UnavailableError: the database does not work now.
+        """
+        if self._clock is not None:
+            self._clock.keep()
+
+    def _read_clock(self) -> ClockReading:
+        return ClockReading(self.machine_s, self._timeline.now_s, synchronised=False)
+
+    def _save_time(self, seconds: float) -> None:
+        with self.database.transaction() as tx:
+            tx.save_trusted_time(seconds)
 
     def noticed(self) -> list[str]:
         """The devices that say of themselves what people should know.
@@ -179,7 +216,8 @@ class YearCoordinator(CoordinatorProcess):
         Raises:
             UnavailableError: the database does not work now.
         """
-        self._retention.prune(self.now_s())
+        if not self.distrust():
+            self._retention.prune(self.now_s())
 
     def take_database_away(self, lasts_s: float) -> None:
         """Make each transaction fail for some time."""
@@ -212,6 +250,8 @@ class YearCoordinator(CoordinatorProcess):
         self._retention = Retention(self.database, self.artifacts, self._config.retention)
         with self.database.transaction() as tx:
             tx.sweep_states()
+            newest_s = tx.trusted_time()
+        self._clock = SteadyClock(newest_s, self._save_time, read=self._read_clock)
         return self.database, self.artifacts
 
     def _perform(self, job: Job) -> Result:

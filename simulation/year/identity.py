@@ -54,8 +54,14 @@ class AuthorityInProcess(AuthorityClient):
 class CertificateOffice:
     """The coordinator's side: claims, certificates, and whom the broker lets in."""
 
-    def __init__(self, config: CoordinatorConfig, database: Callable[[], Database], clock: Clock) -> None:
-        self._config, self._database, self._clock = config, database, clock
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        database: Callable[[], Database],
+        clock: Clock,
+        distrust: Callable[[], str] = str,
+    ) -> None:
+        self._config, self._database, self._clock, self._distrust = config, database, clock, distrust
         self._folder = config.data_dir / AUTHORITY_FOLDER
         self._signer = AuthorityInProcess(self._folder, clock.now_s)
         self._claims = 0
@@ -75,12 +81,12 @@ class CertificateOffice:
     @property
     def issuer(self) -> CertificateIssuer:
         """The certificate issuer."""
-        return CertificateIssuer(self._config, self.register, self._signer, self._clock, "")
+        return CertificateIssuer(self._config, self.register, self._signer, self._clock, "", distrust=self._distrust)
 
     def refresh(self) -> None:
         """Bring the servers' files up to date, as the service does at its start and every few seconds."""
         now_s = self._clock.now_s()
-        refresh(self._config, self._signer, self.register.shut_out(now_s), now_s)
+        refresh(self._config, self._signer, self.register.shut_out(now_s), now_s, self._distrust())
 
     def enrol(self, device: DeviceId, csr: str) -> Certified:
         """Let a device in with a claim of its own."""

@@ -28,6 +28,9 @@ CLOCKS_OFF_S = (
     -400 * DAY_S,
 )
 """Differences of wrong clocks, in turn: a board without a clock, a mistyped year, a time zone, a restored image."""
+COORDINATOR_OFF_S = (-math.inf, 365 * DAY_S, 20 * 365 * DAY_S, -30 * DAY_S)
+"""The same of the coordinator's clock: each at least once."""
+COORDINATOR_WRONG_S = (3600.0, 6 * 3600.0)
 FIRST_S = 0.5 * DAY_S
 """Nothing happens before: devices enrol and connect."""
 
@@ -41,6 +44,8 @@ class YearEvent(enum.Enum):
     """While a device is off, a page of its database is overwritten with random bytes."""
     DRAWER = "drawer"
     """A device is off for months."""
+    COORDINATOR_CLOCK = "coordinator-clock"
+    """The coordinator's machine has a wrong clock for hours; every second time its process starts again meanwhile."""
     WRONG_CLOCK = "wrong-clock"
     """A device starts with a wrong clock, which is corrected days later."""
     BROKER_AWAY = "broker-away"
@@ -107,6 +112,10 @@ def _drawn(rng: np.random.Generator, devices: int, days: int) -> Iterator[Planne
         lasts_s = min(rng.uniform(*CLOCK_WRONG_S), 0.2 * end_s)
         at_s = rng.uniform(FIRST_S, 0.9 * end_s - lasts_s)
         yield PlannedEvent(at_s, YearEvent.WRONG_CLOCK, device, lasts_s, CLOCKS_OFF_S[turn % len(CLOCKS_OFF_S)])
+    for turn, (first_s, last_s) in enumerate(_spans(end_s, min(MONTH_DAYS, days / (len(COORDINATOR_OFF_S) + 1)))):
+        lasts_s = min(rng.uniform(*COORDINATOR_WRONG_S), 0.5 * (last_s - first_s))
+        off_s = COORDINATOR_OFF_S[turn % len(COORDINATOR_OFF_S)]
+        yield PlannedEvent(rng.uniform(first_s, last_s - lasts_s), YearEvent.COORDINATOR_CLOCK, -1, lasts_s, off_s)
 
 
 def _spans(end_s: float, days: float) -> Iterator[tuple[float, float]]:

@@ -28,9 +28,11 @@ from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.simulation.warm_start import seeded
 from nightjar.simulation.year.alerts import (
     CHECKED_EVERY_S,
+    CLOCK,
     CONFIRMED_S,
     ENDS_S,
     EXPIRING,
+    FOLLOW_A_WRONG_CLOCK,
     FOLLOW_AN_OUTAGE,
     NOTICE,
     NOTICED_S,
@@ -139,7 +141,7 @@ class YearWorld:
         self.alerts = AlertBook()
         self.scrapes = None if settings.rules is None else Scrapes(metrics_in(settings.rules))
         self.expected: list[ExpectedAlerts] = []
-        self._unhealthy = False
+        self._unhealthy, self._distrusted = False, False
         self._mended_devices, self._drawers_until_s = 0, 0.0
         dice = Dice((), 1.0, seeded(seed, "dice"))
         task = year_task()
@@ -157,7 +159,9 @@ class YearWorld:
             seeded(seed, "coordinator"),
             self.book,
         )
-        self.office = CertificateOffice(config, lambda: self.coordinator.database, self.coordinator)
+        self.office = CertificateOffice(
+            config, lambda: self.coordinator.database, self.coordinator, self.coordinator.distrust
+        )
         layout = self.coordinator.manifest.layout
         codec = codec_for(task.codec.choice())
         update = seeded(seed, "update").standard_normal(layout.size).astype(np.float32)
@@ -241,6 +245,8 @@ class YearWorld:
                 self._explain(planned, EXPIRING, lasts_s + SILENT_S, ENDS_S if lasts_s > ENDS_S else None)
             case YearEvent.WRONG_CLOCK if device is not None:
                 self._set_clock(device, planned)
+            case YearEvent.COORDINATOR_CLOCK:
+                self._set_coordinators_clock(planned)
             case YearEvent.REVOCATION if device is not None:
                 self._insist(partial(self._revoke, device))
             case YearEvent.BROKER_AWAY:
@@ -263,7 +269,8 @@ class YearWorld:
         self.alerts.began(fault, alert, owed_by_s=None if owed_within_s is None else now_s + owed_within_s)
         self.timeline.after(lasts_s, lambda: self.alerts.ended(fault, alert, self.timeline.now_s))
         owed = frozenset() if owed_within_s is None else RAISED_BY[alert]
-        explains = RAISED_BY[alert] | (FOLLOW_AN_OUTAGE if alert == UNHEALTHY else frozenset())
+        follow = {UNHEALTHY: FOLLOW_AN_OUTAGE, CLOCK: FOLLOW_A_WRONG_CLOCK}
+        explains = RAISED_BY[alert] | follow.get(alert, frozenset())
         self.expected.append(ExpectedAlerts(fault, now_s, now_s + lasts_s + SETTLED_S, explains, owed))
 
     def _insist(self, act: Callable[[], None]) -> None:
@@ -283,6 +290,19 @@ class YearWorld:
             self._clock_wrong.discard(device.device)
 
         self.timeline.after(planned.lasts_s, correct)
+
+    def _set_coordinators_clock(self, planned: PlannedEvent) -> None:
+        """Every second time its process starts again while the clock is wrong."""
+        off_s = -self.coordinator.machine_s if math.isinf(planned.clock_off_s) else planned.clock_off_s
+        self.coordinator.set_clock(off_s)
+        self._explain(planned, CLOCK, planned.lasts_s, SEEN_WITHIN_S)
+        if self.thrown[planned.event.value] % 2:
+            self.timeline.after(0.5 * planned.lasts_s, self._start_again)
+        self.timeline.after(planned.lasts_s, partial(self.coordinator.set_clock, 0.0))
+
+    def _start_again(self) -> None:
+        if self.coordinator.up:
+            self.coordinator.kill()
 
     def _revoke(self, device: FleetDevice) -> None:
         self.office.revoke(device.device)
@@ -359,6 +379,11 @@ class YearWorld:
     def _check_health(self) -> None:
         """Look at what ``/healthz`` says, and once more if it is a trouble."""
         self.timeline.after(CHECKED_EVERY_S, self._check_health)
+        with contextlib.suppress(UnavailableError):
+            self.coordinator.keep_time()
+        if bool(self.coordinator.distrust()) != self._distrusted:
+            self._distrusted = not self._distrusted
+            self._tell()
         if self.coordinator.troubles:
             self.timeline.after(CONFIRMED_S, self._confirm)
         elif self._unhealthy:
@@ -381,6 +406,8 @@ class YearWorld:
     def _tell(self) -> None:
         """Read what an operator is told now."""
         told = {UNHEALTHY} if self._unhealthy else set()
+        if self._distrusted:
+            told.add(CLOCK)
         with contextlib.suppress(UnavailableError):  # the pages cannot be read either
             if self.office.register.expiring(self.coordinator.now_s(), WARNED_S):
                 told.add(EXPIRING)
@@ -400,7 +427,7 @@ class YearWorld:
     def _admits(self, name: DeviceId) -> bool:
         device = self._by_name[name]
         try:
-            return device.certificate.admitted(device.wall_s, self.coordinator.now_s())
+            return device.certificate.admitted(device.wall_s, self.coordinator.machine_s)
         except UnavailableError:
             return True  # the broker decides by its files, which do not need the database
 

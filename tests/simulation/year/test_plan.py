@@ -1,12 +1,13 @@
 """The plan of a year has what was promised, at whatever seed and length."""
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightjar.simulation.year.plan import AWAY_S, DAY_S, YearEvent, plan_year
+from nightjar.simulation.year.plan import AWAY_S, COORDINATOR_OFF_S, DAY_S, YearEvent, plan_year
 
 LENGTHS = pytest.mark.parametrize(("days", "months", "weeks"), [(10, 1, 1), (90, 3, 12), (365, 11, 49)])
 
@@ -39,6 +40,14 @@ def test_monthly_and_weekly_events_come_as_often(days, months, weeks):
 def test_a_drawer_of_a_year_outlasts_a_certificate():
     drawers = [each for each in plan_year(1, 40, 365) if each.event is YearEvent.DRAWER]
     assert {each.lasts_s for each in drawers} == {120 * DAY_S}
+
+
+@LENGTHS
+def test_the_coordinators_clock_is_wrong_in_each_way_and_never_twice_at_once(days, months, weeks):
+    wrong = [each for each in plan_year(1, 40, days) if each.event is YearEvent.COORDINATOR_CLOCK]
+    assert {each.clock_off_s for each in wrong} == set(COORDINATOR_OFF_S)
+    assert len(wrong) >= months
+    assert all(one.at_s + one.lasts_s <= other.at_s for one, other in pairwise(wrong))
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,7 +13,7 @@ from nightjar.models.manifest import Manifest
 from nightjar.simulation.commands import commands
 from nightjar.simulation.rounds.logs import errors_counted
 from nightjar.simulation.year.command import year
-from nightjar.simulation.year.plan import DAY_S, YearEvent
+from nightjar.simulation.year.plan import COORDINATOR_OFF_S, DAY_S, PlannedEvent, YearEvent
 from nightjar.simulation.year.reports import ReportBook
 from nightjar.simulation.year.result import growth_percent, remarks, year_result
 from nightjar.simulation.year.task import DailyWindows
@@ -119,6 +119,32 @@ def test_devices_are_free_evenly_over_the_day():
         free.append(sum(begin_s <= hour * 3600.0 for begin_s, _ in spans))
     assert min(free) > 20
     assert max(free) < 45
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("off_s", COORDINATOR_OFF_S)
+def test_a_wrong_clock_of_the_coordinator_loses_nothing_and_is_told_until_it_is_right(world, off_s):
+    coordinator = world.coordinator
+    assert world.timeline.run(lambda: len(world.book.commits_s) >= 1, 6 * 3600.0)
+    planned = PlannedEvent(world.timeline.now_s, YearEvent.COORDINATOR_CLOCK, -1, 3600.0, off_s)
+    before_s = coordinator.now_s()
+    world._happen(planned)
+    assert coordinator.now_s() == pytest.approx(before_s, abs=1.0)
+    assert "the newest time known to be right" in coordinator.distrust()
+    blobs = {blob.sha256 for blob in coordinator.artifacts.listed()}
+    coordinator.kill()
+    world.timeline.run(lambda: "clock" in world.alerts.seen, world.timeline.now_s + 900.0)
+    coordinator.prune()
+    assert blobs <= {blob.sha256 for blob in coordinator.artifacts.listed()}
+    assert world.alerts.seen["clock"] == 1
+    world.timeline.run(lambda: False, planned.at_s + 3660.0)
+    assert coordinator.distrust() == "", "within a minute of the correction"
+    assert coordinator.now_s() == coordinator.machine_s
+    commits = len(world.book.commits_s)
+    assert world.timeline.run(lambda: len(world.book.commits_s) > commits, world.timeline.now_s + 6 * 3600.0)
+    assert (world.book.lost, world.book.twice, world.visits) == ([], [], {})
+    assert (world.alerts.without_alert, world.alerts.without_fault) == ([], [])
 
 
 def test_a_disk_that_grows_is_seen():
