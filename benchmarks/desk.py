@@ -182,9 +182,9 @@ def _type_all(name: str, type_at: Callable[[int], TypedPerson], people: int, rec
     """Type everybody who is not in the record yet."""
     left = [number for number in range(people) if record.of(name, number) is None]
     with ThreadPoolExecutor(1 if name == "presage" else at_once) as desks:
-        futures = [desks.submit(type_at, number) for number in left]
+        futures = [desks.submit(lambda number: record.add(type_at(number)), number) for number in left]
         for future in progress(Console(stderr=True), futures, name):
-            record.add(future.result())
+            future.result()
 
 
 def _at_desk(name: str, at: contextlib.AbstractContextManager[TypedField], number: int, person: Person) -> TypedPerson:
@@ -293,7 +293,11 @@ def _engine(home: Path) -> int:
 
 
 def _pss_mb(pid: int) -> float:
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    """The memory of a process; 0 if it ended since it was listed."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
     return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1e3
 
 

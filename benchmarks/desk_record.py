@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import msgspec
@@ -38,7 +39,7 @@ class TypedPerson(msgspec.Struct, frozen=True):
 
 
 class DeskRecord:
-    """The people who were typed so far, in a file or, without one, in memory.
+    """The people who were typed so far, in a file or, without one, in memory. Threads may add to it.
 
     Raises:
         CorpusError: the file is of another setting, or is not such a file.
@@ -46,6 +47,7 @@ class DeskRecord:
 
     def __init__(self, path: Path | None, setting: DeskSetting) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self._typed: dict[tuple[str, int], TypedPerson] = {}
         first = msgspec.json.encode(setting)
         if path is None or not path.exists():
@@ -75,8 +77,9 @@ class DeskRecord:
 
     def add(self, typed: TypedPerson) -> None:
         """Record a person."""
-        self._remember(typed)
-        self._write(msgspec.json.encode(typed))
+        with self._lock:
+            self._remember(typed)
+            self._write(msgspec.json.encode(typed))
 
     def _remember(self, typed: TypedPerson) -> None:
         self._typed[typed.predictor, typed.person] = typed
