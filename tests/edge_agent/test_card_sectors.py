@@ -22,7 +22,7 @@ from tests.edge_agent.test_agent_process import world
 __all__ = ["world"]
 pytestmark = [pytest.mark.broker, pytest.mark.tflite, pytest.mark.slow]
 
-LIMIT_MB = 6.0
+LIMIT_MB = 9.0
 PLAN = TrainingPlan(learning_rate=0.1, clip_norm=1.0)
 ORDERS = 300
 MEGABYTE = 1e6
