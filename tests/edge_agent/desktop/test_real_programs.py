@@ -54,7 +54,7 @@ class Program:
         if self.name == "gtk4":
             self.desk.environment["IBUS_ENABLE_SYNC_MODE"] = "1"
         if self.name in ("gtk4", "qt5", "qt6"):
-            self.desk.pause_ms = 60
+            self.desk.pause_ms = 60 if self.name == "gtk4" else 100
         file = str(self.desk.text)
         if self.name == "chromium":
             self._open_page(*arguments)
