@@ -85,7 +85,14 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             expiring = ports.issuer.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         task, troubles = ports.config.task.name, ports.troubles()
         page = metrics.render(
-            ports.repository, task, troubles, census.now(), expiring, ports.disk(), leads=not ports.leader()
+            ports.repository,
+            task,
+            troubles,
+            census.now(),
+            expiring,
+            ports.disk(),
+            leads=not ports.leader(),
+            distrust=ports.distrust(),
         )
         return Response(page, content_type=metrics.CONTENT_TYPE)
 

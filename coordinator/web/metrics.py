@@ -102,8 +102,12 @@ def render(
     disk: DiskForecast | None,
     *,
     leads: bool,
+    distrust: str,
 ) -> bytes:
-    """Render the metrics page: ``task`` is the configuration's, ``expiring`` counts certificates that end soon.
+    """Render the metrics page.
+
+    ``task`` is the configuration's, ``expiring`` counts certificates that end soon, and ``distrust`` says why the
+    machine's clock is not trusted; it is empty if it is.
 
     Raises:
         UnavailableError: the database cannot be read now.
@@ -120,6 +124,7 @@ def render(
                 "1 if a revoked device may get in.",
                 any(trouble.startswith(IMPAIRED) for trouble in troubles),
             ),
+            _gauge("clock_distrusted", "1 while the machine's clock is not trusted.", bool(distrust)),
             *_disk(disk),
             _gauge("certificates_expiring", "Devices whose certificate ends in ten days.", expiring),
         ]

@@ -18,9 +18,9 @@ CHECKED_EVERY_S, CONFIRMED_S = 300.0, 120.0
 UNHEALTHY, EXPIRING, NOTICE = "NightjarUnhealthy", "NightjarCertificatesExpiring", "notice"
 """The alerts: two rules, and what a device says of itself, followed by its name."""
 CLOCK = "clock"
-"""What ``/healthz`` warns of, and no rule knows: the coordinator's clock is not trusted."""
+"""What ``/healthz`` warns of: the coordinator's clock is not trusted."""
 RAISED_BY = {
-    CLOCK: frozenset[str](),
+    CLOCK: frozenset({"NightjarClockDistrusted"}),
     UNHEALTHY: frozenset({UNHEALTHY, "NightjarDown"}),
     EXPIRING: frozenset({EXPIRING}),
 }

@@ -206,7 +206,9 @@ class YearCoordinator(CoordinatorProcess):
         try:
             census = CensusTaker(self.database, self, fresh_s=0.0).now()
             name = self._config.task.name
-            return metrics.render(self.database, name, self.troubles, census, expiring, None, leads=True)
+            return metrics.render(
+                self.database, name, self.troubles, census, expiring, None, leads=True, distrust=self.distrust()
+            )
         except UnavailableError:
             return None
 
