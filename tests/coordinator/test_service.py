@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -330,8 +331,7 @@ def test_faults_of_the_owner_end_with_one_message_and_status_2(tmp_path):
         done = run_serve(config)
     assert (done.returncode, str(service.port) in done.stderr) == (2, True)
 
-    for left in (tmp_path / "data").glob("coordinator.sqlite*"):
-        left.unlink()
+    shutil.rmtree(tmp_path / "data")
     (tmp_path / "model" / "weights.bin").write_bytes(b"other bytes")
     done = run_serve(config)
     assert (done.returncode, "weights.bin" in done.stderr, "sha256" in done.stderr) == (2, True, True)
