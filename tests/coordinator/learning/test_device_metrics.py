@@ -176,8 +176,8 @@ def test_a_device_that_lies_about_its_keystrokes_does_not_decide_for_twenty(lie)
     honest = [KeyboardEvaluation(1000, 300 + gain, 7, 300) for gain in (-20, -22) * 10 + (-20,)]
     liar = KeyboardEvaluation(1000, lie, 7, 1000 - lie)
     gain = keystrokes([*honest, liar]).gain(7)
-    assert gain.mean == pytest.approx(-2.1, abs=0.1)
-    assert max(gain.mean, gain.most) < -2 * gain.error
+    found = (gain.mean, max(gain.mean, gain.most) < -2 * gain.error)
+    assert found == (pytest.approx(-2.1, abs=0.1), True), "one of twenty decides"
 
 
 def test_a_tally_of_before_keyboards_measured_is_read():

@@ -148,7 +148,8 @@ def rolled_back(devices: int, gained: float, told: int, told_before: int) -> int
 @pytest.mark.parametrize("devices", [20, 100, 1000])
 def test_a_tenth_of_liars_neither_freezes_nor_moves_a_model(devices):
     """Recalls of people differ by 8 points: what is within that, no statistic can tell from lies of a tenth."""
-    assert rolled_back(devices, 0.02, told=0, told_before=1000) <= 2
-    assert rolled_back(devices, 0.0, told=0, told_before=1000) <= 4
-    if devices > 20:
-        assert rolled_back(devices, -0.15, told=1000, told_before=0) >= 95
+    better = rolled_back(devices, 0.02, told=0, told_before=1000)
+    alike = rolled_back(devices, 0.0, told=0, told_before=1000)
+    worse = rolled_back(devices, -0.15, told=1000, told_before=0)
+    held = (better <= 2, alike <= 4, worse >= 95 or devices <= 20)
+    assert held == (True, True, True), f"of 100: better {better}, alike {alike}, worse {worse}"
