@@ -99,8 +99,12 @@ def test_a_connection_that_nobody_has_is_nobodys():
     (unused,) = free_ports(1)
     for address in ("127.0.0.1", "::1", "not an address"):
         assert user_of_connection((address, unused), (address, unused)) is None
-    assert not asked_by_this_user({"REMOTE_ADDR": "127.0.0.1", "REMOTE_PORT": str(unused)})
-    assert not asked_by_this_user({"REMOTE_ADDR": "127.0.0.1", "REMOTE_PORT": str(unused), OUR_END: ("127.0.0.1", 1)})
-    assert not asked_by_this_user({})
-    assert not asked_by_this_user({"REMOTE_ADDR": "localhost", "REMOTE_PORT": "None"})  # of a socket without ports
-    assert asked_by_this_user({"REMOTE_ADDR": "localhost", "REMOTE_PORT": "None", COMMAND_OF: "anna"})
+    here, without_ports = {"REMOTE_ADDR": "127.0.0.1"}, {"REMOTE_ADDR": "localhost", "REMOTE_PORT": "None"}
+    requests = [
+        here | {"REMOTE_PORT": str(unused)},
+        here | {"REMOTE_PORT": str(unused), OUR_END: ("127.0.0.1", 1)},
+        {},
+        without_ports,  # of a socket for commands, but for its operator
+        without_ports | {COMMAND_OF: "anna"},
+    ]
+    assert [asked_by_this_user(each) for each in requests] == [False, False, False, False, True]
