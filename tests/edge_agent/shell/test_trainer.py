@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -115,6 +116,26 @@ def test_the_process_tries_a_model_without_training_it(task):
     assert theirs.evaluation == ours.evaluation
     assert theirs.evaluation.counted > 0
     assert not children()
+
+
+def test_the_process_that_computes_a_program_has_no_network(task):
+    """A program that was crafted for the interpreter's own faults reaches nobody from there."""
+    begun, found = time.monotonic(), {filters_of("self")}
+
+    def confined():
+        for pid in children():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found.add(filters_of(pid))
+        return len(found) > 1 or time.monotonic() - begun > 60
+
+    TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), confined)
+    assert max(found) == filters_of("self") + 1, "it could open a socket"
+
+
+def filters_of(process):
+    """How many filters of system calls a process has; a container brings some."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.search(r"^Seccomp_filters:\t(\d+)$", status, re.MULTILINE)[1])
 
 
 def test_a_stop_is_passed_on_and_the_process_is_gone(task):
