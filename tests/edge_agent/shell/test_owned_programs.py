@@ -104,10 +104,12 @@ def test_what_the_owner_signed_passes_once_fetched_and_later_without_a_network(t
 )
 def test_nothing_else_passes(tmp_path, manifest, document):
     served = Served(document(manifest) if callable(document) else document)
-    with pytest.raises(RemoteProtocolError, match=r"signed|signature") as refused:
+    refused = None
+    try:
         programs(tmp_path / "a", served, owner(OWNER))(manifest)
-    assert refused.value.code == "unsigned-program"
-    assert not list((tmp_path / "a").iterdir())
+    except RemoteProtocolError as error:
+        refused = (error.code, "sign" in str(error))
+    assert (refused, list((tmp_path / "a").iterdir())) == (("unsigned-program", True), [])
 
 
 def test_a_device_that_knows_no_owner_says_what_to_do_and_asks_nobody(tmp_path, manifest):
