@@ -524,8 +524,8 @@ def test_a_device_that_gives_back_wrong_shares_is_named_and_counted_against_and_
 
     liar.send = lie
     world.talk()
-    assert world.phase_of(1) is Phase.COMMITTING
     with world.repository.transaction() as tx:
-        assert (tx.lease("d1").refusals, tx.lease("d2").refusals) == (1, 0)
-    assert "sum_shares_wrong" in (said := capsys.readouterr().out)
-    assert "device=d1" in said
+        refusals = (tx.lease("d1").refusals, tx.lease("d2").refusals)
+    said = capsys.readouterr().out
+    named = "sum_shares_wrong" in said and "device=d1" in said
+    assert (world.phase_of(1), refusals, named) == (Phase.COMMITTING, (1, 0), True)
