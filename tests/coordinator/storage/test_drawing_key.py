@@ -1,5 +1,6 @@
 """Who is drawn depends on a secret that is made once, stays, and is not the configuration's seed."""
 
+import contextlib
 import stat
 from collections import Counter
 
@@ -7,9 +8,12 @@ import pytest
 
 from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.rounds.selection import sample
+from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.drawing_key import FILE, load_draw_seeds
+from nightjar.coordinator.storage.engine import database_file
 from nightjar.host.put_away import notes
 from nightjar.wire.identifiers import DeviceId
+from tests.coordinator.test_service import Service
 
 HONEST = [DeviceId(f"pi-{number}") for number in range(100)]
 ROUNDS = 50
@@ -30,6 +34,19 @@ def test_a_name_that_was_chosen_by_the_configurations_seed_is_drawn_no_oftener_t
     times = [drawn(best, load_draw_seeds(folder)) for folder in folders]
     fair = ROUNDS * 3 / 101
     assert sum(times) / len(times) == pytest.approx(fair, abs=4 * (fair / len(times)) ** 0.5)
+
+
+@pytest.mark.broker
+def test_the_service_draws_by_the_key_of_its_folder(tmp_path):
+    with Service(tmp_path, "embedded") as service:
+        service.wait_until(lambda: "event=round_opened" in (tmp_path / "log").read_text(), "a round")
+    data = tmp_path / "data"
+    with (
+        contextlib.closing(Database(f"sqlite:///{database_file(data)}")) as database,
+        database.transaction() as tx,
+    ):
+        (state,) = tx.open_rounds()
+    assert state.seed == load_draw_seeds(data)(state.number), "whoever knows the configuration foresees the draw"
 
 
 def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path):
