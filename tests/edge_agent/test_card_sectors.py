@@ -28,14 +28,15 @@ ORDERS = 300
 MEGABYTE = 1e6
 
 
-def version_of(exported, number):
+def version_of(exported, number, monkeypatch):
     """A version with other weights, served by the world's coordinator."""
     base = exported.model.manifest
     weights = np.frombuffer(exported.artifacts[base.weights.sha256], "<f4") + np.float32(number * 1e-4)
     file = Artifact.of(weights.tobytes())
     manifest = msgspec.structs.replace(base, version=number, weights=file, transfers=())
     name = hashlib.sha256(manifest.encode()).hexdigest()
-    exported.artifacts.update({file.sha256: weights.tobytes(), name: manifest.encode()})
+    for sha256, data in ((file.sha256, weights.tobytes()), (name, manifest.encode())):
+        monkeypatch.setitem(exported.artifacts, sha256, data)  # other tests have the same files
     return replace(exported.model, sha256=name, manifest=manifest)
 
 
@@ -73,7 +74,7 @@ def goes_on_or_rests(coordinator):
                 return ""
 
 
-def test_a_busy_hour_stays_within_the_limit_in_sectors_and_is_told(world, card):
+def test_a_busy_hour_stays_within_the_limit_in_sectors_and_is_told(world, card, monkeypatch):
     coordinator, _, exported, _ = world
     disk, agent = card
     agent.start()
@@ -81,7 +82,7 @@ def test_a_busy_hour_stays_within_the_limit_in_sectors_and_is_told(world, card):
     begun, written, rounds, why = disk.written_bytes(), [], 0, ""
     while not why:
         rounds += 1
-        model = version_of(exported, rounds)
+        model = version_of(exported, rounds, monkeypatch)
         coordinator.announce(Announcement(version=rounds, manifest=model.sha256))
         coordinator.say("phone", assignment(model, rounds, plan=PLAN, report_deadline_s=600.0))
         coordinator.next("report")

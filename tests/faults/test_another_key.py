@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
+from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE, load_signer
 from tests.faults.test_rollback import shown
 from tests.faults.world import Coordinator, Phones, wait_until
 
@@ -21,6 +21,7 @@ def test_a_coordinator_with_another_key_trains_nobody(tmp_path, mosquitto):
         ours = {path: path.read_bytes() for path in (coordinator.data / KEY_FILE, coordinator.data / KEYS_FILE)}
         for path in ours:
             path.unlink()
+        load_signer(coordinator.data)  # by itself a coordinator that has versions makes no other key
         with coordinator:
             before = len(coordinator.wait_until(lambda state: state.get("versions"), "the page")["versions"])
             state = coordinator.wait_until(

@@ -19,13 +19,20 @@ class Screen:
     def text(self) -> str:
         return self.page.input_value("#text")
 
-    def wait_for_words(self, words: Sequence[str]) -> None:
-        """Waits until the suggestions read like this, and are about what is written now."""
+    def wait_for_words(self, words: Sequence[str], *, in_order: bool = True) -> None:
+        """Waits until the suggestions read like this, and are about what is written now.
+
+        In which order they stand after some letters depends on whether the page has asked after fewer, too: a word that
+        was passed over comes later.
+        """
         self.page.wait_for_function(
-            """words => document.getElementById("suggestions").ariaBusy !== "true"
-                && [...document.querySelectorAll("#suggestions button")]
-                .map(button => button.textContent).join("|") === words.join("|")""",
-            arg=list(words),
+            """([words, inOrder]) => {
+                const shown = [...document.querySelectorAll("#suggestions button")].map(button => button.textContent);
+                if (!inOrder) [shown, words].forEach(list => list.sort());
+                const busy = document.getElementById("suggestions").ariaBusy === "true";
+                return !busy && shown.join("|") === words.join("|");
+            }""",
+            arg=[list(words), in_order],
         )
 
     def wait_for_text(self, text: str) -> None:
