@@ -15,17 +15,9 @@ from nightjar.coordinator.mqtt.sieve import FLOOD, Sieve, sieve
 from nightjar.wire import topics
 from nightjar.wire.identifiers import DeviceId, Population
 from tests.deploy.certificates import write_certificate
+from tests.enrolment.flooder import packet
 
 REFUSED, TAKEN = "up/flooder", "up/neighbour"
-
-
-def packet(kind, body):
-    length, left = b"", len(body)
-    while True:
-        left, digit = divmod(left, 128)
-        length += bytes([digit | 0x80 if left else digit])
-        if not left:
-            return bytes([kind]) + length + body
 
 
 def publish(topic, payload, level=0, number=7):
